@@ -1,0 +1,1 @@
+"""shardmq: a sharded message broker."""

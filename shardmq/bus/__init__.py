@@ -1,0 +1,5 @@
+"""How the processes talk: the only room that knows ZeroMQ.
+
+messages.py   what they say: typed messages, and who says which to whom
+link.py       sessions with numbering, pings and loss made visible
+"""

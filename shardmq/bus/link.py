@@ -1,0 +1,373 @@
+"""Links: sessions over ZeroMQ that notice what ZeroMQ does not tell.
+
+ZeroMQ delivers or loses; it never says which. So each link has sessions. A session is opened by the dialing side with a
+fresh random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
+gap, an unknown session or silence ends the session, and the owner of each end hears of it exactly once (`Lost`); what
+the peer was holding is then its owner's to give back. A stale envelope of an older session is dropped.
+
+    dialer                                listener
+      │  [session, 0, [Hello]]  ─────────►  │  Opened
+      │  ◄─────────  [session, 0, [Welcome]]│
+    Opened                                  │
+      │  [session, 1, [message, …]] ──────► │  messages, one by one, in order
+      │  ◄────── [session, 1, [message, …]] │
+      │  [session, 2, [Ping]]  ───────────► │  (a second without anything to say)
+      │  ◄──────── [session, n, [Reset]]    │  unknown or broken session
+    Lost, then a new Hello
+
+Nothing here blocks or knows an event loop: owners wait on `socket` as they like, then call `receive`, `flush`, `tick`.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import zmq
+
+from shardmq.bus.messages import Hello, Message, Ping, Reset, Welcome
+from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
+
+BUS_PROTOCOL: Final = 1
+ENVELOPES_PER_RECEIVE: Final = 64
+"""How much one call takes off a socket, so that the other sockets of a process get their turn."""
+
+ENVELOPE_BYTES: Final = 8 << 20
+"""About where an envelope is closed and another begun, so that no peer has to swallow an evening's backlog at once."""
+
+HELLO_SECONDS: Final = 0.1
+RECONNECT_MS: Final = 20
+RECONNECT_MAX_MS: Final = 500
+
+Incoming = TypeVar("Incoming", bound=Message)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session begins; nothing of an earlier one is known any more."""
+
+    role: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The session ended: what was posted and not answered may or may not have arrived."""
+
+    reason: str
+
+
+class _Session:
+    """One end of a session: numbers, signs of life, what is waiting to be sent."""
+
+    __slots__ = ("heard_at", "number", "outbox", "outbox_bytes", "received", "sent", "sent_at")
+
+    def __init__(self, number: int, now: float) -> None:
+        self.number = number
+        self.sent = 0
+        self.received = 0
+        self.heard_at = now
+        self.sent_at = now
+        self.outbox: list[Message] = []
+
+    def envelopes(self, now: float) -> Iterator[bytes]:
+        """What waits, as envelopes ready to send."""
+        outbox = self.outbox
+        if not outbox:
+            return
+        self.outbox = []
+        self.sent_at = now
+        for part in _portions(outbox):
+            self.sent += 1
+            yield _encode((self.number, self.sent, part))
+
+    def ping_due(self, now: float) -> bool:
+        return not self.outbox and now - self.sent_at >= LINK_PING_SECONDS
+
+    def silent(self, now: float) -> bool:
+        return now - self.heard_at > LINK_SILENCE_SECONDS
+
+
+def _portions(messages: list[Message]) -> Iterator[list[Message]]:
+    """The messages in lists of about ENVELOPE_BYTES; most often one list, the same."""
+    start = size = 0
+    for place, message in enumerate(messages):
+        run = getattr(message, "run", None)
+        if run is not None:
+            size += len(run.records)
+            if size > ENVELOPE_BYTES:
+                yield messages[start : place + 1]
+                start, size = place + 1, 0
+    if start < len(messages):
+        yield messages[start:] if start else messages
+
+
+def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":
+    socket = context.socket(kind)
+    socket.linger = 0
+    socket.sndhwm = socket.rcvhwm = 0  # counted in messages, it could not bound bytes; credit windows do
+    return socket
+
+
+def _decoder(incoming: Any) -> "msgspec.msgpack.Decoder[tuple[int, int, list[Any]]]":
+    return msgspec.msgpack.Decoder(tuple[int, int, list[Hello | Welcome | Reset | Ping | incoming]])
+
+
+class Dialer(Generic[Incoming]):
+    """The calling end of a link. It calls again and again until somebody answers.
+
+    Args:
+        context: of the process.
+        address: ZeroMQ endpoint of the listener, as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
+        role: this process's role, told to the listener.
+        name: this process's name, unique among the listener's callers, as `gateway-0`.
+        incoming: union of the message types the listener sends.
+    """
+
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
+    ) -> None:
+        self.address = address
+        self.socket = _socket(context, zmq.DEALER)
+        self.socket.setsockopt(zmq.IMMEDIATE, 1)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+        self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
+        self.socket.connect(address)
+        self.is_open = False
+        self.more = False
+        self._hello = Hello(role, name, BUS_PROTOCOL)
+        self._decode = _decoder(incoming).decode
+        self._session: _Session | None = None
+        self._lost: list[Lost] = []
+
+    def post(self, message: Message) -> None:
+        """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
+        if self._session is not None:
+            self._session.outbox.append(message)
+
+    def flush(self) -> None:
+        """Send what was posted, as one envelope."""
+        session = self._session
+        if session is None or not session.outbox or not self.is_open:
+            return
+        for envelope in session.envelopes(time.monotonic()):
+            if not self._send(envelope):
+                self._lose("the peer is not connected")
+                return
+
+    def receive(self) -> list[Opened | Lost | Incoming]:
+        """What has come, in order. At most ENVELOPES_PER_RECEIVE envelopes; `more` tells whether some are left."""
+        events: list[Opened | Lost | Incoming] = []
+        self.more = False
+        for _ in range(ENVELOPES_PER_RECEIVE):
+            try:
+                raw = self.socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            number, count, messages = self._decode(raw)
+            session = self._session
+            if session is None or number != session.number:
+                continue
+            session.heard_at = time.monotonic()
+            if type(messages[0]) is Reset:
+                self._lose(messages[0].reason)
+            elif count != session.received + (1 if self.is_open else 0):
+                self._lose(f"envelope {session.received + 1} of the session is missing")
+            elif self.is_open:
+                session.received = count
+                events.extend(message for message in messages if type(message) is not Ping)
+            else:
+                self.is_open = True
+                events.append(Opened(messages[0].role, messages[0].name))
+            events.extend(self._take_lost())
+        else:
+            self.more = True
+        return events
+
+    def tick(self, now: float) -> list[Lost]:
+        """To be called every tenth of a second or so: calls, pings, and notices silence.
+
+        Returns:
+            The end of the session, if it was noticed here or in a flush.
+        """
+        session = self._session
+        if session is None:
+            self._session = session = _Session(secrets.randbits(63), now)
+            session.sent_at = 0.0
+        if not self.is_open:
+            if now - session.sent_at >= HELLO_SECONDS:
+                session.sent_at = now
+                self._send(_encode((session.number, 0, [self._hello])))
+        elif session.silent(now):
+            self._lose(f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+        elif session.ping_due(now):
+            session.outbox.append(Ping())
+            self.flush()
+        return self._take_lost()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+    def _send(self, envelope: bytes) -> bool:
+        try:
+            self.socket.send(envelope, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def _lose(self, reason: str) -> None:
+        if self.is_open:
+            self._lost.append(Lost(f"{self.address}: {reason}"))
+        self.is_open = False
+        self._session = None
+
+    def _take_lost(self) -> list[Lost]:
+        lost, self._lost = self._lost, []
+        return lost
+
+
+class Peer:
+    """A caller, as the listener knows it for one session."""
+
+    __slots__ = ("_session", "identity", "name", "role")
+
+    def __init__(self, identity: bytes, session: _Session, hello: Hello) -> None:
+        self.identity = identity
+        self.role = hello.role
+        self.name = hello.name
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Peer({self.name})"
+
+    def post(self, message: Message) -> None:
+        """Say something with the listener's next flush."""
+        self._session.outbox.append(message)
+
+
+class Listener(Generic[Incoming]):
+    """The answering end of links from any number of callers.
+
+    Args:
+        context: of the process.
+        address: ZeroMQ endpoint to listen on.
+        role: this process's role, told to callers.
+        name: this process's name, as `shard-0`.
+        incoming: union of the message types callers send.
+    """
+
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
+    ) -> None:
+        self.address = address
+        self.socket = _socket(context, zmq.ROUTER)
+        self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self.socket.bind(address)
+        self.more = False
+        self._welcome = Welcome(role, name)
+        self._decode = _decoder(incoming).decode
+        self._peers: dict[bytes, Peer] = {}
+        self._lost: list[tuple[Peer, Lost]] = []
+
+    @property
+    def peers(self) -> list[Peer]:
+        """Those with an open session."""
+        return list(self._peers.values())
+
+    def flush(self) -> None:
+        """Send every peer what was posted to it, as one envelope each."""
+        now = time.monotonic()
+        for peer in [peer for peer in self._peers.values() if peer._session.outbox]:
+            for envelope in peer._session.envelopes(now):
+                if not self._send(peer.identity, envelope):
+                    self._lose(peer, "the peer is not connected")
+                    break
+
+    def receive(self) -> list[tuple[Peer, Opened | Lost | Incoming]]:
+        """What has come from whom, in order. At most ENVELOPES_PER_RECEIVE; `more` tells whether some are left."""
+        events: list[tuple[Peer, Opened | Lost | Incoming]] = []
+        self.more = False
+        for _ in range(ENVELOPES_PER_RECEIVE):
+            try:
+                identity, raw = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            number, count, messages = self._decode(raw)
+            peer = self._peers.get(identity)
+            if type(messages[0]) is Hello:
+                self._greet(identity, peer, number, messages[0])
+                events.extend(self._take_lost())
+                if identity in self._peers:
+                    events.append((self._peers[identity], Opened(messages[0].role, messages[0].name)))
+                continue
+            if peer is None or peer._session.number != number:
+                self._reset(identity, number, "that session is not known here")
+                continue
+            session = peer._session
+            session.heard_at = time.monotonic()
+            if count != session.received + 1:
+                self._reset(identity, number, f"envelope {session.received + 1} of the session is missing")
+                self._lose(peer, f"envelope {session.received + 1} of the session is missing")
+                events.extend(self._take_lost())
+                continue
+            session.received = count
+            events.extend((peer, message) for message in messages if type(message) is not Ping)
+        else:
+            self.more = True
+        return events
+
+    def tick(self, now: float) -> list[tuple[Peer, Lost]]:
+        """To be called every tenth of a second or so: pings, and notices silence.
+
+        Returns:
+            The sessions that ended, if noticed here or in a flush.
+        """
+        for peer in list(self._peers.values()):
+            if peer._session.silent(now):
+                self._lose(peer, f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+            elif peer._session.ping_due(now):
+                peer.post(Ping())
+        self.flush()
+        return self._take_lost()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.socket.close()
+
+    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello) -> None:
+        if hello.protocol != BUS_PROTOCOL:
+            self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
+            return
+        if peer is not None and peer._session.number == number:
+            return  # called twice before the answer came; the answer is on its way
+        if peer is not None:
+            self._lose(peer, "it began a new session")
+        self._peers[identity] = Peer(identity, _Session(number, time.monotonic()), hello)
+        if not self._send(identity, _encode((number, 0, [self._welcome]))):
+            self._lose(self._peers[identity], "the peer is not connected")
+
+    def _reset(self, identity: bytes, number: int, reason: str) -> None:
+        self._send(identity, _encode((number, 0, [Reset(reason)])))
+
+    def _send(self, identity: bytes, envelope: bytes) -> bool:
+        try:
+            self.socket.send_multipart((identity, envelope), zmq.NOBLOCK)
+        except zmq.ZMQError as fault:
+            if fault.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise
+        return True
+
+    def _lose(self, peer: Peer, reason: str) -> None:
+        if self._peers.get(peer.identity) is peer:
+            del self._peers[peer.identity]
+            self._lost.append((peer, Lost(f"{peer.name}: {reason}")))
+
+    def _take_lost(self) -> list[tuple[Peer, Lost]]:
+        lost, self._lost = self._lost, []
+        return lost

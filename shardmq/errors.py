@@ -1,0 +1,180 @@
+"""What can go wrong, as one tree of exceptions with AMQP 0-9-1 reply codes.
+
+The code says what happened, the class says whose fault it is and what lives on: a `RequestError` ends one request,
+a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say what was wrong, where, and what to do.
+"""
+
+from enum import IntEnum
+
+
+class ReplyCode(IntEnum):
+    """Reply codes, as in AMQP 0-9-1 section 1.1 and RabbitMQ's."""
+
+    CONTENT_TOO_LARGE = 311
+    NO_ROUTE = 312
+    CONNECTION_FORCED = 320
+    INVALID_PATH = 402
+    ACCESS_REFUSED = 403
+    NOT_FOUND = 404
+    RESOURCE_LOCKED = 405
+    PRECONDITION_FAILED = 406
+    FRAME_ERROR = 501
+    SYNTAX_ERROR = 502
+    COMMAND_INVALID = 503
+    CHANNEL_ERROR = 504
+    UNEXPECTED_FRAME = 505
+    RESOURCE_ERROR = 506
+    NOT_ALLOWED = 530
+    NOT_IMPLEMENTED = 540
+    INTERNAL_ERROR = 541
+
+
+class ShardmqError(Exception):
+    """The root of everything shardmq raises.
+
+    Attributes:
+        code: what happened, an AMQP 0-9-1 reply code.
+        text: what was wrong, where, and what to do.
+    """
+
+    code: ReplyCode = ReplyCode.INTERNAL_ERROR
+
+    def __init__(self, text: str, code: ReplyCode | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.code.name} - {self.text}"
+
+
+# --- the fault of one request: it is refused, its channel lives on -----------------------------------------------
+
+
+class RequestError(ShardmqError):
+    """One request was refused; the channel and everything else on it live on."""
+
+
+class AccessRefused(RequestError):
+    """The user may not do that."""
+
+    code = ReplyCode.ACCESS_REFUSED
+
+
+class NotFound(RequestError):
+    """No exchange, queue, binding or virtual host of that name."""
+
+    code = ReplyCode.NOT_FOUND
+
+
+class ResourceLocked(RequestError):
+    """Somebody else holds it exclusively."""
+
+    code = ReplyCode.RESOURCE_LOCKED
+
+
+class PreconditionFailed(RequestError):
+    """It exists with other arguments, or is not in the state that was asked for."""
+
+    code = ReplyCode.PRECONDITION_FAILED
+
+
+class ContentTooLarge(RequestError):
+    """A message over the limit."""
+
+    code = ReplyCode.CONTENT_TOO_LARGE
+
+
+class NotAllowed(RequestError):
+    """Forbidden for everybody, whatever the permissions."""
+
+    code = ReplyCode.NOT_ALLOWED
+
+
+class Unavailable(RequestError):
+    """The process that would answer is not there now; trying again later is right."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+
+class InvalidRequest(RequestError):
+    """A well-formed request with a value that has no meaning."""
+
+    code = ReplyCode.SYNTAX_ERROR
+
+
+class PublishRefused(RequestError):
+    """Messages the broker did not take (a nack). They are not stored, or not certain to be."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+
+class Timeout(RequestError):
+    """No answer in time; what was asked for may still happen."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+
+# --- the fault of a channel or a connection: it ends ---------------------------------------------------------------
+
+
+class ChannelError(ShardmqError):
+    """The channel is closed: it was misused, or its connection ended."""
+
+    code = ReplyCode.CHANNEL_ERROR
+
+
+class ConnectionFault(ShardmqError):
+    """The connection is closed: what came over it made no sense."""
+
+    code = ReplyCode.COMMAND_INVALID
+
+
+class ProtocolError(ConnectionFault):
+    """Bytes that are no valid frame or operation. `code` tells which kind of fault it was."""
+
+    code = ReplyCode.FRAME_ERROR
+
+
+class AuthenticationFailed(ConnectionFault):
+    """User, password or virtual host were refused at connection.open."""
+
+    code = ReplyCode.ACCESS_REFUSED
+
+
+class ConnectionLost(ConnectionFault):
+    """The peer went away, or did not answer in time."""
+
+    code = ReplyCode.CONNECTION_FORCED
+
+
+# --- the operator's business: a process does not start, or ends ----------------------------------------------------
+
+
+class StartupRefused(ShardmqError):
+    """A process that will not start as it was asked to; starting it again the same way cannot help."""
+
+    code = ReplyCode.NOT_ALLOWED
+
+
+class StoreRefused(StartupRefused):
+    """A store file that is not ours to open: foreign, newer, torn or in use. It is left untouched."""
+
+
+_REQUEST_ERRORS: dict[int, type[RequestError]] = {
+    kind.code: kind
+    for kind in (AccessRefused, NotFound, ResourceLocked, PreconditionFailed, ContentTooLarge, NotAllowed, Unavailable,
+                 InvalidRequest)
+}  # fmt: skip
+
+
+def request_error(code: int, text: str) -> RequestError:
+    """The exception for a refusal that arrived as a reply code and a text."""
+    kind = _REQUEST_ERRORS.get(code)
+    return kind(text) if kind else RequestError(text, reply_code(code))
+
+
+def reply_code(code: int) -> ReplyCode:
+    """The reply code of that number; a number no version knows reads as INTERNAL_ERROR."""
+    return ReplyCode(code) if code in ReplyCode.__members__.values() else ReplyCode.INTERNAL_ERROR

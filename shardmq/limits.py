@@ -1,0 +1,43 @@
+"""Every limit of the broker, each beside its reason."""
+
+from typing import Final
+
+FRAME_BYTES_MAX: Final = 32 << 20
+"""One frame of the native protocol. Twice the largest message, so that a run always has room for one."""
+
+MESSAGE_BYTES_MAX: Final = 16 << 20
+"""One record, properties and body together; RabbitMQ's default `max_message_size`."""
+
+RUN_RECORDS_MAX: Final = 65_536
+"""Records in one publish. Keeps the work done for one frame short, so that others are served in between."""
+
+NAME_BYTES_MAX: Final = 255
+"""Names and routing keys, in UTF-8 bytes: AMQP's short string."""
+
+CHANNELS_MAX: Final = 2047
+"""Channels open on one connection; RabbitMQ's default `channel_max`."""
+
+PREFETCH_MAX: Final = 65_535
+"""AMQP's prefetch-count is 16 bits wide."""
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""From accept to an open connection; RabbitMQ's `handshake_timeout`."""
+
+HEARTBEAT_SECONDS: Final = 60
+"""Proposed interval between signs of life; a peer silent for two of them is dead. RabbitMQ's default."""
+
+DELIVERY_WINDOW_BYTES: Final = 2 << 20
+"""Bytes on their way from a shard to one consumer's socket; bounds a gateway's memory when a client reads slowly."""
+
+PUBLISH_WINDOW_BYTES: Final = 32 << 20
+"""Bytes a gateway has handed to one shard without a confirm; past it, the publishing sockets are not read."""
+
+LINK_PING_SECONDS: Final = 1.0
+"""A link with nothing to say sends a ping this often."""
+
+LINK_SILENCE_SECONDS: Final = 10.0
+"""A peer silent for this long is taken for dead, though its socket may be open (SIGSTOP, a hung disk)."""
+
+DECLARE_SECONDS: Final = 15.0
+"""A declaration waits this long for the coordinator, the shard and every live gateway. Longer than a link's silence,
+so that a dead gateway is dropped before a declaration is given up."""

@@ -1,0 +1,87 @@
+"""The nouns of the broker: virtual hosts, exchanges, queues, bindings, users. Plain frozen values, the same in every
+process, on the bus and in the coordinator's store.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.errors import InvalidRequest, NotAllowed
+from shardmq.limits import NAME_BYTES_MAX
+
+DEFAULT_VHOST: Final = "/"
+DEFAULT_EXCHANGE: Final = ""
+"""Routes to the queue that the routing key names. It is everywhere and nowhere declared (RabbitMQ: default exchange)."""
+
+
+class Exchange(msgspec.Struct, frozen=True, array_like=True):
+    """Where publishers send to; `type` names the rule (`shardmq.routing`)."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool = True
+    arguments: dict[str, Any] = {}
+
+
+class Queue(msgspec.Struct, frozen=True, array_like=True):
+    """Where messages wait. `id` is given once and never used again; `shard` is where its messages are, for ever."""
+
+    vhost: str
+    name: str
+    id: int
+    shard: int
+    durable: bool = True
+    arguments: dict[str, Any] = {}
+
+
+class Binding(msgspec.Struct, frozen=True, array_like=True):
+    """`queue` gets what is published to `exchange` with a routing key that matches `key`."""
+
+    vhost: str
+    exchange: str
+    queue: str
+    key: str
+    arguments: dict[str, Any] = {}
+
+
+class User(msgspec.Struct, frozen=True, array_like=True):
+    """`password` is a salted scrypt hash (`coordinator.users`), never the password."""
+
+    name: str
+    password: str
+    tags: tuple[str, ...] = ()
+
+
+PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"))
+"""Exchanges every virtual host is born with: (name, type)."""
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse names that no broker could hold.
+
+    Args:
+        kind: the word for it in the error, as "queue".
+        name: the name asked for.
+
+    Raises:
+        InvalidRequest: empty, over 255 bytes of UTF-8, or with a control character in it.
+    """
+    if not name:
+        raise InvalidRequest(f"a {kind} needs a name; got an empty one")
+    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        raise InvalidRequest(f"{kind} name '{name[:32]}…' is over {NAME_BYTES_MAX} bytes of UTF-8; choose a shorter one")
+    if any(ord(character) < 32 or ord(character) == 127 for character in name):
+        raise InvalidRequest(f"{kind} name {name!r} has a control character in it; choose another")
+
+
+def check_name_free(kind: str, name: str) -> None:
+    """Refuse names that belong to the broker (`amq.…`, as in RabbitMQ).
+
+    Raises:
+        NotAllowed: the name begins with `amq.`.
+        InvalidRequest: as `check_name`.
+    """
+    check_name(kind, name)
+    if name.startswith("amq."):
+        raise NotAllowed(f"{kind} name '{name}' begins with the reserved prefix 'amq.'; choose another name")

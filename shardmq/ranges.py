@@ -1,0 +1,116 @@
+"""Sets of whole numbers kept as ranges: what is acked, unacked, ready again. A queue in order costs one range."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class RangeSet:
+    """A set of integers as sorted, disjoint, non-touching half-open ranges [start, end).
+
+    Adding at the end and removing at the front take constant time; anything else a binary search and a list move.
+    """
+
+    __slots__ = ("_ends", "_starts", "count")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self.count = 0
+        for start, end in ranges:
+            self.add(start, end)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(list(zip(self._starts, self._ends, strict=True)))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangeSet) and self._starts == other._starts and self._ends == other._ends
+
+    def __hash__(self) -> int:
+        raise TypeError("a RangeSet changes; it has no hash")
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and number < self._ends[place]
+
+    def __repr__(self) -> str:
+        return f"RangeSet({list(self)})"
+
+    def first(self) -> tuple[int, int]:
+        """The lowest range; IndexError when empty."""
+        return self._starts[0], self._ends[0]
+
+    def add(self, start: int, end: int) -> int:
+        """Put [start, end) in; returns how many numbers are new."""
+        if start >= end:
+            return 0
+        starts, ends = self._starts, self._ends
+        if not starts or start > ends[-1]:
+            starts.append(start)
+            ends.append(end)
+            self.count += end - start
+            return end - start
+        if start == ends[-1]:
+            ends[-1] = end
+            self.count += end - start
+            return end - start
+        low = bisect_left(ends, start)
+        high = bisect_right(starts, end)
+        held = 0
+        if low < high:
+            held = sum(ends[i] - starts[i] for i in range(low, high))
+            start = min(start, starts[low])
+            end = max(end, ends[high - 1])
+        starts[low:high] = [start]
+        ends[low:high] = [end]
+        added = end - start - held
+        self.count += added
+        return added
+
+    def remove(self, start: int, end: int) -> int:
+        """Take [start, end) out; returns how many numbers were in."""
+        starts, ends = self._starts, self._ends
+        low = bisect_right(ends, start)
+        if start >= end or low >= len(starts) or starts[low] >= end:
+            return 0
+        high = bisect_left(starts, end)
+        held = sum(ends[i] - starts[i] for i in range(low, high))
+        left = [(starts[low], start)] if starts[low] < start else []
+        right = [(end, ends[high - 1])] if ends[high - 1] > end else []
+        kept = left + right
+        removed = held - sum(stop - begin for begin, stop in kept)
+        starts[low:high] = [begin for begin, _ in kept]
+        ends[low:high] = [stop for _, stop in kept]
+        self.count -= removed
+        return removed
+
+    def within(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of the set inside [start, end), in order."""
+        parts = []
+        for place in range(bisect_right(self._ends, start), len(self._starts)):
+            if self._starts[place] >= end:
+                break
+            parts.append((max(start, self._starts[place]), min(end, self._ends[place])))
+        return parts
+
+    def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are not in the set, in order."""
+        parts = []
+        for begin, stop in self.within(start, end):
+            if start < begin:
+                parts.append((start, begin))
+            start = stop
+        if start < end:
+            parts.append((start, end))
+        return parts
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._starts.clear()
+        self._ends.clear()
+        self.count = 0

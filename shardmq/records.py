@@ -1,0 +1,193 @@
+"""Records and runs: how messages travel and lie, from the publisher's socket to the consumer's, without being unpacked.
+
+A record is one message, msgpack `[properties | nil, body]`. Records stand back to back; a run is a number of them under
+one header. Joining is concatenation; cutting skips over records without decoding them.
+
+    run:      exchange, routing key, flags, time, id, count
+    records:  92 c0 c4 03 'a' 'b' 'c'   92 81 .. .. c4 01 'd'   …
+              └ [nil, b'abc'] ──────┘   └ [{…}, b'd'] ──────┘
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from shardmq.errors import ContentTooLarge, InvalidRequest
+from shardmq.limits import MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
+
+PERSISTENT: Final = 1
+"""Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
+
+
+class Properties(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A message's properties, with AMQP 0-9-1's names and meanings (section 4.2.6.1). None is not set.
+
+    Attributes:
+        content_type: MIME type of the body.
+        content_encoding: MIME encoding of the body.
+        headers: free table; keys are strings.
+        delivery_mode: 1 transient, 2 persistent; persistent when not set.
+        priority: 0 to 255.
+        correlation_id: for the application, as to match replies.
+        reply_to: for the application, a queue's name.
+        expiration: milliseconds as a decimal string, as AMQP has it.
+        message_id: for the application; the broker assigns one where it is None.
+        timestamp: seconds since 1970.
+        type: the application's name for the kind of message.
+        user_id: the publishing user.
+        app_id: the publishing application.
+    """
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    headers: dict[str, Any] | None = None
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+    type: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+
+
+class Record(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One message."""
+
+    properties: Properties | None
+    body: bytes
+
+
+class Run(msgspec.Struct, array_like=True, gc=False):
+    """`count` records with what they have in common.
+
+    Attributes:
+        exchange: where it was published to.
+        routing_key: with which key.
+        flags: PERSISTENT, or 0.
+        timestamp_ms: when the broker received it, milliseconds since 1970.
+        origin: who numbered it, a gateway's life (64 random bits).
+        serial: message i of the run is number `serial + i` of that origin: its message id when it brought none.
+        count: how many records, at least 1.
+        records: them, back to back.
+    """
+
+    exchange: str
+    routing_key: str
+    flags: int
+    timestamp_ms: int
+    origin: int
+    serial: int
+    count: int
+    records: bytes
+
+
+def message_id(origin: int, serial: int) -> str:
+    """The id the broker assigns to a message whose publisher set none: unique, the same in every queue and restart."""
+    return f"{origin:016x}-{serial:x}"
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_records = msgspec.msgpack.Decoder(list[Record]).decode
+_ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
+
+
+def pack(properties: Properties | None, body: bytes) -> bytes:
+    """One record's bytes."""
+    return _encode((properties, body))
+
+
+def pack_many(bodies: Iterable[bytes], properties: Properties | None = None) -> bytes:
+    """The records of several bodies that share their properties, back to back.
+
+    They are encoded as one array, whose header is cut off: 54 ns a record, where one by one takes 100.
+    """
+    array = _encode([(properties, body) for body in bodies])
+    return array[_ARRAY_HEADER_BYTES.get(array[0], 1) :]
+
+
+def unpack(records: bytes, count: int) -> list[Record]:
+    """Decode `count` records that were checked when they came in.
+
+    Raises:
+        InvalidRequest: these bytes are not `count` records.
+    """
+    try:
+        return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise InvalidRequest(f"{len(records)} bytes are not {count} records [properties | nil, body]: {fault}") from fault
+
+
+def check(records: bytes, count: int) -> None:
+    """Make sure that a publisher's bytes are `count` well-formed records, so that nobody behind need ask again.
+
+    Decoding them all is the cheapest full check there is (50 ns a record; skipping with msgpack takes the same and
+    does not look at the types).
+
+    Raises:
+        InvalidRequest: malformed, or not `count` of them.
+        ContentTooLarge: a record is over the limit.
+    """
+    if not 1 <= count <= RUN_RECORDS_MAX:
+        raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
+    unpack(records, count)
+    if len(records) > MESSAGE_BYTES_MAX:
+        start = 0
+        for end in ends(records, count):
+            if end - start > MESSAGE_BYTES_MAX:
+                raise ContentTooLarge(f"a message of {end - start} bytes; the limit is {MESSAGE_BYTES_MAX}")
+            start = end
+
+
+def skip(records: bytes, count: int) -> int:
+    """Where the first `count` records end, in bytes."""
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(records)
+    for _ in range(count):
+        unpacker.skip()
+    return int(unpacker.tell())
+
+
+def ends(records: bytes, count: int) -> list[int]:
+    """Where each of the first `count` records ends, in bytes."""
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(records)
+    offsets = []
+    for _ in range(count):
+        unpacker.skip()
+        offsets.append(unpacker.tell())
+    return offsets
+
+
+def cut(run: Run, start: int, stop: int) -> Run:
+    """Messages `start` to `stop` (exclusive) of a run, as a run; the run itself when that is all of it."""
+    if start == 0 and stop == run.count:
+        return run
+    records = run.records
+    first = skip(records, start) if start else 0
+    last = len(records) if stop == run.count else first + skip(records[first:], stop - start)
+    return Run(run.exchange, run.routing_key, run.flags, run.timestamp_ms, run.origin, run.serial + start, stop - start,
+               records[first:last])  # fmt: skip
+
+
+def continues(left: Run, right: Run) -> bool:
+    """Whether `right` may be joined to the end of `left` with no message losing anything."""
+    return (
+        left.serial + left.count == right.serial
+        and left.routing_key == right.routing_key
+        and left.exchange == right.exchange
+        and left.flags == right.flags
+        and left.origin == right.origin
+        and left.timestamp_ms == right.timestamp_ms
+    )
+
+
+def join(runs: Sequence[Run]) -> Run:
+    """One run of several that continue one another."""
+    head = runs[0]
+    return Run(head.exchange, head.routing_key, head.flags, head.timestamp_ms, head.origin, head.serial,
+               sum(run.count for run in runs), b"".join([run.records for run in runs]))  # fmt: skip

@@ -1,0 +1,6 @@
+"""The native client protocol without any I/O: bytes in, operations out, and back.
+
+SPEC.md        the protocol to the byte
+frames.py      type, length, payload: cutting a stream of bytes into frames
+operations.py  what the payloads mean: the table of typed operations
+"""

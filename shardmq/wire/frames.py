@@ -1,0 +1,83 @@
+"""Frames: bytes in, whole payloads out, and back. No I/O; the bytes are drawn in SPEC.md.
+
+    type u32 | length u32 | payload (length bytes)      big-endian
+"""
+
+from struct import Struct
+from typing import Final
+
+from shardmq.errors import ProtocolError, ReplyCode
+from shardmq.limits import FRAME_BYTES_MAX
+
+HEADER: Final = Struct(">II")
+_AMQP: Final = int.from_bytes(b"AMQP", "big")
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    """One frame's bytes."""
+    return HEADER.pack(kind, len(payload)) + payload
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames. A feed has three outcomes: frames, nothing yet, or a ProtocolError.
+
+    Invariant: between calls, `_held` is the beginning of at most one frame, and its header, if it is all there, has
+    been found good.
+    """
+
+    __slots__ = ("_held", "_limit", "_wanted")
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._held = bytearray()
+        self._limit = limit
+        self._wanted = HEADER.size
+
+    def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
+        """Take in what was read.
+
+        Args:
+            data: bytes as they came from the socket, cut anywhere.
+
+        Returns:
+            The frames now complete: (type, payload). Payloads are views; use them before letting go.
+
+        Raises:
+            ProtocolError: FRAME_ERROR for a frame over the limit or a type no version has.
+        """
+        held = self._held
+        if held:
+            held += data
+            if len(held) < self._wanted:
+                return []
+            data = bytes(held)
+            held.clear()
+        elif len(data) < HEADER.size:
+            held += data
+            return []
+        view = memoryview(data)
+        frames = []
+        position, size = 0, len(data)
+        while size - position >= HEADER.size:
+            kind, length = HEADER.unpack_from(data, position)
+            if length > self._limit or not 0 < kind <= 0xFFFF:
+                raise self._refusal(kind, length)
+            end = position + HEADER.size + length
+            if end > size:
+                self._wanted = end - position
+                break
+            frames.append((kind, view[position + HEADER.size : end]))
+            position = end
+        else:
+            self._wanted = HEADER.size
+        if position < size:
+            held += view[position:]
+        return frames
+
+    def _refusal(self, kind: int, length: int) -> ProtocolError:
+        if kind == _AMQP:
+            return ProtocolError("this is an AMQP header; this port speaks the shardmq protocol", ReplyCode.FRAME_ERROR)
+        if not 0 < kind <= 0xFFFF:
+            return ProtocolError(f"{kind:#010x} is no frame type; is this a shardmq client?", ReplyCode.FRAME_ERROR)
+        return ProtocolError(
+            f"a frame of {length} bytes; the limit is {self._limit}: publish in smaller runs", ReplyCode.FRAME_ERROR
+        )
