@@ -1,0 +1,1 @@
+"""The `shardmq` program."""

@@ -1,0 +1,102 @@
+"""The `shardmq` program: its list of commands, and how each of them may end."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from shardmq.errors import ShardmqError, StartupRefused
+
+COMMANDS: Final = {
+    "up": "shardmq.cmd.up:up",
+    "status": "shardmq.cmd.status:status",
+    "publish": "shardmq.cmd.publish:publish",
+    "consume": "shardmq.cmd.consume:consume",
+    "exchange": "shardmq.cmd.topology:exchange",
+    "queue": "shardmq.cmd.topology:queue",
+    "binding": "shardmq.cmd.topology:binding",
+    "bench": "shardmq.cmd.bench.command:bench",
+    "demo": "shardmq.cmd.demo:demo",
+    "gateway": "shardmq.cmd.roles:gateway",
+    "shard": "shardmq.cmd.roles:shard",
+    "coordinator": "shardmq.cmd.roles:coordinator",
+}
+"""Name to module:attribute. Imported when asked for: a role must not carry the memory of commands it never runs."""
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 78
+"""sysexits.h EX_CONFIG: starting again the same way cannot help. systemd and `shardmq up` then do not try."""
+
+EXIT_INTERRUPTED: Final = 130
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order they are listed above."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="shardmq", prog_name="shardmq")
+def cli() -> None:
+    """A sharded message broker: RabbitMQ's model, confirms that mean fsync.
+
+    Start with `shardmq up`; it prints what to try next.
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; whatever goes wrong ends as one sentence on stderr and an exit code.
+
+    Args:
+        arguments: without the program's name; those of this process when None.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        result = cli.main(args=arguments, prog_name="shardmq", standalone_mode=False)
+    except click.ClickException as fault:
+        fault.show()
+        return fault.exit_code
+    except StartupRefused as fault:
+        return _failed(fault.text, EXIT_CONFIG)
+    except ShardmqError as fault:
+        return _failed(str(fault), EXIT_FAILED)
+    except BrokenPipeError:
+        # Who read our output has had enough (`shardmq consume | head`). Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _failed(sentence: str, code: int) -> int:
+    click.secho(f"Error: {sentence}", fg="red", err=True)
+    return code
+
+
+def main() -> None:
+    """The program's entry point."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

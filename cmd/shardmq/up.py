@@ -1,0 +1,112 @@
+"""`shardmq up`: a whole broker on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from shardmq.cmd.roles import DATA_DIR
+from shardmq.cmd.supervisor import Notice, Plan, supervise
+
+COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refused": "red", "ready": "green"}
+
+
+@click.command()
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    default=4,
+    show_default=True,
+    envvar="SHARDMQ_UP_SHARDS",
+    show_envvar=True,
+    help="Shard processes. More than before is fine; fewer than hold data is refused.",
+)
+@click.option(
+    "--gateways",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    envvar="SHARDMQ_UP_GATEWAYS",
+    show_envvar=True,
+    help="Gateway processes; they share the port.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="SHARDMQ_HOST",
+    show_envvar=True,
+    help="Address for clients.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=5672,
+    show_default=True,
+    envvar="SHARDMQ_PORT",
+    show_envvar=True,
+    help="Port for clients; 0 takes a free one.",
+)
+@DATA_DIR
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
+def up(*, shards: int, gateways: int, host: str, port: int, data_dir: Path, as_json: bool) -> int:
+    """Run a broker: coordinator, shards and gateways.
+
+    It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
+    """
+    return supervise(Plan(shards, gateways, host, port, data_dir), print_json if as_json else print_text)
+
+
+def print_json(notice: Notice) -> None:
+    """A notice for machines."""
+    sys.stdout.buffer.write(msgspec.json.encode(notice) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_text(notice: Notice) -> None:
+    """A notice for people."""
+    if notice.event == "up":
+        print_welcome(notice)
+    else:
+        click.secho(f"shardmq: {notice.text}", fg=COLORS.get(notice.event), err=True)
+
+
+def print_welcome(notice: Notice) -> None:
+    """Where the broker is, and what to try next."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    assert notice.processes is not None
+    url = "" if notice.port == 5672 and notice.host == "127.0.0.1" else f" --url {notice.url}"
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("url", Text(notice.url or "", style="bold green"))
+    facts.add_row("data", notice.data_dir)
+    facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
+    console = Console(highlight=False)
+    console.print(Panel(facts, title=f"shardmq is ready after {notice.seconds:.1f} s", title_align="left"))
+    console.print(
+        "Try, in another terminal:\n"
+        f"  [bold]shardmq queue declare hello{url}[/]\n"
+        f"  [bold]shardmq publish hello 'first message'{url}[/]\n"
+        f"  [bold]shardmq consume hello --count 1{url}[/]\n"
+        f"  [bold]shardmq status{url}[/]\n"
+        f"  [bold]shardmq bench bulk --messages 1000000{url}[/]\n"
+        "or in Python:",
+        soft_wrap=True,
+    )
+    console.print(
+        "  import shardmq\n"
+        f'  with shardmq.connect("{notice.url}") as connection:\n'
+        "      channel = connection.channel()\n"
+        '      channel.queue_declare("hello", durable=True)\n'
+        '      channel.basic_publish("", "hello", b"from Python")\n'
+        '      print(channel.basic_get("hello", auto_ack=True).body)',
+        style="cyan",
+        soft_wrap=True,
+        markup=False,
+    )
+    console.print("Ctrl-C stops it.", style="dim")

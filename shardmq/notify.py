@@ -1,0 +1,60 @@
+"""What a process tells whoever started it, by systemd's protocol (sd_notify(3)), which `shardmq up` speaks too."""
+
+import ctypes
+import os
+import signal
+import socket
+from typing import Final
+
+from shardmq.errors import StartupRefused
+
+NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
+"""Environment name of the datagram socket that wants to hear; not set when nobody does."""
+
+SUPERVISOR: Final = "SHARDMQ_SUPERVISOR"
+"""Environment name of the process id without which a child of `shardmq up` must not live on."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def ready() -> None:
+    """Say that this process serves from now on."""
+    _tell(b"READY=1")
+
+
+def stopping() -> None:
+    """Say that this process is on its way out."""
+    _tell(b"STOPPING=1")
+
+
+def _tell(state: bytes) -> None:
+    address = os.environ.get(NOTIFY_SOCKET)
+    if not address:
+        return
+    if address.startswith("@"):  # systemd's way to write an abstract socket
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as teller:
+        try:
+            teller.sendto(state, address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return  # who wanted to hear is gone; that ends no broker
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its supervisor dies, however that happens.
+
+    Without it a `kill -9` of the supervisor would leave shards behind that hold their stores. What they confirmed is on
+    disk, so being killed costs nothing.
+
+    Raises:
+        StartupRefused: the supervisor is gone already.
+    """
+    supervisor = os.environ.get(SUPERVISOR)
+    if not supervisor:
+        return
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    if os.getppid() != int(supervisor):  # it died before the call, which then came too late
+        raise StartupRefused(f"the supervisor (process {supervisor}) that started this process is gone")
