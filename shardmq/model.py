@@ -11,7 +11,7 @@ from shardmq.limits import NAME_BYTES_MAX
 
 DEFAULT_VHOST: Final = "/"
 DEFAULT_EXCHANGE: Final = ""
-"""Routes to the queue that the routing key names. It is everywhere and nowhere declared (RabbitMQ: default exchange)."""
+"""Routes to the queue that the routing key names. It is everywhere, and nowhere declared."""
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):
@@ -70,7 +70,7 @@ def check_name(kind: str, name: str) -> None:
     if not name:
         raise InvalidRequest(f"a {kind} needs a name; got an empty one")
     if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-        raise InvalidRequest(f"{kind} name '{name[:32]}…' is over {NAME_BYTES_MAX} bytes of UTF-8; choose a shorter one")
+        raise InvalidRequest(f"{kind} name '{name[:32]}…' is over {NAME_BYTES_MAX} bytes; choose a shorter one")
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
         raise InvalidRequest(f"{kind} name {name!r} has a control character in it; choose another")
 

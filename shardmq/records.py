@@ -119,7 +119,8 @@ def unpack(records: bytes, count: int) -> list[Record]:
     try:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise InvalidRequest(f"{len(records)} bytes are not {count} records [properties | nil, body]: {fault}") from fault
+        text = f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}"
+        raise InvalidRequest(text) from fault
 
 
 def check(records: bytes, count: int) -> None:

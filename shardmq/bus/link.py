@@ -149,15 +149,16 @@ class Dialer(Generic[Incoming]):
         if self._session is not None:
             self._session.outbox.append(message)
 
-    def flush(self) -> None:
-        """Send what was posted, as one envelope."""
+    def flush(self) -> bool:
+        """Send what was posted, as one envelope; returns whether there was anything."""
         session = self._session
         if session is None or not session.outbox or not self.is_open:
-            return
+            return False
         for envelope in session.envelopes(time.monotonic()):
             if not self._send(envelope):
                 self._lose("the peer is not connected")
-                return
+                break
+        return True
 
     def receive(self) -> list[Opened | Lost | Incoming]:
         """What has come, in order. At most ENVELOPES_PER_RECEIVE envelopes; `more` tells whether some are left."""

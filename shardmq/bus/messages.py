@@ -24,7 +24,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
 # --- links (link.py) -------------------------------------------------------------------------------------------------
 
 
-class Hello(Message, tag=1):
+class Hello(Message, frozen=True, tag=1):
     """Opens a session: who is calling. The session's number is in the envelope."""
 
     role: str
@@ -32,34 +32,34 @@ class Hello(Message, tag=1):
     protocol: int
 
 
-class Welcome(Message, tag=2):
+class Welcome(Message, frozen=True, tag=2):
     """The session is open: who answered."""
 
     role: str
     name: str
 
 
-class Reset(Message, tag=3):
+class Reset(Message, frozen=True, tag=3):
     """That session is not known here, or lost something; begin another."""
 
     reason: str
 
 
-class Ping(Message, tag=4):
+class Ping(Message, frozen=True, tag=4):
     """A sign of life."""
 
 
 # --- asking and answering, on every link ------------------------------------------------------------------------------
 
 
-class Answer(Message, tag=10):
+class Answer(Message, frozen=True, tag=10):
     """A request was carried out."""
 
     request: int
     result: Any = None
 
 
-class Refusal(Message, tag=11):
+class Refusal(Message, frozen=True, tag=11):
     """A request was not."""
 
     request: int
@@ -67,7 +67,7 @@ class Refusal(Message, tag=11):
     text: str
 
 
-class Inspect(Message, tag=12):
+class Inspect(Message, frozen=True, tag=12):
     """How are you? Answered by a table, as `shardmq status` shows it."""
 
     request: int
@@ -76,14 +76,14 @@ class Inspect(Message, tag=12):
 # --- to a shard -------------------------------------------------------------------------------------------------------
 
 
-class Publish(Message, tag=20):
+class Publish(Message, frozen=True, tag=20):
     """Append a run to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed."""
 
     queues: tuple[int, ...]
     run: Run
 
 
-class Consume(Message, tag=21):
+class Consume(Message, frozen=True, tag=21):
     """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it."""
 
     request: int
@@ -94,27 +94,27 @@ class Consume(Message, tag=21):
     window: int
 
 
-class Cancel(Message, tag=22):
+class Cancel(Message, frozen=True, tag=22):
     """Deliver no more to a consumer; what it holds stays held until settled, returned or released."""
 
     request: int
     consumer: int
 
 
-class Release(Message, tag=23):
+class Release(Message, frozen=True, tag=23):
     """A consumer (or basic.get client) is gone: what it holds goes back to its place."""
 
     consumer: int
 
 
-class Settle(Message, tag=24):
+class Settle(Message, frozen=True, tag=24):
     """Acked: these messages are done with."""
 
     consumer: int
     ranges: list[tuple[int, int]]
 
 
-class Return(Message, tag=25):
+class Return(Message, frozen=True, tag=25):
     """Not acked: back to their place, or dropped."""
 
     consumer: int
@@ -122,14 +122,14 @@ class Return(Message, tag=25):
     requeue: bool
 
 
-class Credit(Message, tag=26):
+class Credit(Message, frozen=True, tag=26):
     """Bytes that have reached a consumer's socket: as many more may come."""
 
     consumer: int
     window: int
 
 
-class Qos(Message, tag=27):
+class Qos(Message, frozen=True, tag=27):
     """A consumer's prefetch, changed."""
 
     request: int
@@ -137,7 +137,7 @@ class Qos(Message, tag=27):
     prefetch: int
 
 
-class Get(Message, tag=28):
+class Get(Message, frozen=True, tag=28):
     """One message, if there is one: Got, or an Answer of nil."""
 
     request: int
@@ -146,28 +146,28 @@ class Get(Message, tag=28):
     auto_ack: bool
 
 
-class Purge(Message, tag=29):
+class Purge(Message, frozen=True, tag=29):
     """Remove what is ready. Answer: how many."""
 
     request: int
     queue: int
 
 
-class Counts(Message, tag=30):
+class Counts(Message, frozen=True, tag=30):
     """Answer: (ready messages, consumers) of a queue."""
 
     request: int
     queue: int
 
 
-class Assign(Message, tag=31):
+class Assign(Message, frozen=True, tag=31):
     """These queues are yours; those you have already stay as they are. Answered once they are on disk."""
 
     request: int
     queues: list[Queue]
 
 
-class Drop(Message, tag=32):
+class Drop(Message, frozen=True, tag=32):
     """This queue is deleted. Answer: how many messages went with it; 0 if it is not there."""
 
     request: int
@@ -177,13 +177,13 @@ class Drop(Message, tag=32):
 # --- from a shard -----------------------------------------------------------------------------------------------------
 
 
-class Confirmed(Message, tag=40):
+class Confirmed(Message, frozen=True, tag=40):
     """All publishes of this session up to number `upto` are where they should be, but for those refused before."""
 
     upto: int
 
 
-class PublishRefusal(Message, tag=41):
+class PublishRefusal(Message, frozen=True, tag=41):
     """Publish `number` was not taken. Sent before the Confirmed that passes it."""
 
     number: int
@@ -191,7 +191,7 @@ class PublishRefusal(Message, tag=41):
     text: str
 
 
-class Delivered(Message, tag=42):
+class Delivered(Message, frozen=True, tag=42):
     """Messages for a consumer: sequence numbers `first` to `first + run.count`."""
 
     consumer: int
@@ -200,7 +200,7 @@ class Delivered(Message, tag=42):
     run: Run
 
 
-class Got(Message, tag=43):
+class Got(Message, frozen=True, tag=43):
     """The message a Get asked for, and how many are ready behind it."""
 
     request: int
@@ -210,7 +210,7 @@ class Got(Message, tag=43):
     ready: int
 
 
-class Cancelled(Message, tag=44):
+class Cancelled(Message, frozen=True, tag=44):
     """The consumer's queue is gone."""
 
     consumer: int
@@ -219,20 +219,20 @@ class Cancelled(Message, tag=44):
 # --- between gateway and coordinator ----------------------------------------------------------------------------------
 
 
-class Perform(Message, tag=60):
+class Perform(Message, frozen=True, tag=60):
     """Carry out a command on the topology. Answered once every gateway that lives has seen the change."""
 
     request: int
     command: Command
 
 
-class Synced(Message, tag=61):
+class Synced(Message, frozen=True, tag=61):
     """This gateway routes by topology `version` from now on."""
 
     version: int
 
 
-class Snapshot(Message, tag=62):
+class Snapshot(Message, frozen=True, tag=62):
     """The whole topology; first thing a gateway is told."""
 
     version: int
@@ -244,7 +244,7 @@ class Snapshot(Message, tag=62):
     shards: list[str]
 
 
-class Changes(Message, tag=63):
+class Changes(Message, frozen=True, tag=63):
     """What changed from `version - 1` to `version`."""
 
     version: int
@@ -252,7 +252,20 @@ class Changes(Message, tag=63):
 
 
 ToShard = (
-    Publish | Consume | Cancel | Release | Settle | Return | Credit | Qos | Get | Purge | Counts | Inspect | Assign | Drop
+    Publish
+    | Consume
+    | Cancel
+    | Release
+    | Settle
+    | Return
+    | Credit
+    | Qos
+    | Get
+    | Purge
+    | Counts
+    | Inspect
+    | Assign
+    | Drop
 )
 FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Answer | Refusal
 ToCoordinator = Perform | Synced | Inspect

@@ -1,7 +1,7 @@
 """The operations of the native protocol: what each frame's payload is, as a table of typed values. No I/O.
 
 A payload is the msgpack array of an operation's fields in the order they stand here. SPEC.md says the same to the byte.
-`request` numbers a client's requests, rising by at least one each on a connection; `channel` 0 is the connection itself.
+`request` numbers a client's requests, rising by at least one each on a connection; `channel` 0 is the connection.
 """
 
 from typing import Annotated, Any, Final
@@ -31,7 +31,7 @@ class Operation(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
 # --- the connection ---------------------------------------------------------------------------------------------
 
 
-class ConnectionOpen(Operation):
+class ConnectionOpen(Operation, frozen=True):
     """First frame of a client. `heartbeat` in seconds, 0 for none. Answered by Ok with the server's properties:
     `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max"}`."""
 
@@ -44,18 +44,18 @@ class ConnectionOpen(Operation):
     client: Arguments = {}
 
 
-class ConnectionClose(Operation):
+class ConnectionClose(Operation, frozen=True):
     """Last frame of either side; from the server with the reason. Answered by closing the socket, once all is sent."""
 
     code: int
     text: str
 
 
-class Heartbeat(Operation):
+class Heartbeat(Operation, frozen=True):
     """A sign of life; any other frame is one as well."""
 
 
-class Ok(Operation):
+class Ok(Operation, frozen=True):
     """A request was carried out. `result` depends on the request; nil where there is nothing to say."""
 
     request: Request
@@ -63,7 +63,7 @@ class Ok(Operation):
     result: Any = None
 
 
-class Refused(Operation):
+class Refused(Operation, frozen=True):
     """A request was not carried out; nothing else changed."""
 
     request: Request
@@ -75,14 +75,14 @@ class Refused(Operation):
 # --- channels -------------------------------------------------------------------------------------------------------
 
 
-class ChannelOpen(Operation):
+class ChannelOpen(Operation, frozen=True):
     """Opens channel 1 to CHANNELS_MAX. Answered by Ok."""
 
     request: Request
     channel: Channel
 
 
-class ChannelClose(Operation):
+class ChannelClose(Operation, frozen=True):
     """From the client: answered by Ok; what is unacked on it returns to its queues. From the server (request 0): the
     channel is gone, and why; the client need not answer."""
 
@@ -95,7 +95,7 @@ class ChannelClose(Operation):
 # --- topology -------------------------------------------------------------------------------------------------------
 
 
-class ExchangeDeclare(Operation):
+class ExchangeDeclare(Operation, frozen=True):
     """Answered by Ok."""
 
     request: Request
@@ -106,7 +106,7 @@ class ExchangeDeclare(Operation):
     arguments: Arguments = {}
 
 
-class ExchangeDelete(Operation):
+class ExchangeDelete(Operation, frozen=True):
     """Answered by Ok; its bindings go with it."""
 
     request: Request
@@ -114,7 +114,7 @@ class ExchangeDelete(Operation):
     exchange: Name
 
 
-class QueueDeclare(Operation):
+class QueueDeclare(Operation, frozen=True):
     """Answered by Ok: `{"queue", "messages", "consumers"}`, messages being those ready."""
 
     request: Request
@@ -124,7 +124,7 @@ class QueueDeclare(Operation):
     arguments: Arguments = {}
 
 
-class QueueDelete(Operation):
+class QueueDelete(Operation, frozen=True):
     """Answered by Ok: `{"messages"}` that went with it; its bindings go too, its consumers are cancelled."""
 
     request: Request
@@ -132,7 +132,7 @@ class QueueDelete(Operation):
     queue: Name
 
 
-class QueueBind(Operation):
+class QueueBind(Operation, frozen=True):
     """Answered by Ok; binding twice is the same as once."""
 
     request: Request
@@ -143,7 +143,7 @@ class QueueBind(Operation):
     arguments: Arguments = {}
 
 
-class QueueUnbind(Operation):
+class QueueUnbind(Operation, frozen=True):
     """Answered by Ok, also when there was no such binding."""
 
     request: Request
@@ -154,7 +154,7 @@ class QueueUnbind(Operation):
     arguments: Arguments = {}
 
 
-class QueuePurge(Operation):
+class QueuePurge(Operation, frozen=True):
     """Removes what is ready. Answered by Ok: `{"messages"}`."""
 
     request: Request
@@ -162,7 +162,7 @@ class QueuePurge(Operation):
     queue: Name
 
 
-class TopologyList(Operation):
+class TopologyList(Operation, frozen=True):
     """What there is in the connection's virtual host. `noun` is "exchanges", "queues" or "bindings"; Ok's result is a
     list of tables."""
 
@@ -171,7 +171,7 @@ class TopologyList(Operation):
     noun: Name
 
 
-class StatusGet(Operation):
+class StatusGet(Operation, frozen=True):
     """Ok: the state of every process and queue, as `shardmq status` shows it."""
 
     request: Request
@@ -181,7 +181,7 @@ class StatusGet(Operation):
 # --- publishing -----------------------------------------------------------------------------------------------------
 
 
-class BasicPublish(Operation):
+class BasicPublish(Operation, frozen=True):
     """A run of `count` records to one exchange with one key. Never answered by Ok: confirmed by BasicConfirm or
     refused by BasicRefused, in any order."""
 
@@ -194,14 +194,14 @@ class BasicPublish(Operation):
     records: bytes
 
 
-class BasicConfirm(Operation):
+class BasicConfirm(Operation, frozen=True):
     """Every message of these publishes is in every queue it was routed to, on disk where it is to be durable."""
 
     channel: Channel
     requests: Ranges
 
 
-class BasicRefused(Operation):
+class BasicRefused(Operation, frozen=True):
     """These publishes were not taken, or not by all queues they were routed to."""
 
     channel: Channel
@@ -213,7 +213,7 @@ class BasicRefused(Operation):
 # --- consuming ------------------------------------------------------------------------------------------------------
 
 
-class BasicConsume(Operation):
+class BasicConsume(Operation, frozen=True):
     """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit."""
 
     request: Request
@@ -225,7 +225,7 @@ class BasicConsume(Operation):
     arguments: Arguments = {}
 
 
-class BasicCancel(Operation):
+class BasicCancel(Operation, frozen=True):
     """No more deliveries after the Ok. What is unacked stays so until it is acked or the channel closes."""
 
     request: Request
@@ -233,14 +233,14 @@ class BasicCancel(Operation):
     consumer: Name
 
 
-class BasicCancelled(Operation):
+class BasicCancelled(Operation, frozen=True):
     """From the server: the consumer's queue is gone."""
 
     channel: Channel
     consumer: Name
 
 
-class BasicDeliver(Operation):
+class BasicDeliver(Operation, frozen=True):
     """`count` messages for a consumer; message i has delivery tag `tag + i` and id (`origin`, `serial + i`)."""
 
     channel: Channel
@@ -257,7 +257,7 @@ class BasicDeliver(Operation):
     records: bytes
 
 
-class BasicGet(Operation):
+class BasicGet(Operation, frozen=True):
     """Ok: nil when the queue is empty, else the fields of a BasicDeliver (consumer "") and `messages` still ready."""
 
     request: Request
@@ -266,14 +266,14 @@ class BasicGet(Operation):
     auto_ack: bool = False
 
 
-class BasicAck(Operation):
+class BasicAck(Operation, frozen=True):
     """These deliveries are done with."""
 
     channel: Channel
     tags: Ranges
 
 
-class BasicNack(Operation):
+class BasicNack(Operation, frozen=True):
     """These deliveries are not: back to their place in the queue with `requeue`, else dropped."""
 
     channel: Channel
@@ -281,7 +281,7 @@ class BasicNack(Operation):
     requeue: bool = True
 
 
-class BasicQos(Operation):
+class BasicQos(Operation, frozen=True):
     """A consumer's prefetch, changed while it runs. Answered by Ok."""
 
     request: Request

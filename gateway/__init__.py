@@ -1,0 +1,13 @@
+"""The gateway process: speaks with clients, routes what they publish, and carries bytes between them and the shards.
+
+process.py    the process: options, start, signals, clean stop
+hub.py        what all connections of the process share: topology replica, links, the pass
+server.py     listens, accepts, keeps the connections
+native.py     one client connection speaking the native protocol: frames to session calls and back
+requests.py   the native protocol's requests as a table: operation to session call
+session.py    a connection's channels, whatever its protocol: publishing, consumers, acknowledgements
+tags.py       delivery tags of a channel, kept as ranges
+shardlink.py  one shard as seen from here: runs being gathered, confirms due, consumers, requests
+topologylink.py  the coordinator as seen from here: commands under way, changes coming in
+status.py     the broker's state, gathered from every process
+"""

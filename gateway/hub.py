@@ -1,0 +1,163 @@
+"""What all connections of a gateway share: the topology replica, the links, and the pass.
+
+A pass is one turn of the event loop: everything read in it is gathered by shard and by client and sent on at its end,
+one envelope a shard and one write a client. Under load passes grow, and so do the runs; nothing waits for a timer.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import zmq
+
+from shardmq.bus.link import Dialer
+from shardmq.bus.messages import FromCoordinator, FromShard
+from shardmq.gateway.shardlink import ShardLink
+from shardmq.gateway.topologylink import TopologyLink
+from shardmq.topology import Topology
+
+TICK_SECONDS: Final = 0.1
+PLANS_MAX: Final = 65_536
+"""Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
+
+Plan = tuple[tuple[ShardLink, tuple[int, ...]], ...]
+"""Where a publish goes: shards, and the queues there."""
+
+
+class Writer(Protocol):
+    """A connection with something to send."""
+
+    def flush(self) -> None:
+        """Send it."""
+
+
+class Hub:
+    """See the module.
+
+    Args:
+        name: of this gateway.
+        coordinator: bus address.
+        shards: bus addresses, by shard number.
+
+    Attributes:
+        origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
+        now_ms: wall-clock time of this pass, milliseconds since 1970.
+    """
+
+    def __init__(self, name: str, coordinator: str, shards: tuple[str, ...]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.name = name
+        self.origin = secrets.randbits(64)
+        self.next_serial = 1
+        self.now_ms = time.time_ns() // 1_000_000
+        self.topology = Topology()
+        self.coordinator = TopologyLink(
+            Dialer(self._context, coordinator, "gateway", name, FromCoordinator),
+            self.topology,
+            self.changed,
+            self._forget_plans,
+        )
+        self.links = [
+            ShardLink(Dialer(self._context, address, "gateway", name, FromShard), f"shard-{index}", self.changed)
+            for index, address in enumerate(shards)
+        ]
+        self._plans: dict[tuple[str, str, str], Plan] = {}
+        self._writers: list[Writer] = []
+        self._flush_due = False
+        self._wakers: list[Callable[[float], None]] = []
+        self._census: Callable[[], dict[str, Any]] = dict
+        self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
+        for link in self._all:
+            self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the topology is here and every shard is there."""
+        return self.coordinator.is_synced and all(link.is_open for link in self.links)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every publish has been answered."""
+        return all(link.is_settled for link in self.links)
+
+    def on_tick(self, call: Callable[[float], None]) -> None:
+        """Have `call(monotonic now)` made ten times a second."""
+        self._wakers.append(call)
+
+    def on_census(self, call: Callable[[], dict[str, Any]]) -> None:
+        """Have `call` count connections and the like for the status."""
+        self._census = call
+
+    def census(self) -> dict[str, Any]:
+        """Connections, channels and consumers of this gateway."""
+        return self._census()
+
+    def plan(self, vhost: str, exchange: str, key: str) -> Plan:
+        """Where a publish goes.
+
+        Raises:
+            NotFound: no such exchange.
+        """
+        route = (vhost, exchange, key)
+        plan = self._plans.get(route)
+        if plan is None:
+            by_shard: dict[int, list[int]] = {}
+            for queue in self.topology.route(vhost, exchange, key):
+                by_shard.setdefault(queue.shard, []).append(queue.id)
+            plan = tuple((self.links[shard], tuple(queues)) for shard, queues in by_shard.items())
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
+            self._plans[route] = plan
+        return plan
+
+    def changed(self) -> None:
+        """Something was posted or is to be written: see to it at the end of this pass."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def write_due(self, writer: Writer) -> None:
+        """A connection has something to send at the end of this pass."""
+        self._writers.append(writer)
+        self.changed()
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            now = time.monotonic()
+            self.now_ms = time.time_ns() // 1_000_000
+            self.coordinator.tick(now)
+            for link in self.links:
+                link.tick(now)
+            for call in self._wakers:
+                call(now)
+            self._flush()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def close(self) -> None:
+        """Hang up on all."""
+        for link in self._all:
+            self._loop.remove_reader(link.dialer.socket.fileno())
+            link.dialer.close()
+        self._context.term()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+
+    def _drain(self, link: ShardLink | TopologyLink) -> None:
+        """Read a link until it is dry: its file descriptor is edge-triggered and does not call twice."""
+        if link.receive():
+            self._loop.call_soon(self._drain, link)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        for link in self._all:
+            if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
+                self._drain(link)
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            writer.flush()
+        self.now_ms = time.time_ns() // 1_000_000

@@ -1,0 +1,396 @@
+"""One client connection speaking the native protocol: bytes to session calls, and back.
+
+    accepted ──ConnectionOpen──► authenticating ──Ok──► open ──ConnectionClose──► closed
+        └─────── anything else, or 10 s ─────► ConnectionClose ──────────────────────┘
+
+Requests of one channel are carried out in order: while one waits for an answer, what follows on its channel is held.
+"""
+
+import asyncio
+import socket
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from shardmq.errors import (
+    ChannelError,
+    ConnectionFault,
+    ConnectionLost,
+    ProtocolError,
+    ReplyCode,
+    RequestError,
+    ShardmqError,
+)
+from shardmq.gateway.requests import REQUESTS
+from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.shardlink import Outcome, ShardLink
+from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, HANDSHAKE_SECONDS
+from shardmq.records import Run, check
+from shardmq.version import VERSION
+from shardmq.wire.frames import FrameReader
+from shardmq.wire.operations import (
+    FROM_CLIENT,
+    PROTOCOL_VERSION,
+    BasicAck,
+    BasicCancelled,
+    BasicConfirm,
+    BasicDeliver,
+    BasicNack,
+    BasicPublish,
+    BasicRefused,
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionOpen,
+    Heartbeat,
+    Ok,
+    Operation,
+    Refused,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from shardmq.gateway.server import Server
+
+HELD_MAX: Final = 1000
+"""Operations held behind a request that waits; past it the socket is not read."""
+
+UNREAD_BYTES_MAX: Final = 16 << 20
+"""A client that does not read what it is sent is not read from either, once this much is waiting for it."""
+
+WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+"""A client with more than this unread is given no more credit; small beside a delivery window."""
+
+_HEARTBEAT: Final = encode(Heartbeat())
+
+
+def set_socket_options(transport: asyncio.BaseTransport) -> None:
+    """Small frames go at once, as a pass already gathers what belongs together; dead peers are probed for."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+class _ChannelDesk:
+    """A channel's place in the connection: the request it waits for, and what came behind it."""
+
+    __slots__ = ("channel", "held", "is_waiting")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.is_waiting = False
+        self.held: deque[Operation] = deque()
+
+
+class NativeConnection(asyncio.Protocol):
+    """See the module. One for each accepted socket."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._hub = server.hub
+        self._reader = FrameReader()
+        self.session: Session | None = None
+        self._desks: dict[int, _ChannelDesk] = {}
+        self._out: list[bytes] = []
+        self._confirming: list[Channel] = []
+        self._server_closed: set[int] = set()  # channels closed from here; what the client sent meanwhile is ignored
+        self._heard_at = self._sent_at = self._accepted_at = time.monotonic()
+        self._heartbeat = 0
+        self._is_authenticating = False
+        self._is_closing = False
+        self._reading_held_by: set[str] = set()
+        self._transport: asyncio.Transport
+        self.is_writable = True
+        self.peer = ""
+
+    # --- asyncio.Protocol -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        set_socket_options(transport)
+        address = transport.get_extra_info("peername") or ("", 0)
+        self.peer = str(address[0])
+        self._server.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        self._is_closing = True
+        self._server.remove(self)
+        if self.session is not None:
+            self.session.close()
+        self._desks.clear()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = time.monotonic()
+        try:
+            for kind, payload in self._reader.feed(data):
+                if self._is_closing:
+                    return
+                self._take(decode(kind, payload, FROM_CLIENT))
+        except ConnectionFault as fault:
+            self.close(fault)
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+        self._resume_reading("unread")
+        if self.session is not None:
+            self.session.socket_has_room()
+
+    # --- taking in ------------------------------------------------------------------------------------------------
+
+    def _take(self, operation: Operation) -> None:
+        desk = self._desks.get(getattr(operation, "channel", 0))
+        if desk is not None:
+            if desk.is_waiting:
+                desk.held.append(operation)
+                if len(desk.held) > HELD_MAX:
+                    self._hold_reading("held")
+            else:
+                self._take_on_channel(desk, operation)
+            return
+        kind = type(operation)
+        if kind is Heartbeat:
+            return
+        if kind is ConnectionOpen:
+            self._open(operation)  # type: ignore[arg-type]
+        elif kind is ConnectionClose:
+            self._finish()
+        elif self.session is None:
+            raise ProtocolError(f"{kind.__name__} before ConnectionOpen was answered", ReplyCode.CHANNEL_ERROR)
+        elif isinstance(operation, ChannelOpen):
+            self._open_channel(self.session, operation)
+        else:
+            self._refuse_off_channel(operation)
+
+    def _open_channel(self, session: Session, operation: ChannelOpen) -> None:
+        try:
+            channel = session.open_channel(operation.channel)
+        except ChannelError as error:
+            raise ConnectionFault(error.text, error.code) from error
+        self._server_closed.discard(operation.channel)
+        self._desks[operation.channel] = _ChannelDesk(channel)
+        self.send(Ok(operation.request, operation.channel))
+
+    def _refuse_off_channel(self, operation: Operation) -> None:
+        """What comes for a channel that is not open: late news for one that the server closed is no fault."""
+        number: int = getattr(operation, "channel", 0)
+        if number in self._server_closed:
+            if isinstance(operation, ChannelClose):
+                self._server_closed.discard(number)
+            if isinstance(operation, BasicPublish):
+                self.send_refusal(
+                    number, operation.request, operation.request, ReplyCode.CHANNEL_ERROR, "the channel is closed"
+                )
+            elif hasattr(operation, "request"):
+                self.send(Refused(operation.request, number, ReplyCode.CHANNEL_ERROR, f"channel {number} is closed"))
+            return
+        raise ConnectionFault(
+            f"{type(operation).__name__} on channel {number}, which is not open", ReplyCode.CHANNEL_ERROR
+        )
+
+    def _take_on_channel(self, desk: _ChannelDesk, operation: Operation) -> None:
+        channel = desk.channel
+        try:
+            if type(operation) is BasicPublish:
+                self._publish(channel, operation)
+            elif type(operation) is BasicAck:
+                for first, last in operation.tags:
+                    channel.ack(first, last)
+            elif type(operation) is BasicNack:
+                for first, last in operation.tags:
+                    channel.nack(first, last, operation.requeue)
+            elif type(operation) is ChannelClose:
+                self._drop_channel(channel.number)
+                self.send(Ok(operation.request, channel.number))
+            elif type(operation) is ChannelOpen:
+                raise ConnectionFault(f"channel {channel.number} is open already", ReplyCode.CHANNEL_ERROR)
+            else:
+                self._request(desk, operation)
+        except ChannelError as error:
+            self._drop_channel(channel.number)
+            self._server_closed.add(channel.number)
+            self.send(ChannelClose(0, channel.number, error.code, error.text))
+
+    def _publish(self, channel: Channel, operation: BasicPublish) -> None:
+        try:
+            check(operation.records, operation.count)
+        except RequestError as error:
+            channel.refuse(operation.request, operation.request, error.code, error.text)
+            return
+        channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
+                        operation.records)  # fmt: skip
+
+    def _request(self, desk: _ChannelDesk, operation: Any) -> None:
+        answered = False
+
+        def reply(outcome: Outcome) -> None:
+            nonlocal answered
+            answered = True
+            if self._is_closing or not desk.channel.is_open:
+                return
+            if isinstance(outcome, RequestError):
+                self.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
+            else:
+                self.send(Ok(operation.request, operation.channel, outcome))
+            if desk.is_waiting:
+                desk.is_waiting = False
+                self._catch_up(desk)
+
+        try:
+            REQUESTS[type(operation)](desk.channel, operation, reply)
+        except RequestError as error:
+            reply(error)
+        desk.is_waiting = not answered
+
+    def _catch_up(self, desk: _ChannelDesk) -> None:
+        while desk.held and not desk.is_waiting and desk.channel.is_open and not self._is_closing:
+            try:
+                self._take_on_channel(desk, desk.held.popleft())
+            except ConnectionFault as fault:
+                self.close(fault)
+        if len(desk.held) <= HELD_MAX:
+            self._resume_reading("held")
+
+    def _drop_channel(self, number: int) -> None:
+        self._desks.pop(number)
+        assert self.session is not None
+        self.session.close_channel(number)
+
+    # --- opening and closing ----------------------------------------------------------------------------------------
+
+    def _open(self, operation: ConnectionOpen) -> None:
+        if self.session is not None or self._is_authenticating:
+            raise ProtocolError("the connection is open already", ReplyCode.COMMAND_INVALID)
+        if operation.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"protocol version {operation.version}; this broker speaks {PROTOCOL_VERSION}",
+                ReplyCode.NOT_IMPLEMENTED,
+            )
+        self._is_authenticating = True
+        self._server.authenticate(self, operation)
+
+    def opened(self, operation: ConnectionOpen, fault: ConnectionFault | None) -> None:
+        """Authentication is over."""
+        self._is_authenticating = False
+        if self._is_closing:
+            return
+        if fault is not None:
+            self.close(fault)
+            return
+        self.session = Session(self._hub, self, operation.vhost, operation.user)
+        self._heartbeat = operation.heartbeat
+        properties = {
+            "product": "shardmq",
+            "version": VERSION,
+            "protocol": PROTOCOL_VERSION,
+            "heartbeat": operation.heartbeat,
+            "frame_max": FRAME_BYTES_MAX,
+            "channel_max": CHANNELS_MAX,
+        }
+        self.send(Ok(operation.request, 0, properties))
+
+    def close(self, fault: ShardmqError) -> None:
+        """Tell the client why, send what is waiting, and hang up."""
+        if self._is_closing:
+            return
+        self.send(ConnectionClose(fault.code, fault.text))
+        self._finish()
+
+    def _finish(self) -> None:
+        self.flush()
+        self._is_closing = True
+        if self.session is not None:
+            self.session.close()
+            self.session.channels.clear()
+        self._desks.clear()
+        self._transport.close()
+
+    def stop_reading(self) -> None:
+        """The process is about to stop: what is under way will be answered, nothing more is begun."""
+        self._hold_reading("stopping")
+
+    def abort_if_silent(self, now: float) -> None:
+        """Called about once a second: enforces the handshake's time and the heartbeat, and sends ours."""
+        if self._is_closing:
+            if not self.is_writable and now - self._sent_at > HANDSHAKE_SECONDS:
+                self._transport.abort()
+        elif self.session is None:
+            if now - self._accepted_at > HANDSHAKE_SECONDS and not self._is_authenticating:
+                self.close(ConnectionLost(f"no ConnectionOpen within {HANDSHAKE_SECONDS:.0f} s"))
+        elif self._heartbeat:
+            if now - self._sent_at >= self._heartbeat / 2:
+                self._out.append(_HEARTBEAT)
+                self.flush()
+            if now - self._heard_at > 2 * self._heartbeat and not self._reading_held_by:
+                self.close(
+                    ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
+                )
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Queue an operation for the end of the pass."""
+        self.send_frame(encode(operation))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Queue a frame for the end of the pass."""
+        if not self._out:
+            self._hub.write_due(self)
+        self._out.append(frame)
+
+    def flush(self) -> None:
+        """Write what is queued, as one piece."""
+        if self._confirming:
+            confirming, self._confirming = self._confirming, []
+            for channel in confirming:
+                self._out.append(encode(BasicConfirm(channel.number, channel.take_confirms())))
+        if not self._out or self._transport.is_closing():
+            return
+        out, self._out = self._out, []
+        self._sent_at = time.monotonic()
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self._hold_reading("unread")
+
+    def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
+        self.send(
+            BasicDeliver(channel, consumer, tag, redelivered, run.exchange, run.routing_key, run.flags,
+                         run.timestamp_ms, run.origin, run.serial, run.count, run.records)
+        )  # fmt: skip
+
+    def confirms_due(self, channel: Channel) -> None:
+        if not self._confirming:
+            self._hub.write_due(self)
+        self._confirming.append(channel)
+
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str) -> None:
+        self.send(BasicRefused(channel, [(first, last)], code, text))
+
+    def send_cancelled(self, channel: int, consumer: str) -> None:
+        self.send(BasicCancelled(channel, consumer))
+
+    # --- back-pressure ----------------------------------------------------------------------------------------------
+
+    def hold_publishing(self, link: ShardLink) -> None:
+        reason = f"publishing to {link.name}"
+        if reason not in self._reading_held_by:
+            self._hold_reading(reason)
+            link.relieved.append(lambda: self._resume_reading(reason))
+
+    def _hold_reading(self, reason: str) -> None:
+        if not self._reading_held_by and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._reading_held_by.add(reason)
+
+    def _resume_reading(self, reason: str) -> None:
+        if reason in self._reading_held_by:
+            self._reading_held_by.discard(reason)
+            if not self._reading_held_by and not self._transport.is_closing():
+                self._heard_at = time.monotonic()
+                self._transport.resume_reading()

@@ -1,0 +1,71 @@
+"""The gateway process: options, start, clean stop."""
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from typing import Final
+
+import uvloop
+
+from shardmq import notify
+from shardmq.gateway.hub import Hub
+from shardmq.gateway.server import Server
+
+DRAIN_SECONDS: Final = 5.0
+READY_CHECK_SECONDS: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """What a gateway is told.
+
+    Attributes:
+        name: unique among gateways, as "gateway-0".
+        host: TCP address clients connect to.
+        port: TCP port; gateways of one broker share it.
+        coordinator: the coordinator's bus address.
+        shards: the shards' bus addresses, by number.
+    """
+
+    name: str
+    host: str
+    port: int
+    coordinator: str
+    shards: tuple[str, ...]
+
+
+def run(options: GatewayOptions) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and stop.
+
+    Raises:
+        StartupRefused: the port is not ours to listen on.
+    """
+    uvloop.run(_serve(options))
+
+
+async def _serve(options: GatewayOptions) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    hub = Hub(options.name, options.coordinator, options.shards)
+    ticking = asyncio.create_task(hub.run())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        while not hub.is_ready and not stop.is_set():
+            await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if ticking.done():
+                ticking.result()
+        server = Server(hub, options.host, options.port)
+        if not stop.is_set():
+            await server.listen()
+            notify.ready()
+        await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if ticking.done():
+            ticking.result()
+        notify.stopping()
+        await server.drain(DRAIN_SECONDS)
+    finally:
+        ticking.cancel()
+        stopped.cancel()
+        await asyncio.gather(ticking, stopped, return_exceptions=True)
+        hub.close()

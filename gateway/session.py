@@ -1,0 +1,332 @@
+"""A connection's channels, whatever its protocol: publishing and confirms, consumers and deliveries, acknowledgements.
+
+The front of a protocol (native.py) turns frames into calls here and is called back with what is to be sent.
+"""
+
+from typing import ClassVar, Protocol
+
+from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
+from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError
+from shardmq.gateway.hub import Hub
+from shardmq.gateway.shardlink import Consumer, Fan, Holding, Outcome, Reply, ShardLink
+from shardmq.gateway.tags import TagLedger
+from shardmq.limits import CHANNELS_MAX
+from shardmq.model import Queue
+from shardmq.records import Run
+from shardmq.topology import Command, DeclareQueue
+
+
+class Front(Protocol):
+    """What a session needs of the protocol in front of it. Everything is queued and sent at the end of the pass."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the client's socket takes more."""
+
+    def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
+        """Messages for a consumer."""
+
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str) -> None:
+        """These publishes are not."""
+
+    def send_cancelled(self, channel: int, consumer: str) -> None:
+        """A consumer's queue is gone."""
+
+    def confirms_due(self, channel: "Channel") -> None:
+        """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
+
+    def hold_publishing(self, link: ShardLink) -> None:
+        """Too much is unconfirmed at that shard: read no more until it has caught up."""
+
+
+class Channel:
+    """One channel: a stream of requests carried out in order."""
+
+    def __init__(self, session: "Session", number: int) -> None:
+        self.number = number
+        self.session = session
+        self.is_open = True
+        self.ledger: TagLedger[Holding] = TagLedger()
+        self.consumers: dict[str, Consumer] = {}
+        self._retired: set[Consumer] = set()  # cancelled, but they may hold messages until the channel closes
+        self._getters: dict[int, Consumer] = {}
+        self._confirmed: list[tuple[int, int]] = []
+        self._tags_made = 0
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def publish(self, request: int, exchange: str, key: str, flags: int, count: int, records: bytes) -> None:
+        """Route a run of checked records and send it on; answered by `confirm` or `refuse`."""
+        session = self.session
+        hub = session.hub
+        try:
+            plan = hub.plan(session.vhost, exchange, key)
+        except RequestError as error:
+            self.refuse(request, request, error.code, error.text)
+            return
+        serial = hub.next_serial
+        hub.next_serial = serial + count
+        if not plan:
+            self.confirm(request, request)
+            return
+        fan = Fan(len(plan)) if len(plan) > 1 else None
+        for link, queues in plan:
+            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records)
+            link.publish(self, request, queues, run, fan)
+            if link.is_full:
+                session.front.hold_publishing(link)
+        hub.changed()
+
+    def confirm(self, first: int, last: int) -> None:
+        """Publishes `first` to `last` are where they should be: told to the client at the end of the pass."""
+        confirmed = self._confirmed
+        if not confirmed:
+            confirmed.append((first, last))
+            self.session.front.confirms_due(self)
+        elif confirmed[-1][1] + 1 == first:
+            confirmed[-1] = (confirmed[-1][0], last)
+        else:
+            confirmed.append((first, last))
+
+    def take_confirms(self) -> list[tuple[int, int]]:
+        """The confirms gathered since the last call."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def refuse(self, first: int, last: int, code: int, text: str) -> None:
+        """Publishes `first` to `last` are not stored, or not certain to be."""
+        if self.is_open:
+            self.session.front.send_refusal(self.number, first, last, code, text)
+
+    # --- consuming ------------------------------------------------------------------------------------------------
+
+    def consume(self, queue_name: str, tag: str, auto_ack: bool, prefetch: int, reply: Reply) -> None:
+        """Start a consumer; the result is its tag."""
+        queue = self.session.queue(queue_name)
+        if not tag:
+            self._tags_made += 1
+            tag = f"amq.ctag-{self.session.hub.origin:016x}.{self.session.number}.{self.number}.{self._tags_made}"
+        if tag in self.consumers:
+            raise NotAllowed(
+                f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
+            )
+        link = self.session.hub.links[queue.shard]
+        consumer = link.add_consumer(self, queue.id, tag)
+        consumer.auto_ack = auto_ack
+        consumer.prefetch = prefetch
+        self.consumers[tag] = consumer
+
+        def started(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                self._forget(consumer)
+            reply(outcome if isinstance(outcome, RequestError) else tag)
+
+        link.start(consumer, started)
+
+    def cancel(self, tag: str, reply: Reply) -> None:
+        """Stop a consumer; what it holds stays unacked. Cancelling what is not there is no error (RabbitMQ's rule)."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is None:
+            reply(None)
+            return
+
+        def stopped(outcome: Outcome) -> None:
+            self._retire(consumer)
+            reply(outcome)
+
+        consumer.link.cancel(consumer, stopped)
+
+    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
+        """Change a running consumer's prefetch."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            raise NotFound(f"channel {self.number} has no consumer '{tag}'")
+        consumer.prefetch = prefetch
+        consumer.link.ask(Qos(0, consumer.number, prefetch), reply)
+
+    def get(self, queue_name: str, auto_ack: bool, reply: Reply) -> None:
+        """One message: the result is None or (tag, Got)."""
+        queue = self.session.queue(queue_name)
+        link = self.session.hub.links[queue.shard]
+        consumer = self._getters.get(queue.id)
+        if consumer is None:
+            consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
+
+        def got(outcome: Outcome) -> None:
+            if isinstance(outcome, Got):
+                tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
+                reply((tag, outcome))
+            else:
+                reply(outcome)
+
+        link.get(consumer, auto_ack, got)
+
+    def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number what a shard sent and pass it on."""
+        run = delivered.run
+        tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
+        front = self.session.front
+        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run)
+        consumer.owed += len(run.records)
+        if front.is_writable:
+            consumer.link.taken(consumer)
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """A consumer's queue is gone: forget the consumer, tell the client."""
+        self._forget(consumer)
+        if consumer.tag:
+            self.session.front.send_cancelled(self.number, consumer.tag)
+
+    def socket_has_room(self) -> None:
+        """The client reads again: its consumers may have more."""
+        for consumer in self.consumers.values():
+            consumer.link.taken(consumer)
+
+    # --- acknowledgements -----------------------------------------------------------------------------------------
+
+    def ack(self, first: int, last: int) -> None:
+        """Deliveries `first` to `last` are done with.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        for consumer, start, end in self._take_back(first, last):
+            consumer.link.settle(consumer, start, end)
+            self._retire_if_done(consumer)
+        self.session.hub.changed()
+
+    def nack(self, first: int, last: int, requeue: bool) -> None:
+        """Deliveries `first` to `last` were not taken: back to their place, or dropped.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        for consumer, start, end in self._take_back(first, last):
+            consumer.link.give_back(consumer, start, end, requeue)
+            self._retire_if_done(consumer)
+        self.session.hub.changed()
+
+    def close(self) -> None:
+        """Give back what is unacked."""
+        self.is_open = False
+        for consumer in [*self.consumers.values(), *self._retired, *self._getters.values()]:
+            consumer.link.release(consumer)
+        self.consumers.clear()
+        self._getters.clear()
+        self._retired.clear()
+        self.ledger.clear()
+
+    def _forget(self, consumer: Consumer) -> None:
+        if self.consumers.get(consumer.tag) is consumer:
+            del self.consumers[consumer.tag]
+        consumer.link.release(consumer)
+
+    def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
+        if not auto_ack:
+            consumer.unacked += count
+        return self.ledger.hand_out(consumer.holding, sequence, count, outstanding=not auto_ack)
+
+    def _take_back(self, first: int, last: int) -> list[tuple[Consumer, int, int]]:
+        """Settle tags; returns whose messages they are, leaving out those that were delivered before a shard died."""
+        parts = []
+        for (consumer, life), start, end in self.ledger.settle(first, last):
+            if life == consumer.link.life:
+                consumer.unacked -= end - start
+                parts.append((consumer, start, end))
+        return parts
+
+    def _retire(self, consumer: Consumer) -> None:
+        if self.is_open:
+            self._retired.add(consumer)
+            self._retire_if_done(consumer)
+
+    def _retire_if_done(self, consumer: Consumer) -> None:
+        if consumer.unacked == 0 and consumer in self._retired:
+            self._retired.discard(consumer)
+            consumer.link.release(consumer)
+
+
+class Session:
+    """What one client connection has: a user, a virtual host, channels.
+
+    Args:
+        hub: of the process.
+        front: the protocol in front.
+        vhost: the virtual host it was opened on; it exists.
+        user: who it is.
+    """
+
+    _made: ClassVar[int] = 0
+
+    def __init__(self, hub: Hub, front: Front, vhost: str, user: str) -> None:
+        Session._made += 1
+        self.number = Session._made
+        self.hub = hub
+        self.front = front
+        self.vhost = vhost
+        self.user = user
+        self.channels: dict[int, Channel] = {}
+
+    def open_channel(self, number: int) -> Channel:
+        """Open channel `number`.
+
+        Raises:
+            ChannelError: it is open already, or no number for a channel.
+        """
+        if number in self.channels:
+            raise ChannelError(f"channel {number} is open already")
+        if not 1 <= number <= CHANNELS_MAX:
+            raise ChannelError(f"channel {number} cannot be opened; channels are 1 to {CHANNELS_MAX}")
+        channel = self.channels[number] = Channel(self, number)
+        return channel
+
+    def close_channel(self, number: int) -> None:
+        """Close a channel, if it is open; what is unacked on it returns to its queues."""
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            channel.close()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        for number in list(self.channels):
+            self.close_channel(number)
+
+    def socket_has_room(self) -> None:
+        """The client reads again."""
+        for channel in self.channels.values():
+            channel.socket_has_room()
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name here.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self.hub.topology.queue(self.vhost, name)
+
+    # --- topology -------------------------------------------------------------------------------------------------
+
+    def perform(self, command: Command, reply: Reply) -> None:
+        """Have the coordinator carry out a command."""
+        self.hub.coordinator.perform(command, reply)
+
+    def declare_queue(self, command: DeclareQueue, reply: Reply) -> None:
+        """Declare a queue; the result is (ready messages, consumers)."""
+
+        def declared(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                reply(outcome)
+                return
+            try:
+                queue = self.queue(command.name)
+            except RequestError as error:  # deleted by somebody else meanwhile
+                reply(error)
+                return
+            self.hub.links[queue.shard].ask(Counts(0, queue.id), reply)
+
+        self.perform(command, declared)
+
+    def purge(self, queue_name: str, reply: Reply) -> None:
+        """Remove what is ready; the result is how many."""
+        queue = self.queue(queue_name)
+        self.hub.links[queue.shard].ask(Purge(0, queue.id), reply)

@@ -1,0 +1,452 @@
+"""One shard as seen from a gateway: runs being gathered, confirms due, consumers, requests under way."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from shardmq.bus.link import Dialer, Lost, Opened
+from shardmq.bus.messages import (
+    Answer,
+    Cancel,
+    Cancelled,
+    Confirmed,
+    Consume,
+    Credit,
+    Delivered,
+    FromShard,
+    Get,
+    Got,
+    Publish,
+    PublishRefusal,
+    Refusal,
+    Release,
+    Return,
+    Settle,
+)
+from shardmq.errors import ReplyCode, RequestError, Unavailable, request_error
+from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
+from shardmq.records import Run
+
+JOINED_BYTES: Final = 256 << 10
+"""Past this, a run being gathered is closed: longer ones cost the shard memory and gain nothing."""
+
+CREDIT_BYTES: Final = DELIVERY_WINDOW_BYTES // 4
+"""How much a consumer's socket takes before the shard hears of it."""
+
+Outcome = Any | RequestError
+Reply = Callable[[Outcome], None]
+"""Called once with a request's result, or with the error that refused it."""
+
+
+class Publisher(Protocol):
+    """Whoever waits for confirms: a channel."""
+
+    def confirm(self, first: int, last: int) -> None:
+        """Publishes `first` to `last` are where they should be."""
+
+    def refuse(self, first: int, last: int, code: int, text: str) -> None:
+        """Publishes `first` to `last` are not, or not everywhere."""
+
+
+class Receiver(Protocol):
+    """Whoever takes deliveries: a channel."""
+
+    def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
+        """Messages for one of its consumers."""
+
+    def cancelled(self, consumer: "Consumer") -> None:
+        """The consumer's queue is gone."""
+
+
+class Consumer:
+    """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
+
+    Attributes:
+        holding: (self, the link's life): goes into the tag ledger with each delivery, so that an ack for what was
+            delivered before a shard died does not settle what it numbered anew.
+        unacked: messages handed to the client and not settled.
+        owed: bytes its socket has taken since the shard last heard.
+    """
+
+    __slots__ = ("auto_ack", "channel", "holding", "link", "number", "owed", "prefetch", "queue", "running",
+                 "settled", "tag", "unacked")  # fmt: skip
+
+    def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
+        self.channel = channel
+        self.link = link
+        self.number = number
+        self.queue = queue
+        self.tag = tag
+        self.auto_ack = False
+        self.prefetch = 0
+        self.running = False
+        self.holding: Holding = (self, link.life)
+        self.unacked = 0
+        self.owed = 0
+        self.settled: list[tuple[int, int]] = []
+
+
+Holding = tuple[Consumer, int]
+"""A consumer and the life of its link in which it was given messages."""
+
+
+class Fan:
+    """A publish that went to several shards: confirmed when the last has it, refused when one has not."""
+
+    __slots__ = ("refusal", "remaining")
+
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+        self.refusal: tuple[int, str] | None = None
+
+
+@dataclass(slots=True)
+class _Unconfirmed:
+    number: int
+    publisher: Publisher
+    first: int
+    last: int
+    size: int
+    fan: Fan | None
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """A run that is still growing: publishes that follow one another with the same route."""
+
+    queues: tuple[int, ...]
+    head: Run  # count and records are filled in when it is closed
+    next_serial: int
+    records: list[bytes]
+    count: int
+    size: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    message: Any
+    reply: Reply
+    deadline: float
+
+
+class ShardLink:
+    """See the module. All calls are made on the loop's thread; nothing here waits.
+
+    Args:
+        dialer: the link to the shard.
+        changed: called when something was posted, so that a flush follows.
+    """
+
+    def __init__(self, dialer: "Dialer[FromShard]", name: str, changed: Callable[[], None]) -> None:
+        self.dialer = dialer
+        self.name = name
+        self.life = 0
+        self.unconfirmed_bytes = 0
+        self.relieved: list[Callable[[], None]] = []
+        self._changed = changed
+        self._numbers = 0  # publishes posted in this session
+        self._unconfirmed: deque[_Unconfirmed] = deque()
+        self._gathering: _Gathering | None = None
+        self._consumers: dict[int, Consumer] = {}
+        self._next_number = 1
+        self._touched: set[Consumer] = set()
+        self._asked: dict[int, _Asked] = {}
+        self._waiting: list[_Asked] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Confirmed: self._on_confirmed,
+            PublishRefusal: self._on_publish_refusal,
+            Delivered: self._on_delivered,
+            Answer: self._on_answer,
+            Got: self._on_answer,
+            Refusal: self._on_answer,
+            Cancelled: self._on_cancelled,
+            Opened: self._on_opened,
+            Lost: self._on_lost,
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard is there."""
+        return self.dialer.is_open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not)."""
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every publish has been confirmed or refused."""
+        return not self._unconfirmed
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def publish(self, publisher: Publisher, request: int, queues: tuple[int, ...], run: Run, fan: Fan | None) -> None:
+        """Append a run to queues of this shard; neighbours with the same route and header travel as one run."""
+        if not self.dialer.is_open:
+            text = f"{self.name} is not there now; publish again"
+            self._refuse(publisher, request, request, fan, ReplyCode.RESOURCE_ERROR, text)
+            return
+        size = len(run.records)
+        self.unconfirmed_bytes += size
+        open_run = self._gathering
+        if (
+            open_run is not None
+            and open_run.queues is queues
+            and open_run.next_serial == run.serial
+            and open_run.size < JOINED_BYTES
+            and open_run.count + run.count <= RUN_RECORDS_MAX
+            and open_run.head.flags == run.flags
+            and open_run.head.routing_key == run.routing_key
+            and open_run.head.exchange == run.exchange
+            and open_run.head.timestamp_ms == run.timestamp_ms
+        ):
+            open_run.records.append(run.records)
+            open_run.count += run.count
+            open_run.next_serial += run.count
+            open_run.size += size
+            newest = self._unconfirmed[-1]
+            if newest.publisher is publisher and newest.last + 1 == request and fan is None and newest.fan is None:
+                newest.last = request
+                newest.size += size
+                return
+        else:
+            self._close_run()
+            self._gathering = _Gathering(queues, run, run.serial + run.count, [run.records], run.count, size)
+            self._numbers += 1
+        self._unconfirmed.append(_Unconfirmed(self._numbers, publisher, request, request, size, fan))
+
+    def _close_run(self) -> None:
+        gathered = self._gathering
+        if gathered is None:
+            return
+        self._gathering = None
+        run = gathered.head
+        if len(gathered.records) > 1:
+            run.count = gathered.count
+            run.records = b"".join(gathered.records)
+        self.dialer.post(Publish(gathered.queues, run))
+
+    def _on_confirmed(self, message: Confirmed) -> None:
+        unconfirmed, upto = self._unconfirmed, message.upto
+        while unconfirmed and unconfirmed[0].number <= upto:
+            entry = unconfirmed.popleft()
+            self.unconfirmed_bytes -= entry.size
+            if entry.fan is None:
+                entry.publisher.confirm(entry.first, entry.last)
+            else:
+                self._one_of_fan(entry.fan, entry.publisher, entry.first, entry.last)
+        self._relieve()
+
+    def _on_publish_refusal(self, message: PublishRefusal) -> None:
+        kept: deque[_Unconfirmed] = deque()
+        while self._unconfirmed and self._unconfirmed[0].number <= message.number:
+            entry = self._unconfirmed.popleft()
+            if entry.number < message.number:
+                kept.append(entry)
+                continue
+            self.unconfirmed_bytes -= entry.size
+            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, message.code, message.text)
+        self._unconfirmed.extendleft(reversed(kept))
+
+    def _one_of_fan(self, fan: Fan, publisher: Publisher, first: int, last: int) -> None:
+        fan.remaining -= 1
+        if fan.remaining:
+            return
+        if fan.refusal is None:
+            publisher.confirm(first, last)
+        else:
+            publisher.refuse(first, last, *fan.refusal)
+
+    def _refuse(self, publisher: Publisher, first: int, last: int, fan: Fan | None, code: int, text: str) -> None:
+        if fan is None:
+            publisher.refuse(first, last, code, text)
+            return
+        fan.refusal = (code, text)
+        self._one_of_fan(fan, publisher, first, last)
+
+    def _relieve(self) -> None:
+        if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:
+            relieved, self.relieved = self.relieved, []
+            for call in relieved:
+                call()
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Send a request. While the shard is away it waits; at the deadline it is refused.
+
+        Args:
+            message: any with a `request` field (its value is the link's to give: build it with 0).
+            reply: called with the Answer's result, a Got, or a RequestError.
+            seconds: until it is given up.
+        """
+        asked = _Asked(message, reply, time.monotonic() + seconds)
+        if self.dialer.is_open:
+            self._send(asked)
+        else:
+            self._waiting.append(asked)
+
+    def _send(self, asked: _Asked) -> None:
+        number = self._next_number
+        self._next_number += 1
+        self._close_run()
+        self._post_settlements()
+        message = asked.message
+        fields = [getattr(message, field) for field in message.__struct_fields__]
+        fields[0] = number
+        self._asked[number] = asked
+        self.dialer.post(type(message)(*fields))
+        self._changed()
+
+    def _on_answer(self, message: Answer | Refusal | Got) -> None:
+        asked = self._asked.pop(message.request, None)
+        if asked is None:
+            return  # its deadline passed
+        if isinstance(message, Refusal):
+            asked.reply(request_error(message.code, message.text))
+        else:
+            asked.reply(message if isinstance(message, Got) else message.result)
+
+    # --- consumers ------------------------------------------------------------------------------------------------
+
+    def add_consumer(self, channel: Receiver, queue: int, tag: str) -> Consumer:
+        """A new holder of messages of one queue of this shard."""
+        number = self._next_number
+        self._next_number += 1
+        consumer = Consumer(channel, self, number, queue, tag)
+        self._consumers[number] = consumer
+        return consumer
+
+    def start(self, consumer: Consumer, reply: Reply) -> None:
+        """Ask the shard for deliveries."""
+        consumer.running = True
+        self.ask(
+            Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack, DELIVERY_WINDOW_BYTES),
+            reply,
+        )
+
+    def get(self, consumer: Consumer, auto_ack: bool, reply: Reply) -> None:
+        """Ask the shard for one message."""
+        self.ask(Get(0, consumer.number, consumer.queue, auto_ack), reply)
+
+    def cancel(self, consumer: Consumer, reply: Reply) -> None:
+        """No more deliveries; what it holds it keeps."""
+        consumer.running = False
+        if self.dialer.is_open:
+            self.ask(Cancel(0, consumer.number), reply)
+        else:
+            reply(None)
+
+    def release(self, consumer: Consumer) -> None:
+        """The consumer is gone: what it holds returns to its place."""
+        if self._consumers.pop(consumer.number, None) is None:
+            return
+        consumer.running = False
+        self._post_settlements()
+        self.dialer.post(Release(consumer.number))
+        self._changed()
+
+    def settle(self, consumer: Consumer, start: int, end: int) -> None:
+        """Messages [start, end) are done with."""
+        ranges = consumer.settled
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+        self._touched.add(consumer)
+
+    def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool) -> None:
+        """Messages [start, end) were not taken."""
+        self.dialer.post(Return(consumer.number, [(start, end)], requeue))
+
+    def taken(self, consumer: Consumer) -> None:
+        """The consumer's socket has room: tell the shard what it has taken."""
+        if consumer.owed >= CREDIT_BYTES and consumer.running:
+            self.dialer.post(Credit(consumer.number, consumer.owed))
+            consumer.owed = 0
+            self._changed()
+
+    def _post_settlements(self) -> None:
+        for consumer in self._touched:
+            self.dialer.post(Settle(consumer.number, consumer.settled))
+            consumer.settled = []
+        self._touched.clear()
+
+    def _on_delivered(self, message: Delivered) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.channel.deliver(consumer, message)
+
+    def _on_cancelled(self, message: Cancelled) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.running = False
+            consumer.channel.cancelled(consumer)
+
+    # --- the link -------------------------------------------------------------------------------------------------
+
+    def receive(self) -> bool:
+        """Take in what the shard sent; returns whether more is left."""
+        handlers = self._handlers
+        for event in self.dialer.receive():
+            handlers[type(event)](event)
+        return self.dialer.more
+
+    def flush(self) -> bool:
+        """Send what was gathered, as one envelope; returns whether there was anything."""
+        self._close_run()
+        if self._touched:
+            self._post_settlements()
+        return self.dialer.flush()
+
+    def tick(self, now: float) -> None:
+        """Keep the link alive; give up requests whose time is over."""
+        for lost in self.dialer.tick(now):
+            self._on_lost(lost)
+        late = [number for number, asked in self._asked.items() if asked.deadline < now]
+        overdue = [self._asked.pop(number) for number in late]
+        overdue += [asked for asked in self._waiting if asked.deadline < now]
+        self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        for asked in overdue:
+            asked.reply(Unavailable(f"{self.name} did not answer in time; see `shardmq status`, then try again"))
+
+    def _on_opened(self, _opened: Opened) -> None:
+        waiting, self._waiting = self._waiting, []
+        starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
+        for consumer in list(self._consumers.values()):
+            consumer.holding = (consumer, self.life)
+            consumer.unacked = consumer.owed = 0
+            if consumer.running and consumer.number not in starting:
+                self.start(consumer, self._resumed(consumer))
+        for asked in waiting:
+            holder = getattr(asked.message, "consumer", None)
+            if holder is None or holder in self._consumers:  # else its channel is gone, and with it whoever asked
+                self._send(asked)
+
+    def _resumed(self, consumer: Consumer) -> Reply:
+        def resumed(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError) and consumer.running:
+                consumer.running = False
+                consumer.channel.cancelled(consumer)
+
+        return resumed
+
+    def _on_lost(self, lost: Lost) -> None:
+        self.life += 1
+        self._gathering = None
+        self._numbers = 0
+        unconfirmed, self._unconfirmed = self._unconfirmed, deque()
+        self.unconfirmed_bytes = 0
+        for consumer in self._touched:
+            consumer.settled = []
+        self._touched.clear()
+        text = f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
+        for entry in unconfirmed:
+            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, ReplyCode.RESOURCE_ERROR, text)
+        asked, self._asked = self._asked, {}
+        self._waiting.extend(asked.values())  # every request may be asked twice; their deadlines stand
+        self._relieve()
+        self._changed()

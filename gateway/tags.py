@@ -1,0 +1,116 @@
+"""Delivery tags of one channel. Tags rise by one from 1; what is outstanding is kept as spans, one a delivered run."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from shardmq.errors import ChannelError, ReplyCode
+
+Holder = TypeVar("Holder")
+_TRIM_AFTER: Final = 512
+
+
+@dataclass(slots=True)
+class _Span(Generic[Holder]):
+    first: int  # tag
+    end: int
+    holder: Holder
+    sequence: int  # of the message with tag `first`
+
+
+class TagLedger(Generic[Holder]):
+    """Which tags are outstanding, and whose messages they are.
+
+    A span maps tags [first, end) to sequence numbers from `sequence` on, held by `holder` (a consumer).
+    """
+
+    __slots__ = ("_firsts", "_head", "_spans", "next_tag", "outstanding")
+
+    def __init__(self) -> None:
+        self.next_tag = 1
+        self.outstanding = 0
+        self._spans: list[_Span[Holder]] = []
+        self._firsts: list[int] = []
+        self._head = (
+            0  # spans before it are settled; cut off now and then, as list.pop(0) would move them all each time
+        )
+
+    def hand_out(self, holder: Holder, sequence: int, count: int, outstanding: bool) -> int:
+        """Number `count` messages.
+
+        Returns:
+            The first one's tag.
+        """
+        first = self.next_tag
+        self.next_tag = first + count
+        if outstanding:
+            self._spans.append(_Span(first, first + count, holder, sequence))
+            self._firsts.append(first)
+            self.outstanding += count
+        return first
+
+    def settle(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
+        """Take tags `first` to `last`, both included, out of the ledger.
+
+        Returns:
+            Whose they are, as sequence ranges [start, end): (holder, start, end).
+
+        Raises:
+            ChannelError: PRECONDITION_FAILED when one of them is not outstanding; nothing is taken out then.
+        """
+        end = last + 1
+        place = self._locate(first, end)
+        taken: list[tuple[Holder, int, int]] = []
+        spans, firsts = self._spans, self._firsts
+        while first < end:
+            span = spans[place]
+            stop = min(end, span.end)
+            start_sequence = span.sequence + first - span.first
+            taken.append((span.holder, start_sequence, start_sequence + stop - first))
+            if first > span.first and stop < span.end:  # out of the middle
+                rest = _Span(stop, span.end, span.holder, span.sequence + stop - span.first)
+                span.end = first
+                spans.insert(place + 1, rest)
+                firsts.insert(place + 1, stop)
+            elif first > span.first:
+                span.end = first
+                place += 1
+            elif stop < span.end:
+                span.sequence += stop - span.first
+                span.first = firsts[place] = stop
+            elif place == self._head:
+                self._head += 1
+                place += 1
+            else:
+                del spans[place], firsts[place]
+            self.outstanding -= stop - first
+            first = stop
+        if self._head > _TRIM_AFTER:
+            self._trim()
+        return taken
+
+    def oldest(self) -> int:
+        """The lowest outstanding tag; `next_tag` when there is none."""
+        return self._firsts[self._head] if self._head < len(self._firsts) else self.next_tag
+
+    def clear(self) -> None:
+        """Forget what is outstanding."""
+        self._spans, self._firsts, self._head, self.outstanding = [], [], 0, 0
+
+    def _locate(self, first: int, end: int) -> int:
+        """The place of the span that holds `first`, once it is certain that all of [first, end) is outstanding."""
+        place = bisect_right(self._firsts, first, self._head) - 1
+        tag, at = first, place
+        while tag < end:
+            if at < self._head or at >= len(self._spans) or not self._spans[at].first <= tag < self._spans[at].end:
+                raise ChannelError(f"unknown delivery tag {tag}: never given on this channel, or settled before",
+                                   ReplyCode.PRECONDITION_FAILED)  # fmt: skip
+            tag = self._spans[at].end
+            at += 1
+        if first >= end:
+            raise ChannelError(f"tags {first} to {end - 1} are no range", ReplyCode.PRECONDITION_FAILED)
+        return place
+
+    def _trim(self) -> None:
+        del self._spans[: self._head], self._firsts[: self._head]
+        self._head = 0
