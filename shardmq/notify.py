@@ -1,6 +1,5 @@
 """What a process tells whoever started it, by systemd's protocol (sd_notify(3)), which `shardmq up` speaks too."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -52,6 +51,8 @@ def die_with_parent() -> None:
     supervisor = os.environ.get(SUPERVISOR)
     if not supervisor:
         return
+    import ctypes  # here, because only children of `shardmq up` need it
+
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         number = ctypes.get_errno()

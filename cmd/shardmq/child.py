@@ -66,6 +66,7 @@ class Child:
                 command(*self._arguments),
                 env=environment(**{notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}),
                 stdin=subprocess.DEVNULL,
+                stdout=2,  # ours is for notices
                 process_group=0,  # Ctrl-C goes to the terminal's whole group; the order of stopping is ours
             )
             self._process, self.pid = process, process.pid

@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from shardmq import notify
 from shardmq.cmd.child import STOP_SECONDS, Child
 from shardmq.cmd.main import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
 from shardmq.errors import StartupRefused, StoreRefused
@@ -142,6 +143,7 @@ class Supervisor:
 
     async def _stop(self) -> None:
         """Stop all children, stage by stage."""
+        notify.stopping()
         if not self._exit_code:
             self._announce(Notice("stopping", "stopping: gateways, then shards, then the coordinator"))
         for stage in (GATEWAY, SHARD, COORDINATOR):
@@ -170,6 +172,7 @@ class Supervisor:
             )
         if not self._is_up and all(child.is_ready for child in self._children):
             self._is_up = True
+            notify.ready()
             self._say_up()
 
     def _say_up(self) -> None:

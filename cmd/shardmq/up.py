@@ -7,6 +7,7 @@ from typing import Final
 import click
 import msgspec
 
+from shardmq import notify
 from shardmq.cmd.roles import DATA_DIR
 from shardmq.cmd.supervisor import Notice, Plan, supervise
 
@@ -56,6 +57,7 @@ def up(*, shards: int, gateways: int, host: str, port: int, data_dir: Path, as_j
 
     It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
     """
+    notify.die_with_parent()
     return supervise(Plan(shards, gateways, host, port, data_dir), print_json if as_json else print_text)
 
 

@@ -1,0 +1,68 @@
+# `make up` and `make test` are all that a fresh machine needs: git, make and python3 (3.11 or newer).
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ARGS   ?=
+KILLS  ?= 100
+
+.DEFAULT_GOAL := help
+.PHONY: help up test lint demo bench faults clean
+
+help:
+	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
+	@echo "make test    lint, check types, run all tests"
+	@echo "make demo    336,776 flights through a topic exchange, with a restart in the middle"
+	@echo "make bench   measure the broker that runs (ARGS='--url …')"
+	@echo "make faults  the fault test with $(KILLS) kills"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make clean   remove what make has made; data directories stay"
+
+# Stamps: an install is repeated when pyproject.toml has changed since.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shardmq needs Python 3.11 or newer; set PYTHON=…")'
+	@echo "making $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	@echo "installing shardmq …"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-demo: $(VENV)/installed
+	@echo "installing what the demo needs …"
+	@$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@echo "installing what the tests need …"
+	@$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/installed-demo
+
+up: $(VENV)/installed
+	@exec $(BIN)/shardmq up --shards 4 $(ARGS)
+
+demo: $(VENV)/installed-demo
+	@$(BIN)/shardmq demo $(ARGS)
+
+bench: $(VENV)/installed
+	$(BIN)/shardmq bench bulk --messages 3000000 --size 100 $(ARGS)
+	$(BIN)/shardmq bench pipelined --messages 500000 --size 100 $(ARGS)
+	$(BIN)/shardmq bench sync --messages 5000 --size 100 $(ARGS)
+	$(BIN)/shardmq bench latency --messages 50000 --size 100 --rate 5000 $(ARGS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(ARGS)
+
+faults: $(VENV)/installed-test
+	SHARDMQ_FAULT_KILLS=$(KILLS) $(BIN)/pytest -m faults -v -s $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,43 @@
+"""Brokers for tests: real processes on real sockets, gone when the test is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.cmd.broker import Broker
+
+StartBroker = Callable[..., Broker]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with four shards, one for all tests of a file, which must not kill it."""
+    broker = Broker(tmp_path_factory.mktemp("broker") / "data")
+    try:
+        yield broker.start()
+    finally:
+        broker.close()
+        print(broker.last_words())
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers for one test, which may do to them what it likes: `start_broker(shards=2, gateways=2)`."""
+    brokers: list[Broker] = []
+
+    def start(*, shards: int = 4, gateways: int = 1, data_dir: Path | None = None, launch_only: bool = False) -> Broker:
+        broker = Broker(data_dir or tmp_path / f"broker-{len(brokers)}", shards=shards, gateways=gateways)
+        brokers.append(broker)
+        if launch_only:
+            broker.launch()
+        else:
+            broker.start()
+        return broker
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.close()
+            print(broker.last_words())

@@ -1,0 +1,180 @@
+"""The house rules that a program can check: walls between rooms, sizes, the packages list, folder guides."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LINES_MAX = 600
+IO = frozenset({"asyncio", "socket", "selectors", "select", "ssl", "threading", "subprocess", "uvloop", "zmq", "lmdb"})
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ROOMS = {"gateway": "gateway", "shards": "shards", "cmd": "cmd/shardmq"}
+"""Sub-packages of shardmq that lie in the root: name to folder."""
+
+
+def packages() -> dict[str, Path]:
+    """Every package of the tree, by its dotted name."""
+    found = {}
+    for base, prefix in (
+        (ROOT / "shardmq", "shardmq"),
+        *((ROOT / path, f"shardmq.{name}") for name, path in ROOMS.items()),
+    ):
+        for guide in base.rglob("__init__.py"):
+            inner = guide.parent.relative_to(base).parts
+            if prefix == "shardmq" and inner and inner[0] in ROOMS:
+                continue  # the links, on Pythons whose rglob follows them
+            found[".".join((prefix, *inner))] = guide.parent
+    return found
+
+
+PACKAGES = packages()
+MODULES = {
+    f"{package}.{path.stem}" if path.stem != "__init__" else package: path
+    for package, folder in PACKAGES.items()
+    for path in sorted(folder.glob("*.py"))
+}
+SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
+
+
+def imports(module: str) -> Iterator[str]:
+    """Full names of all a module imports, anywhere in it."""
+    path = MODULES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def is_in(name: str, room: str) -> bool:
+    return name == room or name.startswith(room + ".")
+
+
+def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list[str]:
+    """Imports in these rooms that the wall forbids, as "module imports name"."""
+    return [
+        f"{module} imports {name}"
+        for module in MODULES
+        if any(is_in(module, room) for room in rooms)
+        for name in imports(module)
+        if any(is_in(name, ban) for ban in banned)
+    ]
+
+
+@pytest.mark.parametrize(
+    "room",
+    ["shardmq.wire", "shardmq.records", "shardmq.ranges", "shardmq.model", "shardmq.topology", "shardmq.routing"],
+)
+def test_rooms_without_io_import_none(room: str) -> None:
+    assert any(is_in(module, room) for module in MODULES), f"{room} is gone; name its successor here"
+    assert offenders((room,), IO) == []
+
+
+def test_only_the_bus_room_opens_zeromq_sockets() -> None:
+    users = {module for module in MODULES if any(is_in(name, "zmq") for name in imports(module))}
+    assert [module for module in users if not is_in(module, "shardmq.bus")] == []
+
+
+def test_only_the_stores_import_lmdb() -> None:
+    users = {module for module in MODULES if any(is_in(name, "lmdb") for name in imports(module))}
+    assert users <= {"shardmq.environment", "shardmq.shards.store", "shardmq.coordinator.store"}
+
+
+@pytest.mark.parametrize(
+    ("room", "banned"),
+    [
+        ("shardmq.shards", {"shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
+        ("shardmq.gateway", {"shardmq.shards", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
+        ("shardmq.coordinator", {"shardmq.shards", "shardmq.gateway", "shardmq.client", "shardmq.cmd"}),
+        ("shardmq.client", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.cmd", "shardmq.bus"}),
+        ("shardmq.wire", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.bus"}),
+        ("shardmq.bus", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
+    ],
+)
+def test_rooms_do_not_reach_into_one_another(room: str, banned: set[str]) -> None:
+    assert offenders((room,), banned) == []
+
+
+def test_the_packages_list_is_the_tree() -> None:
+    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(PACKAGES)
+
+
+def test_package_folders_are_the_trees() -> None:
+    folders: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+    for name, folder in PACKAGES.items():
+        parent = name
+        while parent not in folders:
+            parent = parent.rpartition(".")[0]
+        below = name.removeprefix(parent).replace(".", "/")
+        assert (ROOT / (folders[parent] + below)).samefile(folder), f"{name} is not mapped to {folder}"
+
+
+def test_package_data_lies_where_the_wheel_looks_for_it() -> None:
+    for package, names in PROJECT["tool"]["setuptools"]["package-data"].items():
+        for name in names:
+            assert (PACKAGES[package] / name).is_file(), f"{package} has no {name}"
+
+
+@pytest.mark.parametrize(("name", "folder"), ROOMS.items())
+def test_root_rooms_are_linked_into_the_package(name: str, folder: str) -> None:
+    link = ROOT / "shardmq" / name
+    assert link.is_symlink()
+    assert link.samefile(ROOT / folder)
+
+
+def test_the_cmd_folder_does_not_shadow_the_standard_librarys_cmd() -> None:
+    assert not (ROOT / "cmd" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_rooms_not_halls(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "shardmq"])
+def test_folder_guides_name_their_files(package: str) -> None:
+    folder = PACKAGES[package]
+    guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    names = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+    names += [f"{path.name}/" for path in folder.iterdir() if (path / "__init__.py").exists()]
+    assert [name for name in names if name not in guide] == []
+    named = re.findall(r"^\s*(\w+(?:\.py|/))\s", guide, re.MULTILINE)
+    assert [name for name in named if name not in names] == [], "the guide names files that are gone"
+
+
+def test_every_source_file_says_what_it_is() -> None:
+    silent = [str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+def test_nothing_tracked_names_a_path_of_a_developers_machine() -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    machine = re.compile(rb"/(?:work|home/\w+|Users/\w+|root)/|/tmp/\w*venv")
+    tracked = [ROOT / name.decode() for name in listing.stdout.split(b"\0") if name]
+    named = [str(path) for path in tracked if path.is_file() and path.name != "test_house.py"
+             and machine.search(path.read_bytes())]  # fmt: skip
+    assert named == []
+
+
+def test_no_source_swallows_exceptions_bare() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
+    assert bare == []
