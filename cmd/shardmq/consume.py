@@ -1,0 +1,90 @@
+"""`shardmq consume`: messages of a queue to stdout."""
+
+import base64
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shardmq.cmd.session import JSON, URL, print_json
+
+if TYPE_CHECKING:
+    from shardmq.client.deliveries import Message
+
+PREFETCH: Final = 1000
+EXIT_TOO_FEW: Final = 1
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; fewer is a failure.")
+@click.option(
+    "--ack/--no-ack",
+    default=True,
+    show_default=True,
+    help="Whether they are done with, or go back to their place in the queue at the end.",
+)
+@click.option("--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0.01),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Without --follow: stop when nothing has come for so long.",
+)
+@URL
+@JSON
+def consume(*, queue: str, count: int | None, ack: bool, follow: bool, wait: float, url: str, as_json: bool) -> int:
+    """Print the messages of QUEUE: bodies, a line each; with --json everything about them.
+
+    A message is acked after it has been written.
+    """
+    from shardmq.client.connection import connect
+
+    prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
+    consumed = 0
+    with connect(url) as connection:
+        channel = connection.channel()
+        for batch in channel.consume_batches(queue, prefetch=prefetch, inactivity_timeout=None if follow else wait):
+            messages = batch.messages if count is None else batch.messages[: count - consumed]
+            for message in messages:
+                write(message, as_json)
+            sys.stdout.buffer.flush()
+            if ack and len(messages) == len(batch):
+                batch.ack()
+            elif ack:
+                for message in messages:
+                    message.ack()
+            consumed += len(messages)
+            if consumed == count:
+                break
+    if count is not None and consumed < count:
+        click.secho(f"Error: {consumed} of {count} messages came within {wait:g} s", fg="red", err=True)
+        return EXIT_TOO_FEW
+    return 0
+
+
+def write(message: "Message", as_json: bool) -> None:
+    """One message to stdout."""
+    if as_json:
+        print_json(described(message))
+    else:
+        sys.stdout.buffer.write(message.body + b"\n")
+
+
+def described(message: "Message") -> dict[str, Any]:
+    """All there is to know of a message. The body is text where it is UTF-8, else base64."""
+    try:
+        body = {"body": message.body.decode()}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(message.body).decode()}
+    return {
+        **body,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "redelivered": message.redelivered,
+        "message_id": message.message_id,
+        "timestamp_ms": message.timestamp_ms,
+        "properties": message.properties,
+    }

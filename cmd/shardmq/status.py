@@ -1,0 +1,173 @@
+"""`shardmq status`: the processes, queues and stores of a broker, with rates from two looks."""
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shardmq.cmd.session import JSON, URL, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from shardmq.client.connection import Connection
+
+RATES: Final = {"published": "publish_rate", "delivered": "deliver_rate", "acked": "ack_rate"}
+"""A shard's running totals, and the rates that two looks at them give."""
+
+Status = dict[str, Any]
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 60),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between the two looks that rates come from.",
+)
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@URL
+@JSON
+def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
+    """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores."""
+    from shardmq.client.connection import connect
+
+    with connect(url) as connection:
+        looks = Looks(connection, interval)
+        if as_json:
+            print_json(looks.next())
+            while watch:
+                print_json(looks.next())
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        if not watch:
+            Console().print(tables(looks.next()))
+            return
+        with Live(tables(looks.next()), auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(tables(looks.next()), refresh=True)
+
+
+class Looks:
+    """Looks at a broker, each with the rates since the one before."""
+
+    def __init__(self, connection: "Connection", interval: float) -> None:
+        self._connection = connection
+        self._interval = interval
+        self._last = self._look()
+
+    def _look(self) -> tuple[float, Status]:
+        return time.monotonic(), self._connection.status()
+
+    def next(self) -> Status:
+        """The state one interval later, with rates and CPU shares."""
+        before_at, before = self._last
+        time.sleep(max(0.0, before_at + self._interval - time.monotonic()))
+        self._last = now_at, now = self._look()
+        return with_rates(before, now, now_at - before_at)
+
+
+def with_rates(before: Status, now: Status, seconds: float) -> Status:
+    """The later of two looks, with `…_rate` (per second) in its queues and `cpu_percent` in its processes.
+
+    A process that was restarted between the looks counts from zero; so does a queue that is new.
+    """
+    queues = {queue["id"]: queue for queue in before["queues"]}
+    processes = {process["pid"]: process for process in before["processes"]}
+
+    def risen(total: str, row: dict[str, Any], old: dict[str, Any]) -> float:
+        gain = row[total] - old.get(total, 0)
+        return max(0.0, gain if gain >= 0 else row[total]) / seconds
+
+    return {
+        "processes": [
+            {**row, "cpu_percent": round(100 * risen("cpu_seconds", row, processes[row["pid"]]), 1)}
+            if row["pid"] in processes
+            else {**row, "cpu_percent": None}
+            for row in now["processes"]
+        ],
+        "queues": [
+            {**row, **{rate: round(risen(total, row, queues.get(row["id"], row)), 1) for total, rate in RATES.items()}}
+            for row in now["queues"]
+        ],
+    }
+
+
+def tables(state: Status) -> "Group":
+    """What people see."""
+    from rich.console import Group
+
+    return Group(process_table(state["processes"]), queue_table(state["queues"]))
+
+
+def process_table(processes: list[dict[str, Any]]) -> "Table":
+    """A line for each process; stores are the shards'."""
+    from rich.table import Table
+
+    table = Table(title="processes", title_justify="left")
+    for column in ("process", "pid", "up", "cpu", "memory", "store file", "in use", "state"):
+        table.add_column(column, justify="left" if column in ("process", "state") else "right")
+    for row in processes:
+        store = row.get("store", {})
+        share = row["cpu_percent"]
+        table.add_row(
+            row["process"],
+            str(row["pid"]),
+            duration(row["uptime_seconds"]),
+            "–" if share is None else f"{share:.1f} %",
+            size(row["rss_bytes"]),
+            size(store["file_bytes"]) if store else "",
+            size(store["used_bytes"]) if store else "",
+            ", ".join(
+                f"{row[name]:,} {name}"
+                for name in ("connections", "channels", "consumers", "exchanges", "queues", "bindings")
+                if isinstance(row.get(name), int)
+            ),
+        )
+    return table
+
+
+def queue_table(queues: list[dict[str, Any]]) -> "Table":
+    """A line for each queue."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"{len(queues)} queues", title_justify="left")
+    columns = ("queue", "vhost", "ready", "unacked", "consumers", "publish/s", "deliver/s", "ack/s", "bytes")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("queue", "vhost") else "right", overflow="fold")
+    for row in queues:
+        table.add_row(
+            escape(row["name"]),
+            escape(row["vhost"]),
+            *(f"{row[name]:,}" for name in ("ready", "unacked", "consumers")),
+            *(f"{row[rate]:,.0f}" for rate in RATES.values()),
+            size(row["bytes"]),
+        )
+    return table
+
+
+def size(count: int) -> str:
+    """Bytes for people, as "1.5 MB"."""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people, as "3h 12m"."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        del parts[0]
+    return " ".join(f"{value}{unit}" for value, unit in parts[:2])
