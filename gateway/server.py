@@ -7,7 +7,7 @@ import ipaddress
 import secrets
 from typing import Any, Final
 
-from shardmq.coordinator.users import verify
+from shardmq.coordinator.users import hash_password, verify_password
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.native import NativeConnection
@@ -104,8 +104,9 @@ class Server:
             self._key, f"{stored}\0{operation.password}".encode("utf-8", "surrogatepass"), hashlib.sha256
         )
         if not hmac.compare_digest(self._verified.get(name, b""), proof):
-            right = await asyncio.to_thread(verify, operation.password, stored)
-            if user is None or not right:
+            if user is None:  # takes as long as a wrong password, so that nobody learns which names exist
+                await asyncio.to_thread(hash_password, operation.password)
+            if user is None or not await asyncio.to_thread(verify_password, operation.password, stored):
                 raise AuthenticationFailed(f"user '{name}' is not known, or the password is wrong")
             self._verified[name] = proof
         if name in LOOPBACK_ONLY and not _is_loopback(peer):

@@ -118,7 +118,7 @@ def unpack(records: bytes, count: int) -> list[Record]:
     """
     try:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
-    except (msgspec.DecodeError, RecursionError) as fault:
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
         text = f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}"
         raise InvalidRequest(text) from fault
 

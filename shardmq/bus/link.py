@@ -18,9 +18,10 @@ the peer was holding is then its owner's to give back. A stale envelope of an ol
 Nothing here blocks or knows an event loop: owners wait on `socket` as they like, then call `receive`, `flush`, `tick`.
 """
 
+import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -42,6 +43,8 @@ RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 500
 
 Incoming = TypeVar("Incoming", bound=Message)
+_Envelope = tuple[int, int, list[Any]]
+_log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -112,7 +115,17 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
     return socket
 
 
-def _decoder(incoming: Any) -> "msgspec.msgpack.Decoder[tuple[int, int, list[Any]]]":
+def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
+    """The envelope, or None for what is none: a stranger's, or another version's."""
+    try:
+        (raw,) = parts
+        envelope = decode(raw)
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return None
+    return envelope if envelope[2] else None
+
+
+def _decoder(incoming: Any) -> "msgspec.msgpack.Decoder[_Envelope]":
     return msgspec.msgpack.Decoder(tuple[int, int, list[Hello | Welcome | Reset | Ping | incoming]])
 
 
@@ -169,8 +182,13 @@ class Dialer(Generic[Incoming]):
                 raw = self.socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            number, count, messages = self._decode(raw)
+            envelope = _read(self._decode, [raw])
             session = self._session
+            if envelope is None:
+                self._lose("the peer sent something that is no envelope")
+                events.extend(self._take_lost())
+                continue
+            number, count, messages = envelope
             if session is None or number != session.number:
                 continue
             session.heard_at = time.monotonic()
@@ -295,11 +313,18 @@ class Listener(Generic[Incoming]):
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
             try:
-                identity, raw = self.socket.recv_multipart(zmq.NOBLOCK)
+                identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            number, count, messages = self._decode(raw)
             peer = self._peers.get(identity)
+            envelope = _read(self._decode, parts)
+            if envelope is None:
+                _log.warning("%s: %s sent something that is no envelope", self.address, peer or "a stranger")
+                if peer is not None:
+                    self._lose(peer, "it sent something that is no envelope")
+                    events.extend(self._take_lost())
+                continue
+            number, count, messages = envelope
             if type(messages[0]) is Hello:
                 self._greet(identity, peer, number, messages[0])
                 events.extend(self._take_lost())

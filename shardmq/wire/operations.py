@@ -357,7 +357,7 @@ def decode(kind: int, payload: memoryview | bytes, senders: frozenset[type[Opera
     except KeyError:
         raise ProtocolError(f"frame type {kind} is not known to protocol version {PROTOCOL_VERSION}",
                             ReplyCode.COMMAND_INVALID) from None  # fmt: skip
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
         raise ProtocolError(f"frame type {kind} ({OPERATIONS[kind].__name__}): {fault}",
                             ReplyCode.SYNTAX_ERROR) from fault  # fmt: skip
     if type(operation) not in senders:

@@ -1,0 +1,136 @@
+"""Links over real ZeroMQ sockets: sessions, order, loss made visible."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from shardmq.bus.link import Dialer, Listener, Lost, Opened
+from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
+from shardmq.limits import LINK_SILENCE_SECONDS
+from shardmq.records import Run, pack_many
+
+PATIENCE_SECONDS = 10.0
+
+
+class Pair:
+    """A dialer and a listener, turned by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.address = f"ipc://{folder}/s"
+        self.listen()
+        self.dialer: Dialer[Any] = Dialer(self.context, self.address, "gateway", "gateway-0", FromShard)
+        self.at_dialer: list[Any] = []
+        self.at_listener: list[Any] = []
+
+    def listen(self) -> None:
+        self.listener: Listener[Any] = Listener(self.context, self.address, "shard", "shard-0", ToShard)
+
+    def turn_until(self, true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not true():
+            assert time.monotonic() < deadline, (self.at_dialer, self.at_listener)
+            self.at_dialer += self.dialer.tick(time.monotonic())
+            self.at_listener += [event for _, event in self.listener.tick(time.monotonic())]
+            self.dialer.socket.poll(5)
+            self.at_dialer += self.dialer.receive()
+            self.at_listener += [event for _, event in self.listener.receive()]
+
+    def close(self) -> None:
+        self.dialer.close()
+        self.listener.close()
+        self.context.term()
+
+
+@pytest.fixture
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    pair = Pair(tmp_path_factory.mktemp("l"))
+    pair.turn_until(lambda: pair.dialer.is_open)
+    yield pair
+    pair.close()
+
+
+def publish(number: int) -> Publish:
+    return Publish((number,), Run("e", "k", 1, 1, 2**64 - 1, 0, 3, pack_many([b"x"] * 3)))
+
+
+def test_both_ends_hear_of_a_session_once(pair: Pair) -> None:
+    pair.dialer.post(publish(1))
+    pair.dialer.flush()
+    pair.turn_until(lambda: len(pair.at_listener) >= 2)
+    assert pair.at_dialer == [Opened("shard", "shard-0")]
+    assert pair.at_listener == [Opened("gateway", "gateway-0"), publish(1)]
+
+
+def test_messages_arrive_in_order_and_whole(pair: Pair) -> None:
+    for number in range(500):
+        pair.dialer.post(publish(number))
+        if number % 7 == 0:
+            pair.dialer.flush()
+    pair.dialer.flush()
+    pair.turn_until(lambda: len(pair.at_listener) == 501)
+    assert pair.at_listener[1:] == [publish(number) for number in range(500)]
+
+
+def test_answers_come_back(pair: Pair) -> None:
+    (peer,) = pair.listener.peers
+    peer.post(Confirmed(7))
+    pair.listener.flush()
+    pair.turn_until(lambda: Confirmed(7) in pair.at_dialer)
+
+
+def test_much_is_sent_in_several_envelopes(pair: Pair) -> None:
+    large = Publish((1,), Run("e", "k", 1, 1, 1, 0, 1, pack_many([bytes(3 << 20)])))
+    for _ in range(8):
+        pair.dialer.post(large)
+    pair.dialer.flush()
+    pair.turn_until(lambda: len(pair.at_listener) == 9)
+
+
+def test_a_listener_that_starts_again_begins_a_new_session(pair: Pair) -> None:
+    pair.listener.close()
+    pair.listen()
+    pair.at_dialer.clear()
+    pair.dialer.post(Purge(1, 1))
+    pair.dialer.flush()
+    pair.turn_until(lambda: any(isinstance(event, Opened) for event in pair.at_dialer))
+    assert [type(event) for event in pair.at_dialer] == [Lost, Opened]
+    assert not any(isinstance(event, Purge) for event in pair.at_listener)
+
+
+def test_a_missing_envelope_ends_the_session_at_both_ends(pair: Pair) -> None:
+    session = pair.dialer._session
+    assert session is not None
+    session.sent += 1  # as if ZeroMQ had dropped one
+    pair.dialer.post(publish(1))
+    pair.dialer.flush()
+    pair.turn_until(lambda: len(pair.at_dialer) >= 3)
+    assert [type(event) for event in pair.at_dialer] == [Opened, Lost, Opened]
+    assert [type(event) for event in pair.at_listener][:2] == [Opened, Lost]
+
+
+def test_a_silent_peer_is_lost(pair: Pair) -> None:
+    late = time.monotonic() + LINK_SILENCE_SECONDS + 1
+    assert [type(event) for event in pair.dialer.tick(late)] == [Lost]
+    assert [type(event) for _, event in pair.listener.tick(late)] == [Lost]
+
+
+def test_garbage_on_the_socket_harms_nobody(pair: Pair) -> None:
+    stranger = pair.context.socket(zmq.DEALER)
+    stranger.linger = 0
+    stranger.connect(pair.address)
+    for garbage in (b"", b"\xc1", b"\x93\x01\x02\x90", b"hello", msgspec.msgpack.encode((1, 1, [[99]]))):
+        stranger.send(garbage)
+    stranger.send_multipart([b"one", b"two", b"three"])
+    pair.dialer.post(publish(1))
+    pair.dialer.flush()
+    try:
+        pair.turn_until(lambda: publish(1) in pair.at_listener)
+    finally:
+        stranger.close()
+    assert pair.dialer.is_open

@@ -1,0 +1,55 @@
+"""The tag ledger against a dictionary."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.errors import ChannelError, ReplyCode
+from shardmq.gateway.tags import TagLedger
+
+deliveries = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 1000), st.integers(1, 20), st.booleans()), max_size=20
+)
+
+
+@given(deliveries, st.data())
+def test_settling_finds_the_messages_that_were_handed_out(
+    spans: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    model: dict[int, tuple[str, int]] = {}
+    for holder, sequence, count, outstanding in spans:
+        first = ledger.hand_out(holder, sequence, count, outstanding)
+        if outstanding:
+            model.update({first + i: (holder, sequence + i) for i in range(count)})
+    for _ in range(data.draw(st.integers(0, 30))):
+        first = data.draw(st.integers(1, ledger.next_tag))
+        last = data.draw(st.integers(first, ledger.next_tag))
+        wanted = range(first, last + 1)
+        if all(tag in model for tag in wanted):
+            settled = [
+                (holder, number) for holder, start, end in ledger.settle(first, last) for number in range(start, end)
+            ]
+            assert settled == [model.pop(tag) for tag in wanted]
+        else:
+            with pytest.raises(ChannelError):
+                ledger.settle(first, last)
+        assert ledger.outstanding == len(model)
+        assert ledger.oldest() == min(model, default=ledger.next_tag)
+
+
+def test_settling_in_order_for_long_keeps_the_ledger_small() -> None:
+    ledger: TagLedger[str] = TagLedger()
+    for i in range(5000):
+        first = ledger.hand_out("a", i * 10, 10, outstanding=True)
+        assert ledger.settle(first, first + 9) == [("a", i * 10, i * 10 + 10)]
+    assert len(ledger._spans) < 1000
+
+
+def test_an_unknown_tag_is_a_precondition_failure_that_names_it() -> None:
+    ledger: TagLedger[str] = TagLedger()
+    ledger.hand_out("a", 0, 3, outstanding=True)
+    with pytest.raises(ChannelError, match="delivery tag 4") as caught:
+        ledger.settle(2, 4)
+    assert caught.value.code == ReplyCode.PRECONDITION_FAILED
+    assert ledger.settle(1, 3) == [("a", 0, 3)]

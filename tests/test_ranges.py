@@ -1,0 +1,49 @@
+"""RangeSet against a set of integers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.ranges import RangeSet
+
+steps = st.lists(st.tuples(st.sampled_from(["add", "remove"]), st.integers(0, 40), st.integers(0, 40)))
+
+
+def members(ranges: RangeSet) -> set[int]:
+    return {number for start, end in ranges for number in range(start, end)}
+
+
+@given(steps)
+def test_adding_and_removing_agree_with_a_set(steps: list[tuple[str, int, int]]) -> None:
+    ranges, model = RangeSet(), set[int]()
+    for verb, start, end in steps:
+        span = set(range(start, end))
+        if verb == "add":
+            assert ranges.add(start, end) == len(span - model)
+            model |= span
+        else:
+            assert ranges.remove(start, end) == len(span & model)
+            model -= span
+        assert members(ranges) == model
+        assert ranges.count == len(model)
+        assert all(number in ranges for number in model)
+
+
+@given(steps)
+def test_ranges_are_sorted_and_never_touch(steps: list[tuple[str, int, int]]) -> None:
+    ranges = RangeSet()
+    for verb, start, end in steps:
+        getattr(ranges, verb)(start, end)
+    pairs = list(ranges)
+    assert all(start < end for start, end in pairs)
+    assert all(left[1] < right[0] for left, right in zip(pairs, pairs[1:], strict=False))
+
+
+@given(steps, st.integers(0, 40), st.integers(0, 40))
+def test_within_and_gaps_part_a_range_in_two(steps: list[tuple[str, int, int]], start: int, end: int) -> None:
+    ranges = RangeSet()
+    for verb, first, last in steps:
+        getattr(ranges, verb)(first, last)
+    inside = [number for first, last in ranges.within(start, end) for number in range(first, last)]
+    outside = [number for first, last in ranges.gaps(start, end) for number in range(first, last)]
+    assert inside == sorted(members(ranges) & set(range(start, end)))
+    assert sorted(inside + outside) == list(range(start, end))

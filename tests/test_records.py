@@ -1,0 +1,109 @@
+"""Records and runs: packing, checking, cutting, joining."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq import records
+from shardmq.errors import ContentTooLarge, InvalidRequest
+from shardmq.limits import MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.records import PERSISTENT, Properties, Record, Run
+
+texts = st.none() | st.text(max_size=20)
+properties = st.none() | st.builds(
+    Properties,
+    content_type=texts,
+    headers=st.none()
+    | st.dictionaries(st.text(max_size=8), st.integers(-(2**63), 2**63) | st.text() | st.none(), max_size=4),
+    delivery_mode=st.none() | st.integers(1, 2),
+    message_id=texts,
+    timestamp=st.none() | st.integers(0, 2**60),
+)
+messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
+
+
+def run_of(items: list[tuple[Properties | None, bytes]], serial: int = 7) -> Run:
+    packed = b"".join(records.pack(*item) for item in items)
+    return Run("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, serial, len(items), packed)
+
+
+@given(messages)
+def test_what_was_packed_is_unpacked(items: list[tuple[Properties | None, bytes]]) -> None:
+    run = run_of(items)
+    records.check(run.records, run.count)
+    assert records.unpack(run.records, run.count) == [Record(*item) for item in items]
+
+
+@given(st.lists(st.binary(max_size=100), min_size=1, max_size=40), properties)
+def test_packing_many_is_packing_each(bodies: list[bytes], common: Properties | None) -> None:
+    assert records.pack_many(bodies, common) == b"".join(records.pack(common, body) for body in bodies)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+def test_packing_many_cuts_off_every_width_of_array_header(count: int) -> None:
+    assert records.pack_many([b"x"] * count) == records.pack(None, b"x") * count
+
+
+@given(messages, st.data())
+def test_a_run_cut_in_two_and_joined_is_the_run(
+    items: list[tuple[Properties | None, bytes]], data: st.DataObject
+) -> None:
+    run = run_of(items)
+    place = data.draw(st.integers(0, run.count))
+    if 0 < place < run.count:
+        left, right = records.cut(run, 0, place), records.cut(run, place, run.count)
+        assert right.serial == run.serial + place
+        assert records.continues(left, right)
+        assert records.join([left, right]) == run
+
+
+@given(messages, st.data())
+def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None, bytes]], data: st.DataObject) -> None:
+    run = run_of(items)
+    start = data.draw(st.integers(0, run.count - 1))
+    stop = data.draw(st.integers(start + 1, run.count))
+    part = records.cut(run, start, stop)
+    assert records.unpack(part.records, part.count) == [Record(*item) for item in items[start:stop]]
+
+
+@given(messages, st.data())
+def test_a_changed_byte_is_refused_or_still_whole_records(
+    items: list[tuple[Properties | None, bytes]], data: st.DataObject
+) -> None:
+    packed = bytearray(run_of(items).records)
+    packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        records.check(bytes(packed), len(items))
+    except InvalidRequest:
+        return
+    assert records.ends(bytes(packed), len(items))[-1] == len(packed)
+
+
+@pytest.mark.parametrize(
+    ("packed", "count"),
+    [
+        (b"", 1),
+        (b"\x92\xc0\xc4\x01x", 0),
+        (b"\x92\xc0\xc4\x01x", 2),
+        (b"\x92\xc0\xc4\x01xx", 1),
+        (b"\x92\xc0\xa1x", 1),
+        (b"\x93\xc0\xc4\x01x\xc0", 1),
+        (b"\x92\xc4\x01p\xc4\x01x", 1),
+        (records.pack_many([b""]) * 3, RUN_RECORDS_MAX + 1),
+        (b"\x91" * 100_000, 1),
+    ],
+)
+def test_what_is_no_run_of_records_is_refused(packed: bytes, count: int) -> None:
+    with pytest.raises(InvalidRequest):
+        records.check(packed, count)
+
+
+def test_a_property_nobody_knows_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequest, match="colour"):
+        records.check(b"\x92\x81\xa6colour\xa3red\xc4\x00", 1)
+
+
+def test_a_message_over_the_limit_is_refused_wherever_it_stands() -> None:
+    packed = records.pack_many([b"small", b"x" * MESSAGE_BYTES_MAX])
+    with pytest.raises(ContentTooLarge, match=str(MESSAGE_BYTES_MAX)):
+        records.check(packed, 2)
