@@ -1,8 +1,8 @@
 """LMDB environments of ours: locked, checked before they are touched, refused when they are not what they should be.
 
-    <folder>/lock       held (flock) for as long as the process lives
-    <folder>/data.mdb   LMDB's; database `meta` says whose it is: `format`, `version`
-    <folder>/lock.mdb   LMDB's
+<folder>/lock       held (flock) for as long as the process lives
+<folder>/data.mdb   LMDB's; database `meta` says whose it is: `format`, `version`
+<folder>/lock.mdb   LMDB's
 """
 
 import fcntl

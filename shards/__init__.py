@@ -1,0 +1,11 @@
+"""A shard: owns its queues completely, and their store. One process, one writer, no locks.
+
+process.py     options, start, signals, the loop, the end
+worker.py      one pass: what has come is applied, deliveries decided, all of it committed, then answered
+queue.py       one queue: what is ready, in which order, what was handed out, what is done with
+consumers.py   consumers, their credit, and whose turn it is
+segments.py    the unit of storing; which bodies are in memory; cutting runs
+journal.py     what a pass has changed, and its one commit
+store.py       the LMDB store
+collector.py   keeping segments few and full: merging small ones, copying what lives out of sparse ones
+"""

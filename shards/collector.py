@@ -1,0 +1,172 @@
+"""Keeping segments few and full. Both jobs copy live messages into new segments and remove the old in one transaction.
+
+merge     small neighbours become one, so that messages published one by one cost no index entry each
+collect   when less than half of a queue's stored messages are valid, its sparse segments are copied
+
+Segments younger than a second are left alone: in a flow they are gone before it would pay.
+"""
+
+from typing import Final
+
+from shardmq.ranges import RangeSet
+from shardmq.records import Run, continues, join
+from shardmq.shards.journal import Journal
+from shardmq.shards.queue import Queue
+from shardmq.shards.segments import SEGMENT_BYTES, Cutter, NumberedRun, Segment
+
+COLLECT_TOTAL_MIN: Final = 2000
+"""Messages stored before a queue's share of valid ones matters."""
+
+PASS_BYTES: Final = 8 << 20
+"""Bytes copied in one pass; who waits for a confirm waits for them too."""
+
+MERGE_SEGMENTS: Final = 32
+"""Neighbours of one size class that are merged; each message is copied about once per class."""
+
+_SMALL_BYTES: Final = 64 << 10
+_TINY_BYTES: Final = 4 << 10
+_AGE_SECONDS: Final = 1.0
+
+
+class Collector:
+    """Does the work of both jobs in portions.
+
+    Args:
+        journal: of the shard.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._cutter = Cutter()
+
+    def work(self, queues: list[Queue]) -> bool:
+        """One portion.
+
+        Returns:
+            Whether there is more to do at once.
+        """
+        left = PASS_BYTES
+        for queue in queues:
+            if queue.total >= COLLECT_TOTAL_MIN and queue.valid * 2 < queue.total:
+                left -= self._collect(queue, left)
+            if queue.young >= MERGE_SEGMENTS and left > 0:
+                left -= self._merge(queue, left)
+            if left <= 0:
+                return True
+        return False
+
+    def _old(self, segment: Segment) -> bool:
+        return segment.born + _AGE_SECONDS <= self._journal.now
+
+    def _collect(self, queue: Queue, budget: int) -> int:
+        """Copy what lives out of segments that are less than half alive, neighbours together."""
+        spent = place = 0
+        segments = queue.index.segments
+        while place < len(segments) and spent < budget:
+            stop = place
+            size = 0
+            while stop < len(segments) and self._sparse(segments[stop]) and _alike(segments[place], segments[stop]):
+                size += segments[stop].bytes
+                stop += 1
+                if spent + size >= budget:
+                    break
+            if stop > place:
+                place += self._rewrite(queue, place, stop)
+                spent += size
+            else:
+                place += 1
+        return spent
+
+    def _sparse(self, segment: Segment) -> bool:
+        return segment.live * 2 < segment.count and self._old(segment)
+
+    def _merge(self, queue: Queue, budget: int) -> int:
+        """Merge what is small, from the newest backwards, up to a segment that is not."""
+        segments = queue.index.segments
+        spent = 0
+        stop = len(segments)
+        while stop and not self._old(segments[stop - 1]):
+            stop -= 1
+        queue.young = len(segments) - stop
+        while stop and spent < budget:
+            kind = _size_class(segments[stop - 1])
+            if kind is None:
+                break
+            start = stop - 1
+            size = segments[start].bytes
+            while (start and size < budget and _size_class(segments[start - 1]) == kind
+                    and _alike(segments[start - 1], segments[start])):  # fmt: skip
+                start -= 1
+                size += segments[start].bytes
+            if stop - start >= MERGE_SEGMENTS:
+                self._rewrite(queue, start, stop)
+                spent += size
+            stop = start
+        return spent
+
+    def _rewrite(self, queue: Queue, start: int, stop: int) -> int:
+        """Put the live messages of some neighbours into new segments; returns how many those are."""
+        old = queue.index.segments[start:stop]
+        live: list[NumberedRun] = []
+        for segment in old:
+            runs = segment.runs if segment.runs is not None else self._journal.store.read(segment)
+            live += runs if segment.gone is None else self._living(segment, runs)
+        new = _pack(old[0], _joined(live), self._journal.now)
+        queue.replace(start, stop, new)
+        return len(new)
+
+    def _living(self, segment: Segment, runs: list[NumberedRun]) -> list[NumberedRun]:
+        pieces = []
+        for first, run in runs:
+            for begin, end in segment.living(first, first + run.count):
+                pieces.append((begin, self._cutter.cut(run, begin - first, end - first)))
+        self._cutter.forget()
+        return pieces
+
+
+def _alike(left: Segment, right: Segment) -> bool:
+    return left.durable is right.durable and left.stored is right.stored
+
+
+def _size_class(segment: Segment) -> int | None:
+    """0 for tiny, 1 for small, None for those that are well as they are."""
+    if segment.bytes < _TINY_BYTES:
+        return 0
+    return 1 if segment.bytes < _SMALL_BYTES else None
+
+
+def _joined(runs: list[NumberedRun]) -> list[NumberedRun]:
+    """The same messages in fewer runs, of up to _SMALL_BYTES."""
+    groups: list[tuple[int, list[Run]]] = []
+    end = -1
+    size = 0
+    for first, run in runs:
+        size += len(run.records)
+        if first == end and size <= _SMALL_BYTES and continues(groups[-1][1][-1], run):
+            groups[-1][1].append(run)
+        else:
+            groups.append((first, [run]))
+            size = len(run.records)
+        end = first + run.count
+    return [(first, group[0] if len(group) == 1 else join(group)) for first, group in groups]
+
+
+def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
+    """Segments of about SEGMENT_BYTES with these runs; the numbers that are missing count as gone."""
+    segments: list[Segment] = []
+    segment = None
+    for first, run in runs:
+        if segment is None or segment.bytes >= SEGMENT_BYTES:
+            segment = Segment(model.queue, first, model.durable, now)
+            segments.append(segment)
+        if first > segment.end:
+            if segment.gone is None:
+                segment.gone = RangeSet()
+            segment.gone.add(segment.end, first)
+        assert segment.runs is not None
+        segment.runs.append((first, run))
+        segment.end = first + run.count
+        segment.count += run.count
+        segment.live += run.count
+        segment.bytes += len(run.records)
+    return segments

@@ -1,0 +1,159 @@
+"""What the passes of a shard have changed and not yet written, and its one commit.
+
+Messages and declarations are written at the end of the pass they came in: somebody waits for their confirm. What is
+done with is written a little later, together: most segments are settled whole within milliseconds, and then there is
+nothing to write but their end. A crash in between only means that those messages come again, marked redelivered.
+"""
+
+import time
+from typing import Final
+
+from shardmq.model import Queue as Declared
+from shardmq.shards.segments import Cache, NumberedRun, Segment
+from shardmq.shards.store import Store, Writes
+
+SETTLED_SECONDS: Final = 0.05
+"""How long what is done with may wait to be written."""
+
+
+class Journal:
+    """What is to be written.
+
+    Args:
+        store: where to.
+        memory_bytes: what bodies in memory may take.
+    """
+
+    def __init__(self, store: Store, memory_bytes: int) -> None:
+        self.store = store
+        self.cache = Cache(memory_bytes)
+        self.now = time.monotonic()
+        self._writes = Writes()
+        self._opened: list[Segment] = []
+        self._changed: dict[Segment, None] = {}
+        self._settled: list[Segment] = []
+        self._settled_at: float | None = None
+        self._due = False
+        self._settle_due = False
+
+    # --- what happened ----------------------------------------------------------------------------------------------
+
+    def open(self, segment: Segment) -> None:
+        """A segment is being filled in this pass."""
+        self._opened.append(segment)
+
+    def change(self, segment: Segment) -> None:
+        """Some messages of a segment are done with."""
+        self._changed[segment] = None
+        if self._settled_at is None:
+            self._settled_at = self.now
+
+    def end(self, segment: Segment) -> None:
+        """All messages of a segment are done with, or are in others now."""
+        self._changed.pop(segment, None)
+        self.cache.remove(segment)
+        segment.live = 0
+        segment.runs = None
+        if segment.stored:
+            self._settled.append(segment)
+            if self._settled_at is None:
+                self._settled_at = self.now
+
+    def rewrite(self, old: list[Segment], new: list[Segment]) -> None:
+        """The live messages of some segments are in others from now on."""
+        stored = old[0].stored
+        for segment in old:
+            self.end(segment)
+        for segment in new:
+            if stored:
+                self._writes.put.append(segment)
+                segment.stored = True
+                if segment.gone is not None:
+                    self.change(segment)
+            self.cache.add(segment)
+        if stored:  # in one transaction: after a crash in between, messages would be there twice
+            self._due = self._settle_due = True
+
+    def mark(self, queue: int, mark: int) -> None:
+        """Raise the mark of a durable queue before what is under it goes out."""
+        self._writes.marks[queue] = mark
+        self._due = True
+
+    def declare(self, queue: Declared) -> None:
+        """A durable queue is new."""
+        self._writes.queues.append(queue)
+        self._due = True
+
+    def drop(self, queue: int) -> None:
+        """A durable queue is deleted; its segments follow."""
+        self._writes.dropped.append(queue)
+        self._writes.marks.pop(queue, None)
+        self._due = True
+
+    def clear(self, queue: int) -> None:
+        """Of a dropped queue nothing is left."""
+        self._writes.cleared.append(queue)
+        self._due = True
+
+    def demand(self) -> None:
+        """What is done with is to be written with this pass: somebody waits for it."""
+        if self._settled_at is not None:
+            self._due = self._settle_due = True
+
+    # --- bodies -----------------------------------------------------------------------------------------------------
+
+    def runs(self, segment: Segment) -> list[NumberedRun]:
+        """The bodies of a segment, which stay in memory from here on if they were not."""
+        runs = segment.runs
+        if runs is None:
+            runs = segment.runs = self.store.read(segment)
+            self.cache.add(segment)
+        return runs
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def wait_seconds(self, now: float) -> float | None:
+        """How long until something must be written; None when nothing must."""
+        if self._settled_at is None:
+            return None
+        return max(0.0, self._settled_at + SETTLED_SECONDS - now)
+
+    def commit(self) -> None:
+        """End a pass: write what cannot wait, and with it, now and then, what can."""
+        writes = self._writes
+        self._seal(writes)
+        surplus = self.cache.surplus()
+        for segment in surplus:
+            if not segment.stored:
+                writes.put.append(segment)
+                segment.stored = True
+                self._due = True
+        if self._settled_at is not None and self.now - self._settled_at >= SETTLED_SECONDS:
+            self._due = self._settle_due = True
+        if self._due:
+            self._write(writes)
+        for segment in surplus:
+            segment.runs = None
+
+    def _seal(self, writes: Writes) -> None:
+        for segment in self._opened:
+            if not segment.live:
+                continue
+            self.cache.add(segment)
+            if segment.durable:
+                writes.put.append(segment)
+                segment.stored = True
+                self._due = True
+        self._opened.clear()
+
+    def _write(self, writes: Writes) -> None:
+        if self._settle_due:
+            writes.delete, self._settled = self._settled, []
+            writes.gone = [segment for segment in self._changed if segment.stored and segment.durable]
+            self._changed.clear()
+            self._settled_at = None
+        self.store.write(writes)
+        for segment in writes.gone:
+            segment.marked = True
+        self._writes = Writes()
+        self._due = self._settle_due = False

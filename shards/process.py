@@ -1,0 +1,73 @@
+"""The shard process: options, start, the loop, the end."""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from shardmq import notify
+from shardmq.bus.link import Listener
+from shardmq.bus.messages import ToShard
+from shardmq.bus.wait import Waiter, context
+from shardmq.shards.store import Store
+from shardmq.shards.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOptions:
+    """What a shard is started with.
+
+    Attributes:
+        index: which shard it is; its store is `<data_dir>/shard-<index>`.
+        data_dir: the broker's data directory.
+        listen: ZeroMQ endpoint, as `ipc:///run/shardmq/shard-0`.
+        memory_bytes: what message bodies in memory may take.
+    """
+
+    index: int
+    data_dir: Path
+    listen: str
+    memory_bytes: int = 32 << 20
+
+    @property
+    def name(self) -> str:
+        """Of the process."""
+        return f"shard-{self.index}"
+
+
+class _Stop:
+    """Set by SIGTERM and SIGINT; the pass at hand is finished first."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+
+
+def run(options: ShardOptions) -> None:
+    """Be a shard until SIGTERM or SIGINT.
+
+    A commit that fails ends the process with its error: what is in memory is then ahead of the disk, and only a start
+    from what is on disk is right.
+
+    Raises:
+        StoreRefused: the store is not this shard's to open.
+    """
+    stop = _Stop()
+    store = Store(options.data_dir / options.name)
+    sockets = context()
+    listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
+    worker = Worker(options.name, store, listener, options.memory_bytes)
+    waiter = Waiter([listener.socket])
+    notify.ready()
+    while not stop.asked:
+        waiter.wait(worker.wait_seconds())
+        worker.turn()
+    notify.stopping()
+    worker.stop()
+    listener.close()
+    sockets.term()
+    store.close()
