@@ -1,1 +1,61 @@
-"""shardmq: a sharded message broker."""
+"""shardmq: a sharded message broker.
+
+    with shardmq.connect("shardmq://guest:guest@127.0.0.1:5672/") as connection:
+        channel = connection.channel()
+        channel.queue_declare("work", durable=True)
+        channel.basic_publish("", "work", b"...")
+        for message in channel.consume("work"):
+            message.ack()
+
+The same verbs as coroutines are in `shardmq.aio`; what can go wrong is in `shardmq.errors`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardmq import errors
+    from shardmq.client.channel import Channel
+    from shardmq.client.connection import Connection, connect
+    from shardmq.client.deliveries import Batch, Message
+    from shardmq.client.publisher import Publisher
+    from shardmq.client.results import QueueDeclared
+    from shardmq.records import Properties
+
+__all__ = [
+    "Batch",
+    "Channel",
+    "Connection",
+    "Message",
+    "Properties",
+    "Publisher",
+    "QueueDeclared",
+    "connect",
+    "errors",
+]
+
+_HOMES = {
+    "Batch": "shardmq.client.deliveries",
+    "Channel": "shardmq.client.channel",
+    "Connection": "shardmq.client.connection",
+    "Message": "shardmq.client.deliveries",
+    "Properties": "shardmq.records",
+    "Publisher": "shardmq.client.publisher",
+    "QueueDeclared": "shardmq.client.results",
+    "connect": "shardmq.client.connection",
+}
+
+
+def __getattr__(name: str) -> object:
+    # The broker's own processes import this package too; the client is loaded when somebody asks for it.
+    if name == "errors":
+        return import_module("shardmq.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shardmq' has no attribute '{name}'")
+    found: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,293 @@
+"""The thread that serves a connection's socket, and how other threads get past it.
+
+A thread with something to say writes to the socket itself while nothing is waiting to be written (a publish then
+costs no change of thread); what the socket does not take is left to the I/O thread. That one reads, beats, writes
+leftovers, and flushes what was handed in as due. It runs nobody else's code.
+
+Locks: a channel's or publisher's own lock first, then `lock`; nothing is waited for under either.
+"""
+
+import select
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Final, Protocol
+
+from shardmq.client.core import Core
+from shardmq.client.waiting import Answer
+from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
+
+READ_BYTES: Final = 256 << 10
+"""Read at once. Larger costs page faults, smaller more changes of thread."""
+
+UNSENT_BYTES_MAX: Final = 8 << 20
+"""A thread that publishes faster than the socket takes waits once this much is unsent."""
+
+UNDELIVERED_BYTES_MAX: Final = 64 << 20
+"""With this much delivered and not consumed the socket is not read, unless somebody waits for an answer."""
+
+TICK_SECONDS: Final = 0.005
+"""While acks or publishes are being collected, they are sent at least this often."""
+
+SILENT_BEATS: Final = 2
+"""A server silent for so many heartbeats is dead."""
+
+
+class Flushable(Protocol):
+    """Collects something to be sent, and says so with `IoThread.due`."""
+
+    def flush_due(self) -> None:
+        """Send it. Called on the I/O thread; must not wait."""
+
+
+class IoThread:
+    """See the module. Started by `start`, ends when the connection does."""
+
+    def __init__(self, sock: socket.socket, core: Core, peer: str) -> None:
+        self.lock = threading.Lock()
+        """Guards the core and everything to be sent."""
+        self._core = core
+        self._peer = peer
+        self._socket = sock
+        sock.setblocking(False)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._wake_reader, select.POLLIN)
+        self._interest = select.POLLIN
+        self._poll.register(sock, self._interest)
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._waiting_for_room: list[Answer] = []
+        self._waiting = 0
+        self._due: deque[Flushable] = deque()
+        self._is_brisk = False
+        self._broken: OSError | None = None
+        self._is_stopped = False
+        self._heard_at = self._sent_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"shardmq {peer}", daemon=True)
+
+    # --- for any thread -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Whether it ended within so many seconds."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def transmit(self) -> None:
+        """Send what the core has for the server, or leave it to the I/O thread. Under `lock`."""
+        frames = self._core.outgoing
+        if not frames:
+            return
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        frames.clear()
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                pass
+            except OSError as fault:
+                self._broken = fault
+                self._wake()
+                return
+            self._sent_at = time.monotonic()
+        if sent < len(data):
+            self._unsent.append(memoryview(data)[sent:])
+            self._unsent_bytes += len(data) - sent
+            if len(self._unsent) == 1:
+                self._wake()
+
+    def wait(self, answer: Answer, seconds: float, what: str) -> Any:
+        """The answer's result. Not under `lock`.
+
+        Raises:
+            Timeout: it did not come in so many seconds; it is given up.
+            ShardmqError: what the answer is.
+        """
+        with self.lock:
+            self._waiting += 1
+            if not self._interest & select.POLLIN:
+                self._wake()
+        try:
+            answer.wait(seconds)
+        finally:
+            with self.lock:
+                self._waiting -= 1
+                answer.is_abandoned = True
+        if not answer.is_settled:
+            raise Timeout(f"{what}: no answer in {seconds:g} s")
+        return answer.result()
+
+    def make_room(self, seconds: float) -> None:
+        """Wait while too much is unsent. Not under `lock`.
+
+        Raises:
+            Timeout: the server does not read.
+            ConnectionFault: the connection is gone.
+        """
+        if self._unsent_bytes <= UNSENT_BYTES_MAX:
+            return
+        answer = Answer()
+        with self.lock:
+            self._core.check()
+            self._waiting_for_room.append(answer)
+        if self._unsent_bytes > UNSENT_BYTES_MAX // 2:
+            self.wait(answer, seconds, f"sending ({self._unsent_bytes} bytes are unsent)")
+
+    def taken(self, size: int) -> None:
+        """So many delivered bytes were taken by their consumer."""
+        with self.lock:
+            self._core.undelivered -= size
+            if not self._interest & select.POLLIN and not self._is_reading_held():
+                self._wake()
+
+    def due(self, flushable: Flushable) -> None:
+        """Have it flushed within a tick."""
+        self._due.append(flushable)
+        if not self._is_brisk:
+            self._is_brisk = True
+            self._wake()
+
+    def stop(self) -> None:
+        """Close the socket, at once."""
+        self._is_stopped = True
+        self._wake()
+
+    # --- the thread itself -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: ShardmqError = ConnectionLost(f"the connection to {self._peer} ended by an error in this library")
+        try:
+            while not self._is_stopped:
+                self._pass()
+        except ProtocolError as fault:
+            error = fault
+            with self.lock:
+                self._core.accuse(fault)
+                self.transmit()
+        except ConnectionFault as fault:
+            error = fault
+        except OSError as fault:
+            error = ConnectionLost(f"the connection to {self._peer} broke: {fault}")
+        finally:
+            with self.lock:
+                self._core.lose(error)
+                for answer in self._waiting_for_room:
+                    answer.set_exception(ConnectionLost(error.text, error.code))
+                self._waiting_for_room.clear()
+                for closing in (self._socket, self._wake_reader, self._wake_writer):
+                    closing.close()
+
+    def _pass(self) -> None:
+        for descriptor, event in self._poll.poll(self._patience() * 1000):
+            if descriptor == self._wake_reader.fileno():
+                self._drain_wakes()
+            else:
+                if event & ~select.POLLOUT:
+                    self._read()
+                if event & select.POLLOUT:
+                    self._write()
+        if self._broken is not None:
+            while self._read():
+                pass  # what the server said before it hung up tells why
+            raise self._broken
+        self._flush_due()
+        self._beat()
+        self._set_interest()
+
+    def _read(self) -> bool:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise ConnectionLost(f"the broker at {self._peer} closed the connection")
+        self._heard_at = time.monotonic()
+        with self.lock:
+            self._core.receive(data)
+            self.transmit()
+        return True
+
+    def _write(self) -> None:
+        with self.lock:
+            while self._unsent:
+                head = self._unsent[0]
+                try:
+                    sent = self._socket.send(head)
+                except BlockingIOError:
+                    break
+                self._sent_at = time.monotonic()
+                self._unsent_bytes -= sent
+                if sent < len(head):
+                    self._unsent[0] = head[sent:]
+                    break
+                self._unsent.popleft()
+            if self._unsent_bytes <= UNSENT_BYTES_MAX // 2 and self._waiting_for_room:
+                for answer in self._waiting_for_room:
+                    answer.set_result(None)
+                self._waiting_for_room.clear()
+
+    def _flush_due(self) -> None:
+        if not self._due:
+            self._is_brisk = False
+        # What came between the two looks at it is flushed now; what comes later finds it not brisk, and wakes us.
+        for _ in range(len(self._due)):
+            self._is_brisk = True
+            self._due.popleft().flush_due()
+
+    def _beat(self) -> None:
+        interval = self._core.server.heartbeat
+        now = time.monotonic()
+        if not self._interest & select.POLLIN:
+            self._heard_at = now  # it is we who do not listen
+        if not interval:
+            return
+        if now - self._heard_at >= interval * SILENT_BEATS:
+            raise ConnectionLost(f"nothing heard from the broker at {self._peer} for {interval * SILENT_BEATS} s")
+        if now - self._sent_at >= interval / 2:
+            with self.lock:
+                self._core.heartbeat()
+                self.transmit()
+                self._sent_at = now
+
+    def _patience(self) -> float:
+        if self._is_brisk:
+            return TICK_SECONDS
+        interval = self._core.server.heartbeat
+        if not interval:
+            return 60.0
+        now = time.monotonic()
+        next_beat = self._sent_at + interval / 2
+        return max(min(next_beat, self._heard_at + interval * SILENT_BEATS) - now, 0.0) + 0.001
+
+    def _is_reading_held(self) -> bool:
+        return self._core.undelivered > UNDELIVERED_BYTES_MAX and not self._waiting
+
+    def _set_interest(self) -> None:
+        with self.lock:
+            interest = (0 if self._is_reading_held() else select.POLLIN) | (select.POLLOUT if self._unsent else 0)
+            if interest != self._interest:
+                self._interest = interest
+                self._poll.modify(self._socket, interest)
+
+    def _wake(self) -> None:
+        try:
+            self._wake_writer.send(b"\0")
+        except BlockingIOError:
+            return  # as many wakes as a pipe holds are waiting already
+        except OSError:
+            if self._core.fault is None:  # else the thread has ended, and closed it
+                raise
+
+    def _drain_wakes(self) -> None:
+        try:
+            self._wake_reader.recv(4096)
+        except BlockingIOError:
+            return
