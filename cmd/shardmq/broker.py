@@ -13,8 +13,9 @@ from typing import Final, Self
 import msgspec
 
 from shardmq import notify
+from shardmq.cmd.holds import client_host, hold_port
 from shardmq.cmd.invocation import command, environment
-from shardmq.cmd.supervisor import Notice, client_host, hold_port
+from shardmq.cmd.supervisor import Notice
 from shardmq.errors import ShardmqError, Timeout
 
 START_SECONDS: Final = 30.0

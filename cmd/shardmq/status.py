@@ -119,7 +119,7 @@ def process_table(processes: list[dict[str, Any]]) -> "Table":
             row["process"],
             str(row["pid"]),
             duration(row["uptime_seconds"]),
-            "–" if share is None else f"{share:.1f} %",
+            "-" if share is None else f"{share:.1f} %",
             size(row["rss_bytes"]),
             size(store["file_bytes"]) if store else "",
             size(store["used_bytes"]) if store else "",

@@ -7,15 +7,10 @@ gateways first, so that they can hand clients the confirms that are still due, t
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import secrets
-import shutil
 import signal
-import socket
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,8 +19,8 @@ import msgspec
 
 from shardmq import notify
 from shardmq.cmd.child import STOP_SECONDS, Child
+from shardmq.cmd.holds import client_host, hold_data_dir, hold_port, private_directory
 from shardmq.cmd.main import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
-from shardmq.errors import StartupRefused, StoreRefused
 
 RESTART_SECONDS: Final = 0.1
 RESTART_SECONDS_MAX: Final = 5.0
@@ -36,9 +31,6 @@ STEADY_SECONDS: Final = 10.0
 
 PATIENCE_SECONDS: Final = 10.0
 """How often it is said who is still being waited for at the start."""
-
-IPC_PATH_BYTES_MAX: Final = 107
-"""sockaddr_un.sun_path, without its closing zero."""
 
 COORDINATOR, SHARD, GATEWAY = range(3)
 """Stages; the highest stops first."""
@@ -255,87 +247,3 @@ def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child]
         name = f"gateway-{index}"
         members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready))
     return members
-
-
-def client_host(host: str) -> str:
-    """The host to put into a URL for a broker that listens on `host`."""
-    if host in ("", "0.0.0.0", "::"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
-
-
-@contextlib.contextmanager
-def hold_data_dir(data_dir: Path) -> Iterator[None]:
-    """Make the data directory and hold its lock.
-
-    Raises:
-        StoreRefused: it is in use, or not a directory we can write in.
-    """
-    path = data_dir / "lock"
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as fault:
-        raise StoreRefused(f"{data_dir} cannot be the data directory: {fault.strerror} ({fault.filename})") from fault
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreRefused(
-            f"{data_dir} is in use by another `shardmq up`; stop that one, or choose another --data-dir"
-        ) from None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def hold_port(host: str, port: int) -> Iterator[int]:
-    """Find out whether the clients' port is free, and keep it so between the lives of the gateways.
-
-    Gateways share the port by SO_REUSEPORT, and so would a second broker's: its clients would reach either at random.
-    Binding without SO_REUSEPORT shows whether anybody listens there.
-
-    Raises:
-        StartupRefused: somebody listens there, or it is no address of this machine.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-        keeper = socket.socket(family, kind, protocol)
-        try:
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            keeper.bind(address)
-        except OSError:
-            keeper.close()
-            raise
-    except OSError as fault:
-        raise StartupRefused(
-            f"cannot listen on {host} port {port}: {fault.strerror}; choose another --host or --port"
-        ) from fault
-    with keeper:
-        yield int(keeper.getsockname()[1])
-
-
-@contextlib.contextmanager
-def private_directory() -> Iterator[Path]:
-    """A directory for the processes' sockets that only this user can enter, with a path short enough for them.
-
-    Raises:
-        StartupRefused: the system's directory for temporary files has too long a name.
-    """
-    path = Path(tempfile.mkdtemp(prefix="shardmq-"))
-    try:
-        longest = len(os.fsencode(path / "notify-coordinator"))
-        if longest > IPC_PATH_BYTES_MAX:
-            raise StartupRefused(
-                f"socket names under {path} have {longest} bytes, {IPC_PATH_BYTES_MAX} are possible; "
-                "set TMPDIR to a shorter path"
-            )
-        yield path
-    finally:
-        shutil.rmtree(path)

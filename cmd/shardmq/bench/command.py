@@ -1,0 +1,145 @@
+"""The command line of `shardmq bench`, its table and its JSON."""
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
+from shardmq.cmd.session import URL, print_json
+from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.version import VERSION
+
+if TYPE_CHECKING:
+    from shardmq.cmd.bench.course import Progress
+    from shardmq.cmd.bench.figures import Figures
+
+
+@click.command()
+@click.argument("mode", type=click.Choice(tuple(MESSAGES)))
+@URL
+@click.option("--messages", type=click.IntRange(1), help="How many in all.  [default: a few seconds' worth]")
+@click.option(
+    "--size",
+    type=click.IntRange(STAMP.size, MESSAGE_BYTES_MAX // 2),
+    default=100,
+    show_default=True,
+    metavar="BYTES",
+    help=f"Of a body; its first {STAMP.size} are number and time.",
+)
+@click.option("--queues", type=click.IntRange(1, 1000), default=1, show_default=True, help="Producers go round them.")
+@click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes.")
+@click.option(
+    "--consumers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Consumer processes; they share the queues, ack each message or batch.",
+)
+@click.option(
+    "--rate", type=click.FloatRange(1), default=1000.0, show_default=True, help="Messages a second, in mode latency."
+)
+@click.option("--transient", is_flag=True, help="Messages and queues that do not survive a restart.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up after so long.",
+)
+@click.option(
+    "--disk",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    default=Path(),
+    help="Directory on the broker's disk, for its fdatasync/s.  [default: here]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress bar.")
+def bench(
+    *,
+    mode: str,
+    url: str,
+    messages: int | None,
+    size: int,
+    queues: int,
+    producers: int,
+    consumers: int,
+    rate: float,
+    transient: bool,
+    timeout: float,
+    disk: Path,
+    as_json: bool,
+) -> None:
+    """Measure a broker that runs; MODE is how messages are published.
+
+    bulk: publish_many in runs of 500. pipelined: one call a message, up to 2000 unconfirmed. sync: each confirmed before
+    the next. latency: at a fixed --rate, whatever the broker does.
+
+    Producers and consumers are processes of their own; consumers ack. It is an error when a message does not come or
+    comes twice. The last line printed is one JSON object.
+    """
+    from shardmq.cmd.bench.course import run
+    from shardmq.cmd.bench.disk import fdatasync_per_s
+    from shardmq.cmd.bench.figures import figures
+
+    settings = Settings(
+        mode, url, messages or MESSAGES[mode], size, queues, producers, consumers, rate, transient, timeout
+    )
+    machine = {
+        "fdatasync_per_s": fdatasync_per_s(disk),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "version": VERSION,
+    }
+    with progress_bar(settings, as_json) as progress:
+        published, notes = run(settings, progress)
+    measured = figures(settings, published, notes, machine)
+    if not as_json:
+        print_table(measured)
+    print_json(measured)
+
+
+@contextlib.contextmanager
+def progress_bar(settings: Settings, as_json: bool) -> "Iterator[Progress]":
+    """What `run` tells about its progress, on stderr."""
+    if as_json:
+        yield lambda _published, _consumed: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks = [bar.add_task(name, total=settings.messages) for name in ("published", "consumed")]
+
+        def show(published: int, consumed: int) -> None:
+            for task, count in zip(tasks, (published, consumed), strict=True):
+                bar.update(task, completed=count)
+
+        yield show
+
+
+def print_table(measured: "Figures") -> None:
+    """The figures for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    settings = measured.settings
+    kind = "transient" if settings["transient"] else "persistent"
+    table = Table(
+        title=f"{settings['mode']}: {settings['messages']:,} {kind} messages of {settings['size']} bytes",
+        title_justify="left",
+    )
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_row("published, confirmed", f"{measured.publish_msgs_per_s:,.0f} msgs/s")
+    table.add_row("consumed, acked", f"{measured.consume_msgs_per_s:,.0f} msgs/s")
+    table.add_row("end to end", f"[bold]{measured.end_to_end_msgs_per_s:,.0f} msgs/s[/]")
+    latency = measured.latency_ms
+    table.add_row("latency p50 / p99 / max", f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.max:.2f} ms")
+    table.add_row("this disk", f"{settings['fdatasync_per_s']:,} fdatasync/s")
+    Console().print(table)

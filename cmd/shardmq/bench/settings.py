@@ -1,0 +1,94 @@
+"""What is measured, and who publishes what to which queue."""
+
+import struct
+from typing import Final
+
+import msgspec
+
+RUN_RECORDS: Final = 500
+"""Messages in one run of mode bulk."""
+
+STAMP: Final = struct.Struct("<QQ")
+"""Head of every body: the message's number, and when it was published (CLOCK_MONOTONIC, ns; the same in all processes)."""
+
+NUMBER_BITS: Final = 40
+"""A message's number is its producer's, shifted by so much, plus its place among that producer's messages."""
+
+MESSAGES: Final = {"bulk": 1_000_000, "pipelined": 200_000, "sync": 2_000, "latency": 10_000}
+"""How many messages unless told otherwise: a few seconds' worth."""
+
+WINDOWS: Final = {"bulk": 50_000, "pipelined": 2_000, "sync": 1, "latency": 10_000}
+"""Messages a producer has unconfirmed at most."""
+
+PREFETCHES: Final = {"bulk": 50_000, "pipelined": 10_000, "sync": 1_000, "latency": 10_000}
+"""Messages a consumer has unacked at most."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """One measurement.
+
+    Attributes:
+        mode: bulk (publish_many, runs of 500), pipelined (a call for each message, a window of them unconfirmed), sync
+            (one unconfirmed), latency (pipelined, at a fixed rate whatever the broker does).
+        url: the broker.
+        messages: in all.
+        size: bytes of a body.
+        queues: producers go round them.
+        producers: processes.
+        consumers: processes; they share the queues out among themselves.
+        rate: messages a second of all producers together, in mode latency.
+        transient: messages and queues that do not survive a restart.
+        timeout: seconds after which it is given up.
+    """
+
+    mode: str
+    url: str
+    messages: int
+    size: int
+    queues: int
+    producers: int
+    consumers: int
+    rate: float
+    transient: bool
+    timeout: float
+
+    @property
+    def window(self) -> int:
+        """Messages a producer has unconfirmed at most."""
+        return WINDOWS[self.mode]
+
+    @property
+    def prefetch(self) -> int:
+        """Messages a consumer has unacked at most."""
+        return PREFETCHES[self.mode]
+
+    @property
+    def step(self) -> int:
+        """Messages in a row that go to the same queue."""
+        return RUN_RECORDS if self.mode == "bulk" else 1
+
+    def share(self, producer: int) -> int:
+        """How many messages a producer publishes."""
+        return self.messages // self.producers + (producer < self.messages % self.producers)
+
+    def steps(self, producer: int) -> list[tuple[int, int]]:
+        """What a producer publishes, step by step: (queue, messages)."""
+        share, step = self.share(producer), self.step
+        return [
+            ((producer + place) % self.queues, min(step, share - start))
+            for place, start in enumerate(range(0, share, step))
+        ]
+
+    def expected(self) -> list[int]:
+        """How many messages each queue gets."""
+        counts = [0] * self.queues
+        for producer in range(self.producers):
+            for queue, count in self.steps(producer):
+                counts[queue] += count
+        return counts
+
+    def readers(self) -> list[list[int]]:
+        """The queues each consumer reads. Every queue is read by somebody, every consumer reads something."""
+        if self.consumers >= self.queues:
+            return [[consumer % self.queues] for consumer in range(self.consumers)]
+        return [list(range(consumer, self.queues, self.consumers)) for consumer in range(self.consumers)]
