@@ -10,7 +10,7 @@ import asyncio
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from shardmq.errors import (
     ChannelError,
@@ -108,9 +108,8 @@ class NativeConnection(asyncio.Protocol):
     # --- asyncio.Protocol -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         set_socket_options(transport)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer = str(address[0])

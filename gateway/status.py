@@ -22,8 +22,8 @@ class _Gathering:
     def take(self, outcome: Outcome) -> None:
         """One process has answered, or will not."""
         if not isinstance(outcome, RequestError):
-            self.queues.extend(outcome.pop("queues", []))
-            self.processes.extend(outcome.pop("others", []))
+            if outcome["role"] == "shard":
+                self.queues.extend(outcome.pop("queues"))
             self.processes.append(outcome)
         self._missing -= 1
         if self._missing == 0:

@@ -1,0 +1,114 @@
+"""Publishers that note what was confirmed and consumers that note what they were given, while everything around dies."""
+
+import itertools
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import shardmq
+from shardmq.errors import ShardmqError
+
+RETRY_SECONDS = 0.05
+RUN = 40
+
+
+@dataclass
+class Ledger:
+    """What happened, as seen from the clients."""
+
+    published: set[str] = field(default_factory=set)
+    confirmed: set[str] = field(default_factory=set)
+    received: Counter[str] = field(default_factory=Counter)
+    acked: set[str] = field(default_factory=set)
+    unmarked_copies: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def verdict(self) -> str:
+        """One line for people, in the words of rabbitmq/jepsen's checker."""
+        return (
+            f"attempted {len(self.published)}, confirmed {len(self.confirmed)}, received {len(self.received)}, "
+            f"lost {len(self.confirmed - self.received.keys())}, unknown {len(self.unknown)}, "
+            f"recovered {len(self.received.keys() - self.confirmed)}, "
+            f"copies {sum(self.received.values()) - len(self.received)}, unmarked copies {len(self.unmarked_copies)}"
+        )
+
+
+class Client(threading.Thread):
+    """A client that connects again whenever it must, until it is told to stop."""
+
+    def __init__(self, url: str, ledger: Ledger, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.url = url
+        self.ledger = ledger
+        self.stopping = threading.Event()
+        self.crash: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopping.is_set():
+                try:
+                    with shardmq.connect(self.url, timeout=20) as connection:
+                        self.work(connection)
+                except (ShardmqError, OSError):
+                    time.sleep(RETRY_SECONDS)
+        except BaseException as crash:
+            self.crash = crash
+            raise
+
+    def work(self, connection: shardmq.Connection) -> None:
+        raise NotImplementedError
+
+
+class Publisher(Client):
+    """Publishes each id once, alone or in runs, to `exchange`; what is neither confirmed nor refused stays uncertain."""
+
+    def __init__(self, url: str, ledger: Ledger, name: str, exchange: str) -> None:
+        super().__init__(url, ledger, name)
+        self.exchange = exchange
+        self.numbers = itertools.count()
+
+    def work(self, connection: shardmq.Connection) -> None:
+        channel = connection.channel()
+        while not self.stopping.is_set():
+            number = next(self.numbers)
+            ids = [f"{self.name}:{number}:{i}" for i in range(RUN if number % 3 else 1)]
+            self.ledger.published.update(ids)
+            try:
+                if len(ids) == 1:
+                    channel.basic_publish(self.exchange, "k", ids[0].encode())
+                else:
+                    with channel.publisher() as publisher:
+                        publisher.publish_many(self.exchange, "k", [i.encode() for i in ids])
+            except shardmq.ConnectionLost:
+                raise
+            except ShardmqError:
+                time.sleep(RETRY_SECONDS)
+                continue
+            self.ledger.confirmed.update(ids)
+
+
+class Consumer(Client):
+    """Notes and acks all it is given from one queue."""
+
+    def __init__(self, url: str, ledger: Ledger, name: str, queue: str) -> None:
+        super().__init__(url, ledger, name)
+        self.queue = queue
+
+    def work(self, connection: shardmq.Connection) -> None:
+        channel = connection.channel()
+        while not self.stopping.is_set():
+            for message in channel.consume(self.queue, prefetch=100, inactivity_timeout=0.5):
+                self.note(message)
+                message.ack()
+                if self.stopping.is_set():
+                    break
+
+    def note(self, message: shardmq.Message) -> None:
+        body = message.body.decode()
+        if body not in self.ledger.published:
+            self.ledger.unknown.append(body)
+        if self.ledger.received[body] and not message.redelivered:
+            self.ledger.unmarked_copies.append(body)
+        self.ledger.received[body] += 1
+        self.ledger.acked.add(body)

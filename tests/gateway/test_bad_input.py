@@ -1,0 +1,265 @@
+"""What a gateway does with clients that misbehave: a typed error, and nobody else notices."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.errors import ReplyCode
+from shardmq.limits import FRAME_BYTES_MAX, HANDSHAKE_SECONDS
+from shardmq.records import pack, pack_many
+from shardmq.wire.frames import FrameReader, frame
+from shardmq.wire.operations import (
+    FROM_SERVER,
+    TYPES,
+    BasicAck,
+    BasicConfirm,
+    BasicPublish,
+    BasicRefused,
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionOpen,
+    ExchangeDeclare,
+    Heartbeat,
+    Ok,
+    Operation,
+    QueueDeclare,
+    Refused,
+    TopologyList,
+    decode,
+    encode,
+)
+
+
+class RawClient:
+    """A socket that says what it likes."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=HANDSHAKE_SECONDS + 10)
+        self.reader = FrameReader()
+        self.inbox: list[Operation] = []
+
+    def send(self, *operations: Operation) -> None:
+        self.socket.sendall(b"".join(encode(operation) for operation in operations))
+
+    def receive(self) -> Operation | None:
+        """The next operation, or None when the server has hung up."""
+        while not self.inbox:
+            data = self.socket.recv(65_536)
+            if not data:
+                return None
+            self.inbox += [decode(kind, payload, FROM_SERVER) for kind, payload in self.reader.feed(data)]
+        return self.inbox.pop(0)
+
+    def open(self, channel: int = 1) -> "RawClient":
+        self.send(
+            ConnectionOpen(1, 1, "guest", "guest", "/", 0),
+        )
+        assert isinstance(self.receive(), Ok)
+        self.send(ChannelOpen(2, channel))
+        assert isinstance(self.receive(), Ok)
+        return self
+
+    def expect_close(self, code: ReplyCode) -> str:
+        """The server says why and hangs up."""
+        said = self.receive()
+        assert isinstance(said, ConnectionClose), said
+        assert said.code == code, said
+        assert self.receive() is None
+        return said.text
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    client = RawClient(broker)
+    yield client
+    client.socket.close()
+
+
+@pytest.fixture(autouse=True)
+def somebody_else(broker: Broker) -> Iterator[None]:
+    """Another client's traffic, before and after."""
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("bystander", durable=True)
+        channel.basic_publish("", "bystander", b"before")
+        yield
+        channel.basic_publish("", "bystander", b"after")
+        for expected in (b"before", b"after"):
+            message = channel.basic_get("bystander", auto_ack=True)
+            assert message is not None
+            assert message.body == expected
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 8, b"\x00" * 8, os.urandom(4) + b"\xff\xff\xff\xff"]
+)
+def test_bytes_of_another_protocol_are_a_frame_error(client: RawClient, garbage: bytes) -> None:
+    client.socket.sendall(garbage)
+    client.expect_close(ReplyCode.FRAME_ERROR)
+
+
+def test_a_frame_over_the_limit_is_refused_before_it_is_sent(client: RawClient) -> None:
+    client.open()
+    client.socket.sendall(struct.pack(">II", TYPES[BasicPublish], FRAME_BYTES_MAX + 1))
+    assert str(FRAME_BYTES_MAX) in client.expect_close(ReplyCode.FRAME_ERROR)
+
+
+def test_a_malformed_payload_closes_the_connection_and_names_the_operation(client: RawClient) -> None:
+    client.open()
+    client.socket.sendall(frame(TYPES[QueueDeclare], b"\x93\x01\x01\xc0"))
+    assert "QueueDeclare" in client.expect_close(ReplyCode.SYNTAX_ERROR)
+
+
+def test_an_unknown_type_closes_the_connection(client: RawClient) -> None:
+    client.open()
+    client.socket.sendall(frame(4242, b"\x90"))
+    assert "4242" in client.expect_close(ReplyCode.COMMAND_INVALID)
+
+
+def test_what_only_a_server_may_say_closes_the_connection(client: RawClient) -> None:
+    client.open()
+    client.send(BasicConfirm(1, [(1, 1)]))
+    client.expect_close(ReplyCode.COMMAND_INVALID)
+
+
+def test_anything_before_connection_open_is_out_of_state(client: RawClient) -> None:
+    client.send(ChannelOpen(1, 1))
+    client.expect_close(ReplyCode.CHANNEL_ERROR)
+
+
+def test_opening_twice_is_out_of_state(client: RawClient) -> None:
+    client.open()
+    client.send(ConnectionOpen(3, 1, "guest", "guest", "/", 0))
+    client.expect_close(ReplyCode.COMMAND_INVALID)
+
+
+def test_another_protocol_version_is_refused_with_both_numbers(client: RawClient) -> None:
+    client.send(ConnectionOpen(1, 99, "guest", "guest", "/", 0))
+    assert "99" in client.expect_close(ReplyCode.NOT_IMPLEMENTED)
+
+
+@pytest.mark.parametrize(("user", "password"), [("guest", "wrong"), ("nobody", "guest"), ("", "")])
+def test_wrong_credentials_are_refused(client: RawClient, user: str, password: str) -> None:
+    client.send(ConnectionOpen(1, 1, user, password, "/", 0))
+    client.expect_close(ReplyCode.ACCESS_REFUSED)
+
+
+def test_an_unknown_virtual_host_is_refused(client: RawClient) -> None:
+    client.send(ConnectionOpen(1, 1, "guest", "guest", "moon", 0))
+    assert "moon" in client.expect_close(ReplyCode.NOT_ALLOWED)
+
+
+def test_a_request_on_a_channel_that_is_not_open_closes_the_connection(client: RawClient) -> None:
+    client.open()
+    client.send(TopologyList(3, 7, "queues"))
+    client.expect_close(ReplyCode.CHANNEL_ERROR)
+
+
+def test_opening_a_channel_twice_closes_the_connection(client: RawClient) -> None:
+    client.open()
+    client.send(ChannelOpen(3, 1))
+    client.expect_close(ReplyCode.CHANNEL_ERROR)
+
+
+def test_an_unknown_delivery_tag_closes_the_channel_alone(client: RawClient) -> None:
+    client.open()
+    client.send(ChannelOpen(3, 2))
+    assert isinstance(client.receive(), Ok)
+    client.send(BasicAck(1, [(5, 5)]))
+    closed = client.receive()
+    assert isinstance(closed, ChannelClose)
+    assert (closed.channel, closed.code) == (1, ReplyCode.PRECONDITION_FAILED)
+    assert "delivery tag 5" in closed.text
+    client.send(BasicAck(1, [(6, 6)]), TopologyList(4, 1, "queues"), TopologyList(5, 2, "queues"))
+    assert isinstance(client.receive(), Refused)
+    answer = client.receive()
+    assert isinstance(answer, Ok)
+    assert answer.request == 5
+    client.send(ChannelOpen(6, 1))
+    assert isinstance(client.receive(), Ok)
+
+
+@pytest.mark.parametrize(
+    ("records", "count"),
+    [
+        (b"not records", 1),
+        (pack_many([b"a", b"b"]), 3),
+        (pack_many([b"a", b"b"]) + b"\xc0", 2),
+        (b"\x92\xc0\xa1x", 1),
+        (b"\x92\x81\xa5shape\xa1x\xc4\x00", 1),
+    ],
+)
+def test_malformed_records_are_refused_and_the_channel_lives_on(client: RawClient, records: bytes, count: int) -> None:
+    client.open()
+    client.send(
+        BasicPublish(3, 1, "", "bystander", 1, count, records),
+        BasicPublish(4, 1, "", "nowhere", 1, 1, pack(None, b"x")),
+    )
+    refused = client.receive()
+    assert isinstance(refused, BasicRefused)
+    assert (refused.requests, refused.code) == ([(3, 3)], ReplyCode.SYNTAX_ERROR)
+    assert client.receive() == BasicConfirm(1, [(4, 4)])
+
+
+def test_publishing_to_no_exchange_is_refused_and_the_channel_lives_on(client: RawClient) -> None:
+    client.open()
+    client.send(BasicPublish(3, 1, "nowhere", "k", 1, 1, pack(None, b"x")), TopologyList(4, 1, "queues"))
+    answers = [client.receive(), client.receive()]
+    assert any(isinstance(answer, BasicRefused) and answer.code == ReplyCode.NOT_FOUND for answer in answers)
+    assert any(isinstance(answer, Ok) for answer in answers)
+
+
+def test_a_refused_declaration_names_the_difference(client: RawClient) -> None:
+    client.open()
+    client.send(ExchangeDeclare(3, 1, "amq.topic", "fanout", True))
+    refused = client.receive()
+    assert isinstance(refused, Refused)
+    assert refused.code == ReplyCode.PRECONDITION_FAILED
+    assert "type" in refused.text
+
+
+def test_requests_sent_without_waiting_are_carried_out_in_order(client: RawClient) -> None:
+    client.open()
+    client.send(
+        ExchangeDeclare(3, 1, "ordered", "direct"),
+        QueueDeclare(4, 1, "ordered"),
+        BasicPublish(5, 1, "", "ordered", 0, 1, pack(None, b"x")),
+        QueueDeclare(6, 1, "ordered"),
+    )
+    answers = [client.receive() for _ in range(4)]
+    assert [answer.request for answer in answers if isinstance(answer, Ok)] == [3, 4, 6]
+    last = answers[-1] if isinstance(answers[-1], Ok) else answers[-2]
+    assert isinstance(last, Ok)
+    assert last.result["messages"] == 1
+
+
+def test_a_frame_cut_off_by_the_clients_death_stores_nothing(broker: Broker, client: RawClient) -> None:
+    client.open()
+    whole = encode(BasicPublish(3, 1, "", "bystander", 1, 1, pack(None, b"half")))
+    client.socket.sendall(whole[:-3])
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.socket.close()
+    with shardmq.connect(broker.url) as connection:
+        assert connection.channel().queue_declare("bystander", durable=True).messages == 1
+
+
+def test_a_client_that_never_opens_is_hung_up_on(client: RawClient) -> None:
+    client.socket.sendall(b"\x00\x00")
+    client.expect_close(ReplyCode.CONNECTION_FORCED)
+
+
+def test_a_client_without_heartbeats_is_hung_up_on(client: RawClient) -> None:
+    client.send(ConnectionOpen(1, 1, "guest", "guest", "/", 1))
+    assert isinstance(client.receive(), Ok)
+    beats = 0
+    while isinstance(said := client.receive(), Heartbeat):
+        beats += 1
+    assert isinstance(said, ConnectionClose)
+    assert said.code == ReplyCode.CONNECTION_FORCED
+    assert beats >= 2
