@@ -191,7 +191,7 @@ class Topology:
     def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
         """The queues that a message goes to, each once.
 
-        The hot path of a gateway: a route found before costs one dict lookup (70 ns).
+        The hot path of a gateway: a route found before costs one dict lookup (0.1 µs).
 
         Raises:
             NotFound: no such exchange, or virtual host.

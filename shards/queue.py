@@ -138,6 +138,7 @@ class Queue:
                 returned.remove(first, first + count)
                 self.redelivered += count
             else:
+                self.fresh -= count
                 self._pass(first + count, run, place + count)
             size = len(piece.records)
             room -= size
@@ -263,7 +264,6 @@ class Queue:
 
     def _pass(self, end: int, run: Run, place: int) -> None:
         """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
-        self.fresh -= end - max(self.cursor, end - place)
         self.cursor = end
         if place == run.count:
             self._reading_place += 1

@@ -81,8 +81,8 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
     processes = {process["pid"]: process for process in before["processes"]}
 
     def risen(total: str, row: dict[str, Any], old: dict[str, Any]) -> float:
-        gain = row[total] - old.get(total, 0)
-        return max(0.0, gain if gain >= 0 else row[total]) / seconds
+        gain = float(row[total] - old.get(total, 0))
+        return (gain if gain >= 0 else float(row[total])) / seconds
 
     return {
         "processes": [

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import shardmq
-from shardmq.errors import ShardmqError
+from shardmq.errors import ConnectionLost, ShardmqError
 
 RETRY_SECONDS = 0.05
 RUN = 40
@@ -80,7 +80,7 @@ class Publisher(Client):
                 else:
                     with channel.publisher() as publisher:
                         publisher.publish_many(self.exchange, "k", [i.encode() for i in ids])
-            except shardmq.ConnectionLost:
+            except ConnectionLost:
                 raise
             except ShardmqError:
                 time.sleep(RETRY_SECONDS)

@@ -76,8 +76,8 @@ def bench(
 ) -> None:
     """Measure a broker that runs; MODE is how messages are published.
 
-    bulk: publish_many in runs of 500. pipelined: one call a message, up to 2000 unconfirmed. sync: each confirmed before
-    the next. latency: at a fixed --rate, whatever the broker does.
+    bulk: publish_many in runs of 500. pipelined: one call a message, up to 2000 unconfirmed. sync: each confirmed
+    before the next. latency: at a fixed --rate, whatever the broker does.
 
     Producers and consumers are processes of their own; consumers ack. It is an error when a message does not come or
     comes twice. The last line printed is one JSON object.

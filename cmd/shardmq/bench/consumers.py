@@ -35,7 +35,7 @@ def consume(
     connection: Connection,
     queues: dict[int, str],
     settings: Settings,
-    begin: Callable[[], object],
+    begin: Callable[[], None],
     note: Callable[[int, int], None],
     is_done: Callable[[int], bool],
 ) -> Notes:

@@ -53,7 +53,8 @@ class Stage:
 
     def is_done(self, queue: int) -> bool:
         """Whether all messages of a queue have come to somebody."""
-        return sum(self.consumed[queue :: self.settings.queues]) >= self.expected[queue]
+        consumed: int = sum(self.consumed[queue :: self.settings.queues])
+        return consumed >= self.expected[queue]
 
 
 def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[Notes]]:
@@ -73,6 +74,7 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
     context = multiprocessing.get_context("spawn")
     with bench_queues(settings) as queues:
         stage = Stage(context, settings, queues)
+        members: list[tuple[Callable[[Stage, int], Published | Notes], int]]
         members = [(_produce, place) for place in range(settings.producers)]
         members += [(_consume, place) for place in range(settings.consumers)]
         processes: list[SpawnProcess] = []
@@ -178,12 +180,15 @@ def _consume(stage: Stage, place: int) -> Notes:
     def note(queue: int, count: int) -> None:
         stage.consumed[slot + queue] += count
 
+    def begin() -> None:
+        stage.start.wait(settings.timeout)
+
     with connect(settings.url) as connection:
         return consume(
             connection,
             {queue: stage.queues[queue] for queue in settings.readers()[place]},
             settings,
-            lambda: stage.start.wait(settings.timeout),
+            begin,
             note,
             stage.is_done,
         )

@@ -96,8 +96,8 @@ def check(settings: Settings, notes: list[Notes]) -> None:
     missing = sum(marks.count(0) for marks in seen)
     if missing or again or unknown:
         raise ShardmqError(
-            f"of {settings.messages:,} messages {missing:,} did not come, {again:,} came more than once and {unknown:,} "
-            f"are not of this measurement ({sum(note.redelivered for note in notes):,} were marked redelivered)"
+            f"of {settings.messages:,} messages {missing:,} did not come, {again:,} came more than once and "
+            f"{unknown:,} are not of this measurement ({sum(note.redelivered for note in notes):,} marked redelivered)"
         )
 
 

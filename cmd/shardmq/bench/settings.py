@@ -9,7 +9,7 @@ RUN_RECORDS: Final = 500
 """Messages in one run of mode bulk."""
 
 STAMP: Final = struct.Struct("<QQ")
-"""Head of every body: the message's number, and when it was published (CLOCK_MONOTONIC, ns; the same in all processes)."""
+"""Head of every body: the message's number, and when it was published (ns of CLOCK_MONOTONIC)."""
 
 NUMBER_BITS: Final = 40
 """A message's number is its producer's, shifted by so much, plus its place among that producer's messages."""
