@@ -153,7 +153,5 @@ class Journal:
             self._changed.clear()
             self._settled_at = None
         self.store.write(writes)
-        for segment in writes.gone:
-            segment.marked = True
         self._writes = Writes()
         self._due = self._settle_due = False

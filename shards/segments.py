@@ -39,11 +39,10 @@ class Segment:
         runs: bodies, when they are in memory.
         durable: whether it survives a restart.
         stored: whether it is in the store.
-        marked: whether the store has `gone` of it.
         born: when it was made, monotonic seconds.
     """
 
-    __slots__ = ("born", "bytes", "count", "durable", "end", "first", "gone", "live", "marked", "queue", "runs",
+    __slots__ = ("born", "bytes", "count", "durable", "end", "first", "gone", "live", "queue", "runs",
                  "stored")  # fmt: skip
 
     def __init__(self, queue: int, first: int, durable: bool, born: float) -> None:
@@ -57,7 +56,6 @@ class Segment:
         self.runs: list[NumberedRun] | None = []
         self.durable = durable
         self.stored = False
-        self.marked = False
         self.born = born
 
     def __repr__(self) -> str:

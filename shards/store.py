@@ -1,14 +1,15 @@
-"""The store of a shard: LMDB, keys that carry the index, values that carry the bodies.
+"""The store of a shard, in LMDB.
 
-    queues      queue id u64                                         msgpack Queue
-    dropped     queue id u64                                         empty; its segments are being deleted
-    marks       queue id u64                                         u64, see Queue.mark
-    segments    queue u64 | first u64 | end u64 | count u32 | bytes u32   xxh3_64 u64 | msgpack [[first, Run], ...]
-    gone        queue u64 | first u64                                msgpack [[start, end], ...] of that segment
+    queues      queue id u64              msgpack Queue
+    dropped     queue id u64              empty; its segments are being deleted
+    marks       queue id u64              u64, see Queue.mark
+    index       queue u64 | first u64     end u64 | count u32 | bytes u32 | msgpack [[start, end], ...], what is gone
+    segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
 
-All numbers are big-endian, so keys lie in order. A start reads keys, never bodies. The store writes what it is told and
-decides nothing.
+All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
+because LMDB's Python binding touches every page of a value it passes, wanted or not. The store writes what it is told
+and decides nothing.
 """
 
 import ctypes
@@ -32,10 +33,11 @@ FORMAT: Final = b"shardmq-shard"
 READ_BYTES_MAX: Final = 16 << 20
 """Bytes read through the map before its pages are given back: mapped pages count as this process's memory."""
 
-_DATABASES: Final = (b"queues", b"dropped", b"marks", b"segments", b"gone", b"spilled")
-_SEGMENT: Final = Struct(">QQQII")
+_DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled")
+_EXTENT: Final = Struct(">QII")
 _NUMBER: Final = Struct(">Q")
 _PLACE: Final = Struct(">QQ")
+_NOTHING: Final = b"\x90"
 _CHECKSUM_BYTES: Final = 8
 _MADV_DONTNEED: Final = 4
 
@@ -43,11 +45,6 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
-
-
-def key_of(segment: Segment) -> bytes:
-    """The key a segment is stored under."""
-    return _SEGMENT.pack(segment.queue, segment.first, segment.end, segment.count, segment.bytes)
 
 
 @dataclass(slots=True)
@@ -105,7 +102,7 @@ class Store:
         self.file = self._environment.file
         self._env = self._environment.env
         dbs = self._environment.dbs
-        self._queues, self._dropped, self._marks, self._segments, self._gone, self._spilled = (
+        self._queues, self._dropped, self._marks, self._index, self._segments, self._spilled = (
             dbs[name] for name in _DATABASES
         )
         self._value = bytearray()
@@ -123,9 +120,7 @@ class Store:
                 marks={_number(key): _number(value) for key, value in self._items(transaction, self._marks)},
                 dropped=[_number(key) for key, _ in self._items(transaction, self._dropped)],
             )
-            cursor = transaction.cursor(self._segments)
-            contents.segments = [self._segment(key) for key in cursor.iternext(keys=True, values=False)]
-            self._load_gone(transaction, contents)
+            contents.segments = [self._segment(key, value) for key, value in self._items(transaction, self._index)]
         self._check(contents)
         with self._env.begin(write=True) as transaction:
             if transaction.stat(self._spilled)["entries"]:
@@ -136,15 +131,19 @@ class Store:
         """Commit, synced to disk."""
         with self._env.begin(write=True) as transaction:
             for segment in writes.delete:
-                transaction.delete(key_of(segment), db=self._segments if segment.durable else self._spilled)
-                if segment.marked:
-                    transaction.delete(_PLACE.pack(segment.queue, segment.first), db=self._gone)
+                key = _key(segment)
+                if segment.durable:
+                    transaction.delete(key, db=self._segments)
+                    transaction.delete(key, db=self._index)
+                else:
+                    transaction.delete(key, db=self._spilled)
             for segment in writes.put:
                 value = self._encode(segment)
-                transaction.put(key_of(segment), value, db=self._segments if segment.durable else self._spilled)
+                transaction.put(_key(segment), value, db=self._segments if segment.durable else self._spilled)
+                if segment.durable:
+                    transaction.put(_key(segment), _extent(segment), db=self._index)
             for segment in writes.gone:
-                ranges = _encoder.encode(list(segment.gone or ()))
-                transaction.put(_PLACE.pack(segment.queue, segment.first), ranges, db=self._gone)
+                transaction.put(_key(segment), _extent(segment), db=self._index)
             for queue, mark in writes.marks.items():
                 transaction.put(_NUMBER.pack(queue), _NUMBER.pack(mark), db=self._marks)
             for declared in writes.queues:
@@ -162,7 +161,7 @@ class Store:
         Raises:
             StoreRefused: they are not what was written.
         """
-        key = key_of(segment)
+        key = _key(segment)
         with self._env.begin(db=self._segments if segment.durable else self._spilled, buffers=True) as transaction:
             value = transaction.get(key)
             if value is None:
@@ -199,23 +198,17 @@ class Store:
     def _items(self, transaction: "lmdb.Transaction[bytes]", db: "lmdb._Database") -> Iterator[tuple[bytes, bytes]]:
         return transaction.cursor(db).iternext(keys=True, values=True)
 
-    def _segment(self, key: bytes) -> Segment:
-        if len(key) != _SEGMENT.size:
-            raise self._damaged(f"a segment's key has {len(key)} bytes")
-        queue, first, end, count, size = _SEGMENT.unpack(key)
+    def _segment(self, key: bytes, value: bytes) -> Segment:
+        if len(key) != _PLACE.size or len(value) <= _EXTENT.size:
+            raise self._damaged(f"index entry {key.hex()} has {len(value)} bytes")
+        queue, first = _PLACE.unpack(key)
         segment = Segment(queue, first, durable=True, born=0.0)
-        segment.end, segment.count, segment.bytes, segment.live = end, count, size, count
+        segment.end, segment.count, segment.bytes = _EXTENT.unpack_from(value)
+        gone = RangeSet(_decode_ranges(value[_EXTENT.size :]))
+        segment.gone = gone or None
+        segment.live = segment.end - segment.first - gone.count
         segment.stored, segment.runs = True, None
         return segment
-
-    def _load_gone(self, transaction: "lmdb.Transaction[bytes]", contents: Contents) -> None:
-        places = {(segment.queue, segment.first): segment for segment in contents.segments}
-        for key, value in self._items(transaction, self._gone):
-            segment = places.get(_PLACE.unpack(key))
-            if segment is None:
-                raise self._damaged(f"ranges of a segment that is not there, {key.hex()}")
-            segment.gone, segment.marked = RangeSet(_decode_ranges(value)), True
-            segment.live = segment.end - segment.first - segment.gone.count
 
     def _check(self, contents: Contents) -> None:
         known = {queue.id for queue in contents.queues}.union(contents.dropped)
@@ -253,6 +246,15 @@ class _Map:
                 if line.rstrip().endswith(self._file):
                     start, end = line.split(" ", 1)[0].split("-")
                     yield int(start, 16), int(end, 16)
+
+
+def _key(segment: Segment) -> bytes:
+    return _PLACE.pack(segment.queue, segment.first)
+
+
+def _extent(segment: Segment) -> bytes:
+    ranges = _encoder.encode(list(segment.gone)) if segment.gone is not None else _NOTHING
+    return _EXTENT.pack(segment.end, segment.count, segment.bytes) + ranges
 
 
 def _number(value: bytes | memoryview) -> int:

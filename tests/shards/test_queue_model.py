@@ -1,0 +1,232 @@
+"""The queue's state machine against a plain list, through the real store, with clean and dirty restarts anywhere."""
+
+import shutil
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from shardmq.model import Queue as Declared
+from shardmq.ranges import RangeSet
+from shardmq.records import PERSISTENT, Run, cut, pack_many, unpack
+from shardmq.shards.collector import Collector
+from shardmq.shards.journal import Journal
+from shardmq.shards.queue import Queue
+from shardmq.shards.store import Store
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+SMALL_STORE_BYTES = 3000
+"""A memory budget so small that bodies are dropped, read back and spilled all the time."""
+
+
+class Expected:
+    """What the model knows of one message."""
+
+    def __init__(self, body: bytes, persistent: bool) -> None:
+        self.body = body
+        self.persistent = persistent
+        self.delivered = False
+        self.held = False
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Rules do the same to a Queue and to a list of what should be in it, oldest first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.declared = Declared("/", "q", 7, 0)
+        self.messages: list[Expected] = []
+        self.numbers: dict[int, Expected] = {}
+        self.held = RangeSet()
+        self.serial = 0
+        self.dirty = False
+        self.now = 100.0
+
+    @initialize(memory=st.sampled_from([SMALL_STORE_BYTES, 1 << 20]))
+    def start(self, memory: int) -> None:
+        self.memory = memory
+        self.open()
+        if not self.store.load().queues:
+            self.journal.declare(self.declared)
+            self.journal.commit()
+
+    def open(self) -> None:
+        self.store = Store(self.folder / "store")
+        contents = self.store.load()
+        self.journal = Journal(self.store, self.memory)
+        self.journal.now = self.now
+        self.collector = Collector(self.journal)
+        self.queue = Queue(self.declared, self.journal, contents.marks.get(7, 0), contents.segments)
+
+    def commit(self) -> None:
+        self.now += 0.02
+        self.queue.seal()
+        self.journal.commit()
+        self.journal.now = self.now
+
+    @rule(counts=st.lists(st.integers(1, 30), min_size=1, max_size=4), persistent=st.booleans(), late=st.booleans())
+    def publish(self, counts: list[int], persistent: bool, late: bool) -> None:
+        for count in counts:
+            bodies = [b"%d" % (self.serial + i) * (1 + (self.serial + i) % 7) for i in range(count)]
+            flags = PERSISTENT if persistent else 0
+            self.queue.append(Run("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies)))
+            self.messages += [Expected(body, persistent) for body in bodies]
+            self.serial += count
+        if not late:
+            self.commit()
+
+    @rule(limit=st.integers(1, 60), room=st.sampled_from([0, 20, 200, 1 << 20]))
+    def take(self, limit: int, room: int) -> None:
+        parcels = self.queue.take(limit, room, alone=True)
+        waiting = [message for message in self.messages if not message.held]
+        if waiting:
+            assert parcels
+        taken = 0
+        size = 0
+        for first, redelivered, run in parcels:
+            size += len(run.records)
+            for offset, record in enumerate(unpack(run.records, run.count)):
+                message = waiting[taken]
+                assert record.body == message.body
+                if not redelivered:
+                    assert not message.delivered
+                elif not self.dirty:
+                    assert message.delivered
+                assert first + offset not in self.held
+                message.held = message.delivered = True
+                self.numbers[first + offset] = message
+                taken += 1
+            self.held.add(first, first + run.count)
+        assert taken <= limit
+        assert size <= room or taken == 1
+        if size <= room and taken < min(limit, len(waiting)):
+            rest = waiting[taken]
+            assert size + len(pack_many([rest.body])) > room
+        self.commit()
+
+    def pick(self, data: st.DataObject) -> list[tuple[int, int]]:
+        numbers = sorted(self.numbers)
+        if not numbers:
+            return []
+        start = data.draw(st.sampled_from(numbers))
+        return self.held.within(start, start + data.draw(st.integers(1, 40)))
+
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        ranges = self.pick(data)
+        for start, end in ranges:
+            self.held.remove(start, end)
+            for number in range(start, end):
+                self.messages.remove(self.numbers.pop(number))
+        self.queue.settle(ranges)
+        if data.draw(st.booleans()):
+            self.commit()
+
+    @rule(data=st.data())
+    def ack_scattered(self, data: st.DataObject) -> None:
+        step = data.draw(st.integers(2, 4))
+        for number in sorted(self.numbers)[::step]:
+            self.held.remove(number, number + 1)
+            self.messages.remove(self.numbers.pop(number))
+            self.queue.settle([(number, number + 1)])
+        self.commit()
+
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        ranges = self.pick(data)
+        for start, end in ranges:
+            self.held.remove(start, end)
+            for number in range(start, end):
+                self.numbers.pop(number).held = False
+        self.queue.give_back(ranges)
+        self.commit()
+
+    @rule()
+    def purge(self) -> None:
+        assert self.queue.purge() == sum(not message.held for message in self.messages)
+        self.messages = [message for message in self.messages if message.held]
+        self.journal.demand()
+        self.commit()
+
+    @rule()
+    def collect(self) -> None:
+        self.commit()
+        self.now += 2
+        self.journal.now = self.now
+        for _ in range(2):
+            self.queue.young = max(self.queue.young, 2)
+            self.collector.work([self.queue])
+            self.commit()
+
+    @rule()
+    def merge_everything(self) -> None:
+        self.commit()
+        segments = self.queue.index.segments
+        if segments and len({(segment.durable, segment.stored) for segment in segments}) == 1:
+            self.collector._rewrite(self.queue, 0, len(segments))
+            self.commit()
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        self.queue.give_back(list(self.held))
+        mark = self.queue.exact_mark()
+        if mark is not None:
+            self.journal.mark(7, mark)
+        self.journal.demand()
+        self.commit()
+        self.restarted()
+
+    @rule()
+    def restart_dirty(self) -> None:
+        self.now += 1
+        self.journal.now = self.now
+        self.commit()
+        self.restarted()
+        self.dirty = True
+
+    def restarted(self) -> None:
+        self.store.close()
+        self.open()
+        self.messages = [message for message in self.messages if message.persistent]
+        for message in self.messages:
+            message.held = False
+        self.numbers.clear()
+        self.held.clear()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        queue = self.queue
+        held = sum(message.held for message in self.messages)
+        assert (queue.valid, queue.ready, queue.unacked) == (len(self.messages), len(self.messages) - held, held)
+        segments = queue.index.segments
+        assert queue.total == sum(segment.count for segment in segments) >= queue.valid
+        assert queue.bytes == sum(segment.bytes for segment in segments)
+        assert sum(segment.live for segment in segments) == queue.valid
+        assert all(left.end <= right.first for left, right in pairwise(segments))
+        cached = [segment for segment in segments if segment.stored and segment.runs is not None]
+        assert self.journal.cache.bytes <= self.memory or cached or not segments
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+        shutil.rmtree(self.folder)
+
+
+TestQueueAgreesWithAList = QueueMachine.TestCase
+TestQueueAgreesWithAList.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_cut_run_is_what_records_cut_makes_of_it() -> None:
+    from shardmq.shards.segments import Cutter
+
+    run = Run("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
+    cutter = Cutter()
+    for start in range(20):
+        for stop in range(start + 1, 21):
+            assert cutter.cut(run, start, stop) == cut(run, start, stop)
