@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardmq import errors
+    from shardmq import aio, errors
     from shardmq.client.channel import Channel
     from shardmq.client.connection import Connection, connect
     from shardmq.client.deliveries import Batch, Message
@@ -30,10 +30,12 @@ __all__ = [
     "Properties",
     "Publisher",
     "QueueDeclared",
+    "aio",
     "connect",
     "errors",
 ]
 
+_ROOMS = ("aio", "errors")
 _HOMES = {
     "Batch": "shardmq.client.deliveries",
     "Channel": "shardmq.client.channel",
@@ -48,8 +50,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     # The broker's own processes import this package too; the client is loaded when somebody asks for it.
-    if name == "errors":
-        return import_module("shardmq.errors")
+    if name in _ROOMS:
+        return import_module(f"shardmq.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'shardmq' has no attribute '{name}'")
     found: object = getattr(import_module(_HOMES[name]), name)

@@ -14,4 +14,5 @@ connection.py   Connection, for programs with threads
 channel.py      Channel: RabbitMQ's verbs
 publisher.py    Publisher: pipelined publishing
 consuming.py    consumers' loops and callbacks
+aio_*.py        connection, channel, publisher and consuming once more, for asyncio (`shardmq.aio`)
 """

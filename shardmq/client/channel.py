@@ -34,7 +34,8 @@ from shardmq.wire.operations import (
 PREFETCH: Final = 1000
 """Messages a consumer holds unacked, unless told otherwise: enough to hide the way to the broker and back."""
 
-_ACK_AT_MOST: Final = 1000
+ACK_AT_MOST: Final = 1000
+"""Acks are sent when there are so many, or half a prefetch."""
 
 
 class Channel:
@@ -52,7 +53,7 @@ class Channel:
         self._forget = forget
         self._lock = threading.Lock()  # guards the settlements
         self._is_due = False
-        self._ack_at = _ACK_AT_MOST
+        self._ack_at = ACK_AT_MOST
         self._prefetches: dict[str, int] = {}
         self._publishers: list[Publisher] = []
         opened = Answer()
@@ -396,7 +397,7 @@ class Channel:
     def _note_prefetch(self, tag: str, prefetch: int) -> None:
         self._prefetches[tag] = prefetch
         limits = [held // 2 for held in self._prefetches.values() if held]
-        self._ack_at = max(min([_ACK_AT_MOST, *limits]), 1)
+        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
 
     def _request(self, kind: Callable[..., Operation], *fields: Any) -> Any:
         self.flush()
@@ -412,9 +413,7 @@ class Channel:
         with self._lock:
             self._flush_settlements()
             with self._io.lock:
-                unacked = self._core.unacked
-                end = delivery_tag + 1 if delivery_tag else 2**63
-                return [(first, stop - 1) for first, stop in unacked.within(1, end)] or [(delivery_tag, delivery_tag)]
+                return self._core.unacked_up_to(delivery_tag)
 
     def _flush_settlements(self) -> None:
         if self._core.settlements.count:

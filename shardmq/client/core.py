@@ -106,6 +106,11 @@ class ChannelCore:
         self.settlements = Settlements()
         self.fault: ShardmqError | None = None
 
+    def unacked_up_to(self, delivery_tag: int) -> Ranges:
+        """What acking a tag with `multiple` means: all that is unacked up to it (0: all there is), else itself."""
+        end = delivery_tag + 1 if delivery_tag else 2**63
+        return [(first, stop - 1) for first, stop in self.unacked.within(1, end)] or [(delivery_tag, delivery_tag)]
+
 
 def again(error: ShardmqError) -> ShardmqError:
     """A fresh exception that says the same: each thread that meets a fault raises its own."""

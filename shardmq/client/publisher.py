@@ -24,6 +24,13 @@ WINDOW: Final = 10_000
 """Messages unconfirmed before a publisher waits."""
 
 
+def refusal(count: int, first: ShardmqError) -> ShardmqError:
+    """What a flush raises: the first message's error, and how many there were."""
+    if count == 1:
+        return type(first)(first.text, first.code)
+    return type(first)(f"{count} messages were refused; the first: {first.text}", first.code)
+
+
 class Publisher:
     """Made by `Channel.publisher`. Safe from several threads; each thread's messages keep their order.
 
@@ -148,7 +155,7 @@ class Publisher:
             error, refused = self._error, self._refused
             self._error, self._refused = None, 0
         if error is not None:
-            raise type(error)(f"{refused} messages were refused; the first: {error.text}", error.code) from error
+            raise refusal(refused, error) from error
 
     def close(self) -> None:
         """Flush, and publish no more. Raises as `flush`."""

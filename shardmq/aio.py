@@ -1,0 +1,18 @@
+"""shardmq for asyncio: the verbs of `shardmq`, as coroutines. Runs on asyncio's event loop and on uvloop.
+
+    async with await shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as connection:
+        channel = await connection.channel()
+        await channel.queue_declare("work", durable=True)
+        await channel.basic_publish("", "work", b"...")
+        async for message in channel.consume("work"):
+            message.ack()
+"""
+
+from shardmq.client.aio_channel import Channel
+from shardmq.client.aio_connection import Connection, connect
+from shardmq.client.aio_publisher import Publisher
+from shardmq.client.deliveries import Batch, Message
+from shardmq.client.results import QueueDeclared
+from shardmq.records import Properties
+
+__all__ = ["Batch", "Channel", "Connection", "Message", "Properties", "Publisher", "QueueDeclared", "connect"]

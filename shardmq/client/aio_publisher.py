@@ -1,0 +1,156 @@
+"""Pipelined publishing for asyncio: what is published before the event loop comes around shares runs."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from shardmq.client.arguments import check_names
+from shardmq.client.core import ChannelCore, Core
+from shardmq.client.publisher import refusal
+from shardmq.client.runs import Filling, flags_of, record_of, runs_of
+from shardmq.errors import ChannelError, InvalidRequest, ShardmqError
+from shardmq.records import Properties
+
+if TYPE_CHECKING:
+    from shardmq.client.aio_connection import Wire
+
+
+class Publisher:
+    """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
+
+    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float,
+                 forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
+        if window < 1:
+            raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
+        self._core = core
+        self._wire = wire
+        self._channel = channel
+        self._window = window
+        self._timeout = timeout
+        self._forget = forget
+        self._filling = Filling()
+        self._published = 0
+        self._settled = 0
+        self._refused = 0
+        self._error: ShardmqError | None = None
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_due = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self._is_closed = True
+            self._forget(self)
+            self.send()
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages published and not yet confirmed or refused."""
+        return self._published - self._settled
+
+    async def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
+        """Publish one message; waits only while the window is full. Takes and raises what `shardmq.Publisher` does."""
+        record = record_of(body, properties)
+        flags = 1 if properties is None else flags_of(properties)
+        if self._published - self._settled >= self._window:
+            await self._wait_for_window()
+        if self._is_closed or self._channel.fault is not None:
+            self._check()
+        filling = self._filling
+        if filling.routing_key != routing_key or filling.exchange != exchange or filling.flags != flags:
+            self.send()
+            filling.begin(exchange, routing_key, flags)
+        self._published += 1
+        if filling.add(record):
+            self.send()
+            await self._wire.make_room(self._timeout)
+        elif not self._is_due:
+            self._is_due = True
+            self._wire.due(self)
+
+    async def publish_many(
+        self, exchange: str, routing_key: str, bodies: Iterable[bytes], properties: Properties | None = None
+    ) -> None:
+        """Publish many messages that share exchange, routing key and properties: a few hundred to a run."""
+        check_names(exchange=exchange, routing_key=routing_key)
+        flags = flags_of(properties)
+        for count, records in runs_of(bodies, properties):
+            if self._published - self._settled >= self._window:
+                await self._wait_for_window()
+            self._check()
+            self.send()
+            self._published += count
+            self._send_run(exchange, routing_key, flags, count, records)
+            await self._wire.make_room(self._timeout)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
+        self.send()
+        await self._wait_for(self._published, self._timeout if timeout is None else timeout, "flush")
+        error, refused = self._error, self._refused
+        self._error, self._refused = None, 0
+        if error is not None:
+            raise refusal(refused, error) from error
+
+    async def close(self) -> None:
+        """Flush, and publish no more. Raises as `flush`."""
+        self._is_closed = True
+        self._forget(self)
+        if self.unconfirmed or self._error is not None:
+            await self.flush()
+
+    def send(self) -> None:
+        """Send what is being collected, without waiting for it to be confirmed."""
+        filling = self._filling
+        if filling.size:
+            count, records = filling.take()
+            self._send_run(filling.exchange, filling.routing_key, filling.flags, count, records)
+
+    def flush_due(self) -> None:
+        """As `send`, for the event loop."""
+        self._is_due = False
+        self.send()
+
+    def settled(self, count: int, error: ShardmqError | None) -> None:
+        """Count the confirm of a run. Called by the core."""
+        self._settled += count
+        if error is not None:
+            self._refused += count
+            self._error = self._error or error
+        for wanted, waiter in self._waiters:
+            if wanted <= self._settled and not waiter.done():
+                waiter.set_result(None)
+        self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
+
+    def _send_run(self, exchange: str, routing_key: str, flags: int, count: int, records: bytes) -> None:
+        fault = self._core.fault or self._channel.fault
+        if fault is not None:
+            self.settled(count, fault)
+            return
+        self._core.publish(self._channel, exchange, routing_key, flags, count, records, self)
+        self._wire.transmit()
+
+    async def _wait_for_window(self) -> None:
+        self.send()
+        self._check()
+        what = f"room in the window of {self._window} messages"
+        await self._wait_for(self._published - self._window // 2, self._timeout, what)
+
+    async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
+        if wanted > self._settled:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((wanted, waiter))
+            await self._wire.wait(waiter, seconds, what)
+
+    def _check(self) -> None:
+        self._core.check(self._channel)
+        if self._is_closed:
+            raise ChannelError("this publisher is closed")
