@@ -117,7 +117,7 @@ class Cutter:
         """How many messages from `start` on take at most `room` bytes."""
         offsets = self._offsets(run)
         begin = offsets[start - 1] if start else 0
-        return bisect_right(offsets, begin + room) - start
+        return max(0, bisect_right(offsets, begin + room) - start)  # room is below 0 behind a message larger than it
 
     def forget(self) -> None:
         """Let go of the run."""
