@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
@@ -45,6 +45,14 @@ def run(options: GatewayOptions) -> None:
 
 async def _serve(options: GatewayOptions) -> None:
     stop = asyncio.Event()
+    crash: list[BaseException] = []
+
+    def end_on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # Half of what arrived was applied and half was not: only a new start is right, with new sessions on all links.
+        crash.append(context.get("exception") or RuntimeError(context["message"]))
+        stop.set()
+
+    asyncio.get_running_loop().set_exception_handler(end_on_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     hub = Hub(options.name, options.coordinator, options.shards)
@@ -62,6 +70,8 @@ async def _serve(options: GatewayOptions) -> None:
         await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ticking.done():
             ticking.result()
+        if crash:
+            raise crash[0]
         notify.stopping()
         await server.drain(DRAIN_SECONDS)
     finally:
