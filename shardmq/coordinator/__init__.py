@@ -1,0 +1,9 @@
+"""The coordinator: the authority on what exists. One process; data flows on while it restarts.
+
+process.py  options, start and stop, the loop
+desk.py     commands under way: whose turn it is, what each waits for, its deadline
+shards.py   the links to the shards: which queues they have been given, which they are to drop
+rules.py    what a command changes, or why it is refused
+store.py    all of it on disk
+users.py    passwords as salted hashes
+"""

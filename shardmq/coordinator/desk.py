@@ -1,0 +1,312 @@
+"""Commands under way: whose turn it is, what each waits for, until when.
+
+    perform ─► TURN ─► rules ─► store ─┬─ new or known queue ─► SHARD ─► gateways ─► answer
+               (commands on one        ├─ deleted queue ─► gateways ─► SHARD ─► answer
+                name go one by one)    └─ everything else ─► gateways ─► answer
+
+A new queue is told to the gateways when its shard has it, a deleted one is taken from them before its shard drops it:
+no message is routed to a queue that its shard does not hold. Everything else is told at once, in the order it was
+decided. What is said during a pass is only posted; the owner flushes after `settle`, which has put it on disk.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.link import Peer
+from shardmq.bus.messages import Answer, Changes, Message, Refusal, Snapshot
+from shardmq.coordinator.rules import Places, changes_for
+from shardmq.coordinator.shards import Shard
+from shardmq.coordinator.store import Store
+from shardmq.errors import RequestError, Unavailable
+from shardmq.limits import DECLARE_SECONDS
+from shardmq.model import Queue
+from shardmq.topology import (
+    Bind,
+    Change,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    QueueAdded,
+    Topology,
+    Unbind,
+)
+
+SHARD_SECONDS: Final = DECLARE_SECONDS - 3
+"""A command waits this long for a shard; early enough that the gateway hears why, and does not just give up."""
+
+ANSWER_SECONDS: Final = DECLARE_SECONDS - 1
+"""A command waits this long for everything; longer than a link's silence, so that dead gateways are dropped before."""
+
+RETURN_SECONDS: Final = 2.0
+"""A coordinator that was restarted answers nothing for so long: gateways that live on call again within 0.6 s, and
+until they do, they route by what they knew."""
+
+COMMANDS_MAX: Final = 20_000
+"""Commands under way at once; they wait in memory, and past some thousands they would not be done in time anyhow."""
+
+Name = tuple[str, str, str]
+"""Noun, virtual host, name."""
+
+
+class Stage(Enum):
+    """What a command waits for."""
+
+    TURN = auto()
+    SHARD = auto()
+    GATEWAYS = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A command under way.
+
+    Attributes:
+        peer: the gateway that asked.
+        request: its number there.
+        command: what it asked for.
+        names: what it touches; commands with a name in common go one after the other.
+        since: when it came, monotonic seconds.
+        stage: what it waits for.
+        version: the topology every gateway must have reached.
+        queue: the queue that is declared or deleted.
+        is_new: that queue is not in the topology yet.
+        result: what it is answered with.
+    """
+
+    peer: Peer
+    request: int
+    command: Command
+    names: tuple[Name, ...]
+    since: float
+    stage: Stage = Stage.TURN
+    version: int = 0
+    queue: Queue | None = None
+    is_new: bool = False
+    result: Any = None
+
+
+class Desk:
+    """See the module.
+
+    Args:
+        topology: the authority; only the desk changes it.
+        store: where changes go before they are told.
+        shards: the links to all shards, by number.
+        addresses: the shards' addresses, for gateways.
+        next_queue: id of the next new queue.
+        silent_until: nothing is answered before, monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        store: Store,
+        shards: list[Shard],
+        addresses: Iterable[str],
+        next_queue: int,
+        silent_until: float,
+    ) -> None:
+        self._topology = topology
+        self._store = store
+        self._shards = shards
+        self._addresses = list(addresses)
+        self._next_queue = next_queue
+        self._silent_until = silent_until
+        self._is_silent = True
+        self._gateways: dict[Peer, int] = {}  # the version each has reached
+        self._tasks: dict[Task, None] = {}
+        self._turns: dict[Name, deque[Task]] = {}
+        self._runnable: deque[Task] = deque()
+        self._syncing: deque[Task] = deque()  # in order of their versions
+        self._unwritten: list[Change] = []
+
+    @property
+    def gateways(self) -> int:
+        """How many are connected."""
+        return len(self._gateways)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def greet(self, peer: Peer) -> None:
+        """A gateway is here: it gets the whole topology, and every change from now on."""
+        if peer in self._gateways:
+            return
+        self._gateways[peer] = -1
+        fields = self._topology.snapshot()
+        peer.post(Snapshot(*fields, self._addresses))
+
+    def lose(self, peer: Peer) -> None:
+        """A gateway is gone: nobody waits for it any more, and its commands are carried out without an answer."""
+        self._gateways.pop(peer, None)
+
+    def synced(self, peer: Peer, version: int) -> None:
+        """A gateway routes by that version."""
+        if peer in self._gateways:
+            self._gateways[peer] = version
+
+    def perform(self, peer: Peer, request: int, command: Command, now: float) -> None:
+        """A gateway asks for something; it is answered in the course of time."""
+        if len(self._tasks) >= COMMANDS_MAX:
+            text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
+            peer.post(Refusal(request, Unavailable.code, text))
+            return
+        task = Task(peer, request, command, _names(command), now)
+        self._tasks[task] = None
+        for name in task.names:
+            self._turns.setdefault(name, deque()).append(task)
+        self._run_if_first(task)
+
+    def tick(self, now: float) -> None:
+        """Give up what took too long."""
+        self._is_silent = now < self._silent_until
+        for task in list(self._tasks):
+            waited = now - task.since
+            if task.stage is Stage.SHARD and waited > SHARD_SECONDS:
+                self._give_up_shard(task)
+            elif task.stage is Stage.TURN and waited > ANSWER_SECONDS:
+                self._refuse(
+                    task, Unavailable("an earlier command on the same name is still under way; try again later")
+                )
+            elif task.stage is Stage.GATEWAYS and waited > ANSWER_SECONDS:
+                self._syncing.remove(task)
+                self._refuse(task, Unavailable(f"{self._laggard(task.version)} has not taken in the change yet; "
+                                               "try again later"))  # fmt: skip
+
+    def settle(self) -> None:
+        """Carry on everything as far as it goes now, and put it on disk; what was posted may be flushed then."""
+        while self._runnable or self._sync():
+            while self._runnable:
+                self._begin(self._runnable.popleft())
+        changes, self._unwritten = self._unwritten, []
+        self._store.write(changes, [queue for shard in self._shards for queue in shard.take_dropped()])
+
+    # --- a command's way ----------------------------------------------------------------------------------------------
+
+    def _begin(self, task: Task) -> None:
+        if task.stage is not Stage.TURN:
+            return  # its time ran out in the queue
+        command = task.command
+        try:
+            changes = changes_for(self._topology, command, Places(self._next_queue, len(self._shards)))
+        except RequestError as refusal:
+            self._refuse(task, refusal)
+            return
+        self._unwritten += changes
+        if isinstance(command, DeclareQueue):
+            self._declare(task, command, changes)
+            return
+        if isinstance(command, DeleteQueue):
+            task.queue = self._topology.queue(command.vhost, command.name)
+            self._shards[task.queue.shard].take_away(task.queue.id)
+        self._tell(changes)
+        self._await_gateways(task)
+
+    def _declare(self, task: Task, command: DeclareQueue, changes: list[Change]) -> None:
+        for change in changes:
+            if isinstance(change, QueueAdded):
+                task.queue, task.is_new = change.queue, True
+                self._next_queue = change.queue.id + 1
+        queue = task.queue = task.queue or self._topology.queue(command.vhost, command.name)
+        task.stage, task.result = Stage.SHARD, queue.id
+        self._shards[queue.shard].give(queue, partial(self._on_given, task))
+
+    def _on_given(self, task: Task, refusal: Refusal | None) -> None:
+        self._publish_queue(task)
+        if refusal is None:
+            self._await_gateways(task)
+        else:
+            self._answer(task, Refusal(task.request, refusal.code, refusal.text))
+
+    def _publish_queue(self, task: Task) -> None:
+        if task.is_new and task.queue is not None:
+            task.is_new = False
+            self._tell([QueueAdded(task.queue)])
+
+    def _tell(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        for change in changes:
+            self._topology.apply(change)
+        self._topology.version += 1
+        message = Changes(self._topology.version, changes)
+        for peer in self._gateways:
+            peer.post(message)
+
+    def _await_gateways(self, task: Task) -> None:
+        """Also where nothing changed: a gateway may still be taking in the change that made it so."""
+        task.stage, task.version = Stage.GATEWAYS, self._topology.version
+        self._syncing.append(task)
+
+    def _sync(self) -> bool:
+        """Carry on the commands that every gateway has followed; returns whether there were any."""
+        if self._is_silent:
+            return False
+        reached = min(self._gateways.values(), default=self._topology.version)
+        found = False
+        while self._syncing and self._syncing[0].version <= reached:
+            found = True
+            task = self._syncing.popleft()
+            if isinstance(task.command, DeleteQueue) and task.queue is not None:
+                task.stage = Stage.SHARD
+                self._shards[task.queue.shard].drop(task.queue.id, partial(self._on_dropped, task))
+            else:
+                self._answer(task, Answer(task.request, task.result))
+        return found
+
+    def _on_dropped(self, task: Task, count: int | Refusal) -> None:
+        if isinstance(count, Refusal):
+            self._answer(task, Refusal(task.request, count.code, count.text))
+        else:
+            self._answer(task, Answer(task.request, count))
+
+    def _give_up_shard(self, task: Task) -> None:
+        assert task.queue is not None
+        shard = self._shards[task.queue.shard]
+        if isinstance(task.command, DeleteQueue):
+            shard.answer_no_longer(task.queue.id)
+            self._answer(task, Answer(task.request, 0))  # it is deleted; how many messages it had, nobody can say now
+            return
+        shard.give_up(task.queue.id)
+        self._publish_queue(task)
+        self._refuse(task, Unavailable(f"{shard.name} is not reachable, and queue '{task.queue.name}' is to be there; "
+                                       "declare it again when the shard is back"))  # fmt: skip
+
+    def _refuse(self, task: Task, refusal: RequestError) -> None:
+        self._answer(task, Refusal(task.request, refusal.code, refusal.text))
+
+    def _answer(self, task: Task, message: Message) -> None:
+        task.stage = Stage.DONE
+        if task.peer in self._gateways:
+            task.peer.post(message)
+        del self._tasks[task]
+        for name in task.names:
+            turn = self._turns[name]
+            turn.remove(task)
+            if turn:
+                self._run_if_first(turn[0])
+            else:
+                del self._turns[name]
+
+    def _run_if_first(self, task: Task) -> None:
+        if all(self._turns[name][0] is task for name in task.names):
+            self._runnable.append(task)
+
+    def _laggard(self, version: int) -> str:
+        return next((peer.name for peer, reached in self._gateways.items() if reached < version), "a gateway")
+
+
+def _names(command: Command) -> tuple[Name, ...]:
+    match command:
+        case DeclareExchange() | DeleteExchange():
+            return (("exchange", command.vhost, command.name),)
+        case DeclareQueue() | DeleteQueue():
+            return (("queue", command.vhost, command.name),)
+        case Bind() | Unbind():
+            return ("exchange", command.vhost, command.exchange), ("queue", command.vhost, command.queue)

@@ -1,0 +1,193 @@
+"""The coordinator process: options, start and stop, the loop."""
+
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from shardmq import notify
+from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
+from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
+from shardmq.bus.wait import Waiter, context
+from shardmq.coordinator.desk import RETURN_SECONDS, Desk
+from shardmq.coordinator.rules import new_vhost
+from shardmq.coordinator.shards import Shard
+from shardmq.coordinator.store import Store
+from shardmq.coordinator.users import guest
+from shardmq.model import DEFAULT_VHOST
+from shardmq.topology import Change, Topology, UserAdded
+from shardmq.vitals import vitals
+
+TICK_SECONDS: Final = 0.1
+"""How often links are looked after. A pass with nothing to do takes 20 µs or so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorOptions:
+    """How a coordinator runs.
+
+    Attributes:
+        data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
+        listen: bus address for gateways, as `ipc:///run/shardmq/coordinator`.
+        shards: bus addresses of all shards, by number.
+        boot_id: names this life of the broker; with another one, what is not durable is gone.
+    """
+
+    data_dir: Path
+    listen: str
+    shards: tuple[str, ...]
+    boot_id: str
+
+
+def run(options: CoordinatorOptions) -> None:
+    """Coordinate until SIGTERM or SIGINT.
+
+    Raises:
+        StartupRefused: the store is not ours to open, or has queues on shards that are not there.
+    """
+    coordinator = Coordinator(options)
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        coordinator.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    notify.ready()
+    try:
+        coordinator.serve()
+    finally:
+        notify.stopping()
+        coordinator.close()
+
+
+class Coordinator:
+    """The parts of the process and its loop.
+
+    Args:
+        options: how to run.
+
+    Raises:
+        StartupRefused: as `run`.
+    """
+
+    def __init__(self, options: CoordinatorOptions) -> None:
+        self._store = Store(options.data_dir / "coordinator", options.boot_id)
+        try:
+            stored = self._store.load(len(options.shards))
+        except BaseException:
+            self._store.close()
+            raise
+        self._topology = Topology()
+        self._topology.load(stored.topology)
+        if not self._topology.vhosts:
+            self._found()
+        self._context = context()
+        self._listener: Listener[ToCoordinator] = Listener(
+            self._context, options.listen, "coordinator", "coordinator", ToCoordinator
+        )
+        self._shards = [self._shard(number, address) for number, address in enumerate(options.shards)]
+        silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
+        self._desk = Desk(self._topology, self._store, self._shards, options.shards, stored.next_queue, silent_until)
+        for queue in self._topology.queues.values():
+            self._shards[queue.shard].keep(queue)
+        for queue_id, number in stored.tombstones.items():
+            if number < len(self._shards):
+                self._shards[number].drop(queue_id)
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._stopping = False
+
+    def serve(self) -> None:
+        """Pass after pass until stopped: take in what has come, decide, write, tell."""
+        links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
+        waiter = Waiter([*links, self._woken.fileno()])
+        tick_at = 0.0
+        more = False
+        while not self._stopping:
+            if not more:
+                waiter.wait(tick_at - time.monotonic())
+            now = time.monotonic()
+            more = self._receive(now)
+            if now >= tick_at:
+                tick_at = now + TICK_SECONDS
+                self._tick(now)
+            self._desk.settle()
+            self._flush()
+
+    def stop(self) -> None:
+        """Have `serve` return after its pass. May be called from a signal handler or another thread."""
+        self._stopping = True
+        try:
+            self._wake.send(b"\0")
+        except BlockingIOError:
+            return  # it has been woken often enough
+
+    def close(self) -> None:
+        """Hang up and close the store."""
+        self._listener.close()
+        for shard in self._shards:
+            shard.dialer.close()
+        self._context.term()
+        self._wake.close()
+        self._woken.close()
+        self._store.close()
+
+    def _shard(self, number: int, address: str) -> Shard:
+        dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard)
+        return Shard(f"shard-{number}", dialer)
+
+    def _found(self) -> None:
+        """A first start: the default virtual host, and a user to begin with."""
+        changes: list[Change] = [*new_vhost(DEFAULT_VHOST), UserAdded(guest())]
+        self._store.write(changes)
+        for change in changes:
+            self._topology.apply(change)
+
+    def _receive(self, now: float) -> bool:
+        for peer, event in self._listener.receive():
+            self._on_gateway(peer, event, now)
+        more = self._listener.more
+        for shard in self._shards:
+            more = shard.receive() or more
+        return more
+
+    def _on_gateway(self, peer: Peer, event: Opened | Lost | ToCoordinator, now: float) -> None:
+        match event:
+            case Perform():
+                self._desk.perform(peer, event.request, event.command, now)
+            case Synced():
+                self._desk.synced(peer, event.version)
+            case Inspect():
+                peer.post(Answer(event.request, self._status()))
+            case Opened():
+                self._desk.greet(peer)
+            case Lost():
+                self._desk.lose(peer)
+
+    def _tick(self, now: float) -> None:
+        """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
+        self._desk.tick(now)
+        self._desk.settle()
+        for shard in self._shards:
+            shard.tick(now)
+        for peer, _ in self._listener.tick(now):
+            self._desk.lose(peer)
+
+    def _flush(self) -> None:
+        self._listener.flush()
+        for shard in self._shards:
+            shard.dialer.flush()
+
+    def _status(self) -> dict[str, Any]:
+        topology = self._topology
+        return {
+            **vitals("coordinator", "coordinator"),
+            "exchanges": len(topology.exchanges),
+            "queues": len(topology.queues),
+            "bindings": len(topology.bindings),
+            "gateways": self._desk.gateways,
+            "version_of_topology": topology.version,
+        }
