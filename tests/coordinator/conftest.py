@@ -1,0 +1,196 @@
+"""A coordinator on its own thread, with the real ends of its links in the test's hands."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
+from shardmq.bus.messages import (
+    Answer,
+    Assign,
+    Changes,
+    Drop,
+    FromCoordinator,
+    Message,
+    Perform,
+    Refusal,
+    Snapshot,
+    Synced,
+    ToShard,
+)
+from shardmq.bus.wait import Waiter, context
+from shardmq.coordinator import desk
+from shardmq.coordinator.process import Coordinator, CoordinatorOptions
+from shardmq.topology import Command, Topology
+
+GIVE_UP_SECONDS = 10.0
+Kind = TypeVar("Kind")
+
+
+class GatewayEnd:
+    """A gateway's end of its link: keeps a replica, and says Synced unless told not to."""
+
+    def __init__(self, room: "Room", name: str) -> None:
+        self.topology = Topology()
+        self.dialer: Dialer[Any] = Dialer(room.context, room.address("coordinator"), "gateway", name, FromCoordinator)
+        self.heard: list[Message | Opened | Lost] = []
+        self.answers: dict[int, Answer | Refusal] = {}
+        self.shards: list[str] = []
+        self.syncs = True
+        self._request = 0
+
+    def ask(self, command: Command) -> int:
+        self._request += 1
+        self.dialer.post(Perform(self._request, command))
+        return self._request
+
+    def say_synced(self) -> None:
+        self.dialer.post(Synced(self.topology.version))
+
+    def work(self) -> None:
+        for event in self.dialer.receive():
+            self.heard.append(event)
+            match event:
+                case Snapshot():
+                    self.topology.load(event)
+                    self.shards = event.shards
+                case Changes():
+                    assert event.version == self.topology.version + 1
+                    for change in event.changes:
+                        self.topology.apply(change)
+                    self.topology.version = event.version
+                case Answer() | Refusal():
+                    self.answers[event.request] = event
+            if self.syncs and isinstance(event, Snapshot | Changes):
+                self.say_synced()
+
+
+class ShardEnd:
+    """A shard's end of its link: answers Assign and Drop, unless told not to."""
+
+    def __init__(self, room: "Room", number: int) -> None:
+        self.dialer: Listener[Any] = Listener(
+            room.context, room.address(f"shard-{number}"), "shard", f"shard-{number}", ToShard
+        )
+        self.queues: dict[str, int] = {}
+        self.dropped: list[int] = []
+        self.assigns = 0
+        self.answers = True
+        self.refusal: str | None = None
+        self.withheld: list[tuple[Peer, Message]] = []
+
+    def answer(self) -> None:
+        withheld, self.withheld = self.withheld, []
+        for peer, message in withheld:
+            peer.post(message)
+
+    def work(self) -> None:
+        for peer, event in self.dialer.receive():
+            match event:
+                case Assign():
+                    self.assigns += 1
+                    self.queues.update({queue.name: queue.id for queue in event.queues})
+                    reply: Message = Answer(event.request)
+                    if self.refusal:
+                        reply = Refusal(event.request, 506, self.refusal)
+                    self.withheld.append((peer, reply))
+                case Drop():
+                    self.dropped.append(event.queue)
+                    self.withheld.append((peer, Answer(event.request, 42)))
+        if self.answers:
+            self.answer()
+
+
+class Room:
+    """Where a coordinator and the ends of its links meet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.context = context()
+        self.ends: list[GatewayEnd | ShardEnd] = []
+        self.boot_id = "first"
+        self.shards = 2
+        self._coordinator: Coordinator | None = None
+        self._thread: threading.Thread | None = None
+
+    def address(self, name: str) -> str:
+        return f"ipc://{self.folder}/bus-{name}"
+
+    def start(self) -> None:
+        shards = tuple(self.address(f"shard-{number}") for number in range(self.shards))
+        options = CoordinatorOptions(self.folder, self.address("coordinator"), shards, self.boot_id)
+        self._coordinator = Coordinator(options)
+        self._thread = threading.Thread(target=self._coordinator.serve, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._coordinator is not None and self._thread is not None:
+            self._coordinator.stop()
+            self._thread.join(GIVE_UP_SECONDS)
+            assert not self._thread.is_alive()
+            self._coordinator.close()
+            self._coordinator = None
+
+    def restart(self, boot_id: str | None = None) -> None:
+        self.stop()
+        self.boot_id = boot_id or self.boot_id
+        self.start()
+
+    def gateway(self, name: str = "gateway-0") -> GatewayEnd:
+        end = GatewayEnd(self, name)
+        self.ends.append(end)
+        self.until(lambda: end.shards)
+        return end
+
+    def shard(self, number: int) -> ShardEnd:
+        end = ShardEnd(self, number)
+        self.ends.append(end)
+        return end
+
+    def hang_up(self, end: GatewayEnd | ShardEnd) -> None:
+        end.dialer.close()
+        self.ends.remove(end)
+
+    def until(self, found: Callable[[], Kind]) -> Kind:
+        """Work the ends until something is so."""
+        waiter = Waiter([end.dialer.socket for end in self.ends])
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < deadline:
+            self._work()
+            answer = found()
+            if answer:
+                return answer
+            waiter.wait(0.02)
+        raise AssertionError("it did not come to that in time")
+
+    def settle(self, gateway: GatewayEnd) -> None:
+        """Let everything said so far be done: a command that is refused at once has passed through."""
+        self.perform(gateway, desk.DeleteExchange("/", "amq.topic"))
+
+    def perform(self, gateway: GatewayEnd, command: Command) -> Answer | Refusal:
+        request = gateway.ask(command)
+        return self.until(lambda: gateway.answers.get(request))
+
+    def close(self) -> None:
+        self.stop()
+        for end in self.ends:
+            end.dialer.close()
+        self.context.destroy(linger=0)
+
+    def _work(self) -> None:
+        now = time.monotonic()
+        for end in self.ends:
+            end.work()
+            end.dialer.flush()
+            end.dialer.tick(now)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room(tmp_path)
+    yield room
+    room.close()
