@@ -132,6 +132,8 @@ class Hub:
             self.coordinator.tick(now)
             for link in self.links:
                 link.tick(now)
+            for link in self._all:  # ticking sends, too; see _flush
+                self._drain(link)
             for call in self._wakers:
                 call(now)
             self._flush()

@@ -27,7 +27,7 @@ class ShardOptions:
     index: int
     data_dir: Path
     listen: str
-    memory_bytes: int = 32 << 20
+    memory_bytes: int = 16 << 20
 
     @property
     def name(self) -> str:

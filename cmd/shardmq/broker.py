@@ -197,8 +197,9 @@ class Broker:
                     raise Timeout(f"no '{event}' {process or ''} within {timeout:.0f} s; it said: {self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of what the processes wrote to stderr."""
-        return self.log.read_text(errors="replace")[-4000:].strip() if self.log.exists() else ""
+        """The end of what the supervisor said and of what the processes wrote to stderr."""
+        written = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
+        return "\n".join([*(notice.text for notice in self.notices[-10:]), written]).strip()
 
     def _listen(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None

@@ -291,6 +291,18 @@ class Channel:
             self._connection.flush_settlements(self._core)
             self._wire.transmit()
 
+    def settle_one(self, tag: int) -> None:
+        """Ack a delivery tag."""
+        core = self._core
+        if core.fault is not None:
+            raise again(core.fault)
+        core.settlements.singles.append(tag)
+        if len(core.settlements.singles) >= self._ack_at:
+            self.flush()
+        elif not self._is_due:
+            self._is_due = True
+            self._wire.due(self)
+
     def settle(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
         core = self._core

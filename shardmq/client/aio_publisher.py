@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from shardmq.client.arguments import check_names
 from shardmq.client.core import ChannelCore, Core
 from shardmq.client.publisher import refusal
-from shardmq.client.runs import Filling, flags_of, record_of, runs_of
+from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Run, flags_of, runs_of
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError
 from shardmq.records import Properties
 
@@ -29,8 +29,8 @@ class Publisher:
         self._window = window
         self._timeout = timeout
         self._forget = forget
-        self._filling = Filling()
-        self._published = 0
+        self._collecting = Collecting()
+        self._sent = 0
         self._settled = 0
         self._refused = 0
         self._error: ShardmqError | None = None
@@ -54,22 +54,26 @@ class Publisher:
     @property
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
-        return self._published - self._settled
+        collecting = self._collecting
+        return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
 
     async def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
         """Publish one message; waits only while the window is full. Takes and raises what `shardmq.Publisher` does."""
-        record = record_of(body, properties)
-        flags = 1 if properties is None else flags_of(properties)
-        if self._published - self._settled >= self._window:
+        filling = self._collecting.filling
+        if filling.properties is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
+            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
+            filling = self._collecting.filling
+        if type(body) is not bytes or len(body) > filling.body_max:
+            filling.check(body)
+        if self._sent - self._settled + len(filling.bodies) >= self._window:
             await self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        filling = self._filling
-        if filling.routing_key != routing_key or filling.exchange != exchange or filling.flags != flags:
-            self.send()
-            filling.begin(exchange, routing_key, flags)
-        self._published += 1
-        if filling.add(record):
+        filling.bodies.append(body)
+        filling.size += len(body)
+        if filling is not self._collecting.filling:  # another task turned to a new one while this one waited
+            self._send_runs(self._collecting.sweep(filling))
+        elif len(filling.bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES:
             self.send()
             await self._wire.make_room(self._timeout)
         elif not self._is_due:
@@ -83,18 +87,16 @@ class Publisher:
         check_names(exchange=exchange, routing_key=routing_key)
         flags = flags_of(properties)
         for count, records in runs_of(bodies, properties):
-            if self._published - self._settled >= self._window:
+            if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()
-            self.send()
-            self._published += count
-            self._send_run(exchange, routing_key, flags, count, records)
+            self._send_runs([*self._collecting.take(), (exchange, routing_key, flags, count, records)])
             await self._wire.make_room(self._timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
         self.send()
-        await self._wait_for(self._published, self._timeout if timeout is None else timeout, "flush")
+        await self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
         error, refused = self._error, self._refused
         self._error, self._refused = None, 0
         if error is not None:
@@ -109,10 +111,7 @@ class Publisher:
 
     def send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
-        filling = self._filling
-        if filling.size:
-            count, records = filling.take()
-            self._send_run(filling.exchange, filling.routing_key, filling.flags, count, records)
+        self._send_runs(self._collecting.take())
 
     def flush_due(self) -> None:
         """As `send`, for the event loop."""
@@ -130,19 +129,21 @@ class Publisher:
                 waiter.set_result(None)
         self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
 
-    def _send_run(self, exchange: str, routing_key: str, flags: int, count: int, records: bytes) -> None:
-        fault = self._core.fault or self._channel.fault
-        if fault is not None:
-            self.settled(count, fault)
-            return
-        self._core.publish(self._channel, exchange, routing_key, flags, count, records, self)
+    def _send_runs(self, runs: list[Run]) -> None:
+        for run in runs:
+            self._sent += run[3]
+            fault = self._core.fault or self._channel.fault
+            if fault is None:
+                self._core.publish(self._channel, *run, self)
+            else:
+                self.settled(run[3], fault)
         self._wire.transmit()
 
     async def _wait_for_window(self) -> None:
         self.send()
         self._check()
         what = f"room in the window of {self._window} messages"
-        await self._wait_for(self._published - self._window // 2, self._timeout, what)
+        await self._wait_for(self._sent - self._window // 2, self._timeout, what)
 
     async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
         if wanted > self._settled:

@@ -323,6 +323,19 @@ class Channel:
             with self._lock:
                 self._flush_settlements()
 
+    def settle_one(self, tag: int) -> None:
+        """Ack a delivery tag. The quick way of a consumer's loop: no lock."""
+        core = self._core
+        if core.fault is not None:
+            raise again(core.fault)
+        singles = core.settlements.singles
+        singles.append(tag)
+        if len(singles) >= self._ack_at:
+            self.flush()
+        elif not self._is_due:
+            self._is_due = True
+            self._io.due(self)
+
     def settle(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
         with self._lock:

@@ -16,6 +16,9 @@ NO_PROPERTIES: Final = Properties()
 class Settler(Protocol):
     """Who passes acks on: a channel."""
 
+    def settle_one(self, tag: int) -> None:
+        """Ack a delivery tag."""
+
     def settle(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
 
@@ -89,7 +92,7 @@ class Message(msgspec.Struct, gc=False, eq=False):
             ChannelError, ConnectionFault: the channel or connection it came over is closed.
             PreconditionFailed: it was consumed with auto_ack.
         """
-        self._delivery.settler.settle(self.delivery_tag, self.delivery_tag)
+        self._delivery.settler.settle_one(self.delivery_tag)
 
     def nack(self, requeue: bool = True) -> None:
         """Give it back to its place in the queue, or drop it.
@@ -126,6 +129,10 @@ class Delivery:
 
 class AutoAcked:
     """The settler of messages that were acked as they left the broker."""
+
+    def settle_one(self, tag: int) -> None:
+        """Refused."""
+        self.settle(tag, tag)
 
     def settle(self, first: int, last: int) -> None:
         """Refused."""

@@ -12,7 +12,7 @@ from typing import Final, Self
 from shardmq.client.arguments import check_names
 from shardmq.client.core import ChannelCore, Core
 from shardmq.client.io_thread import IoThread
-from shardmq.client.runs import Filling, flags_of, record_of, runs_of
+from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Filling, Run, flags_of, runs_of
 from shardmq.client.waiting import Answer
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError
 from shardmq.records import Properties
@@ -48,9 +48,9 @@ class Publisher:
         self._timeout = timeout
         self._forget = forget
         self._lock = threading.Lock()
-        self._filling = Filling()
-        self._published = 0  # under _lock
-        self._runs_sent = 0  # under io.lock, as the next four
+        self._collecting = Collecting()  # under _lock, but for what it says
+        self._sent = 0  # messages; under io.lock, as the next five
+        self._runs_sent = 0
         self._runs_settled = 0
         self._settled = 0
         self._refused = 0
@@ -75,7 +75,8 @@ class Publisher:
     @property
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
-        return self._published - self._settled
+        collecting = self._collecting
+        return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
         """Publish one message; waits only while the window is full.
@@ -92,24 +93,29 @@ class Publisher:
             Timeout: the window stayed full; the message was not taken.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
-        record = record_of(body, properties)
-        flags = 1 if properties is None else flags_of(properties)
-        if self._published - self._settled >= self._window:
+        filling = self._collecting.filling
+        if filling.properties is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
+            filling = self._turn_to(exchange, routing_key, properties)
+        if type(body) is not bytes or len(body) > filling.body_max:
+            filling.check(body)
+        bodies = filling.bodies
+        if self._sent - self._settled + len(bodies) >= self._window:
             self._wait_for_window()
-        with self._lock:
-            filling = self._filling
-            if filling.routing_key != routing_key or filling.exchange != exchange or filling.flags != flags:
-                self._send_filling()
-                filling.begin(exchange, routing_key, flags)
-            self._published += 1
-            if filling.add(record) or self._runs_sent - self._runs_settled < EAGER_RUNS:
-                self._send_filling()
-            elif not self._is_due:
-                self._is_due = True
-                self._io.due(self)
         if self._is_closed or self._channel.fault is not None:
             self._check()
-        self._io.make_room(self._timeout)
+        bodies.append(body)
+        filling.size += len(body)
+        if filling is not self._collecting.filling:
+            with self._lock:
+                self._send_runs(self._collecting.sweep(filling))
+        elif len(bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES:
+            self.send()
+            self._io.make_room(self._timeout)
+        elif self._runs_sent - self._runs_settled < EAGER_RUNS:
+            self.send()
+        elif not self._is_due:
+            self._is_due = True
+            self._io.due(self)
 
     def publish_many(
         self, exchange: str, routing_key: str, bodies: Iterable[bytes], properties: Properties | None = None
@@ -128,13 +134,11 @@ class Publisher:
         check_names(exchange=exchange, routing_key=routing_key)
         flags = flags_of(properties)
         for count, records in runs_of(bodies, properties):
-            if self._published - self._settled >= self._window:
+            if self.unconfirmed >= self._window:
                 self._wait_for_window()
+            self._check()
             with self._lock:
-                self._send_filling()
-                self._check()
-                self._published += count
-                self._send_run(exchange, routing_key, flags, count, records)
+                self._send_runs([*self._collecting.take(), (exchange, routing_key, flags, count, records)])
             self._io.make_room(self._timeout)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -150,7 +154,7 @@ class Publisher:
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
         self.send()
-        self._wait_for(self._published, self._timeout if timeout is None else timeout, "flush")
+        self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
         with self._io.lock:
             error, refused = self._error, self._refused
             self._error, self._refused = None, 0
@@ -167,13 +171,12 @@ class Publisher:
     def send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
         with self._lock:
-            self._send_filling()
+            self._send_runs(self._collecting.take())
 
     def flush_due(self) -> None:
         """As `send`, for the I/O thread."""
-        with self._lock:
-            self._is_due = False
-            self._send_filling()
+        self._is_due = False
+        self.send()
 
     def settled(self, count: int, error: ShardmqError | None) -> None:
         """Count the confirm of a run. Called by the core, under `io.lock`."""
@@ -188,27 +191,30 @@ class Publisher:
                     answer.set_result(None)
             self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
 
-    def _send_filling(self) -> None:
-        filling = self._filling
-        if filling.size:
-            count, records = filling.take()
-            self._send_run(filling.exchange, filling.routing_key, filling.flags, count, records)
+    def _turn_to(self, exchange: str, routing_key: str, properties: Properties | None) -> Filling:
+        with self._lock:
+            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
+            return self._collecting.filling
 
-    def _send_run(self, exchange: str, routing_key: str, flags: int, count: int, records: bytes) -> None:
+    def _send_runs(self, runs: list[Run]) -> None:
+        if not runs:
+            return
         with self._io.lock:
-            self._runs_sent += 1
-            fault = self._core.fault or self._channel.fault
-            if fault is not None:
-                self.settled(count, fault)
-                return
-            self._core.publish(self._channel, exchange, routing_key, flags, count, records, self)
+            for run in runs:
+                self._sent += run[3]
+                self._runs_sent += 1
+                fault = self._core.fault or self._channel.fault
+                if fault is None:
+                    self._core.publish(self._channel, *run, self)
+                else:
+                    self.settled(run[3], fault)
             self._io.transmit()
 
     def _wait_for_window(self) -> None:
         self.send()
         self._check()
         what = f"room in the window of {self._window} messages"
-        self._wait_for(self._published - self._window // 2, self._timeout, what)
+        self._wait_for(self._sent - self._window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
         with self._io.lock:

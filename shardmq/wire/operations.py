@@ -326,7 +326,9 @@ TYPES: Final = {operation: number for number, operation in OPERATIONS.items()}
 FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
     {BasicDeliver, ConnectionClose, Heartbeat, Ok, Refused, BasicConfirm, BasicRefused, BasicCancelled, ChannelClose}
 )
-FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (FROM_SERVER - {ConnectionClose, Heartbeat, ChannelClose})
+FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (
+    FROM_SERVER - {ConnectionClose, Heartbeat, ChannelClose}
+)
 
 _DECODERS: Final = {
     number: msgspec.msgpack.Decoder(operation).decode for number, operation in OPERATIONS.items()
