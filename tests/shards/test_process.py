@@ -1,0 +1,319 @@
+"""A shard as a process, over its real link: what a gateway sees of it, also when it is killed."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from shardmq.bus.link import Dialer, Lost, Opened
+from shardmq.bus.messages import (
+    Answer,
+    Assign,
+    Cancel,
+    Cancelled,
+    Confirmed,
+    Consume,
+    Counts,
+    Credit,
+    Delivered,
+    Drop,
+    FromShard,
+    Get,
+    Got,
+    Inspect,
+    Message,
+    Publish,
+    PublishRefusal,
+    Purge,
+    Qos,
+    Refusal,
+    Release,
+    Return,
+    Settle,
+)
+from shardmq.bus.wait import Waiter, context
+from shardmq.limits import DELIVERY_WINDOW_BYTES
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many, unpack
+
+PROGRAM = (
+    "import sys, pathlib; from shardmq.shards.process import ShardOptions, run; "
+    "run(ShardOptions(0, pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))"
+)
+T = TypeVar("T")
+
+
+class Shard:
+    """A shard process and a gateway's end of the link to it."""
+
+    def __init__(self, folder: Path, memory_bytes: int = 1 << 20) -> None:
+        self.folder = folder
+        self.memory_bytes = memory_bytes
+        self.address = f"ipc://{folder}/s"
+        self.context = context()
+        self.inbox: list[Any] = []
+        self.start()
+        self.dialer = self.dial("gateway-0")
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", PROGRAM, str(self.folder), self.address, str(self.memory_bytes)]
+        self.process = subprocess.Popen(command)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+    def dial(self, name: str) -> "Dialer[FromShard]":
+        dialer: Dialer[FromShard] = Dialer(self.context, self.address, "gateway", name, FromShard)
+        self.expect(Opened, dialer=dialer)
+        return dialer
+
+    def redial(self) -> None:
+        self.dialer.close()
+        self.inbox.clear()
+        self.dialer = self.dial("gateway-0")
+
+    def begin_anew(self) -> None:
+        """End the session and open another over the same socket, as after a lost envelope."""
+        self.dialer._lose("for the test")
+        self.inbox.clear()
+        self.expect(Opened)
+
+    def poll(self, dialer: "Dialer[FromShard]") -> None:
+        Waiter([dialer.socket]).wait(0.02)
+        self.inbox += dialer.receive()
+        self.inbox += dialer.tick(time.monotonic())
+
+    def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True, dialer: Any = None) -> T:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for message in self.inbox:
+                if isinstance(message, kind) and wanted(message):
+                    self.inbox.remove(message)
+                    return message
+            self.poll(dialer or self.dialer)
+        raise AssertionError(f"no {kind.__name__} within 10 s; there is {self.inbox[:20]}")
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.dialer.post(message)
+        self.dialer.flush()
+
+    def ask(self, message: Any) -> Any:
+        self.send(message)
+        return self.expect(Answer, lambda answer: answer.request == message.request).result
+
+    def delivered(self, count: int) -> list[Delivered]:
+        """Deliveries until so many messages have come."""
+        got: list[Delivered] = []
+        while sum(one.run.count for one in got) < count:
+            got.append(self.expect(Delivered))
+        return got
+
+    def close(self) -> None:
+        self.dialer.close()
+        if self.process.poll() is None:
+            assert self.stop() == 0
+        self.context.term()
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = Shard(tmp_path)
+    shard.ask(Assign(1, [Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)]))
+    yield shard
+    shard.close()
+
+
+def run_of(start: int, count: int, flags: int = 1) -> Run:
+    return Run("ex", "key", flags, 5, 9, start, count, pack_many([b"%d" % i for i in range(start, start + count)]))
+
+
+def numbers(deliveries: list[Delivered]) -> list[int]:
+    return [int(record.body) for one in deliveries for record in unpack(one.run.records, one.run.count)]
+
+
+def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:
+    return Consume(100 + consumer, consumer, queue, prefetch, auto_ack, DELIVERY_WINDOW_BYTES)
+
+
+def test_published_messages_are_confirmed_and_delivered_in_order(shard: Shard) -> None:
+    shard.ask(consume(1))
+    shard.send(Publish((1,), run_of(0, 100)), Publish((1, 2), run_of(100, 5)), Publish((1, 99), run_of(105, 1)))
+    assert shard.expect(PublishRefusal).number == 3
+    assert shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
+    assert numbers(shard.delivered(106)) == list(range(106))
+    assert shard.ask(Counts(9, 2)) == [5, 0]
+    assert shard.ask(Counts(10, 1)) == [0, 1]
+
+
+def test_two_consumers_share_what_is_ready_evenly(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 100)))
+    shard.expect(Confirmed)
+    shard.send(consume(1, prefetch=10), consume(2, prefetch=10))
+    deliveries = shard.delivered(20)
+    assert {one.consumer: one.run.count for one in deliveries} == {1: 10, 2: 10}
+    shard.send(Settle(1, [(0, 100)]), Settle(2, [(0, 5000)]))
+    assert numbers(shard.delivered(20)) == list(range(20, 40))
+
+
+def test_single_messages_go_to_the_consumers_in_turn(shard: Shard) -> None:
+    shard.send(consume(1), consume(2))
+    turns = []
+    for number in range(6):
+        shard.send(Publish((1,), run_of(number, 1)))
+        turns += [one.consumer for one in shard.delivered(1)]
+    assert turns in ([1, 2] * 3, [2, 1] * 3)
+
+
+def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
+    big = pack_many([b"x" * 1000] * 50)
+    shard.send(Consume(5, 1, 1, 0, False, 4000), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 50, big)))
+    first = shard.delivered(3)
+    assert shard.ask(Counts(6, 1)) == [47, 1]
+    shard.send(Credit(1, sum(len(one.run.records) for one in first)))
+    shard.delivered(3)
+    assert shard.ask(Counts(7, 1)) == [44, 1]
+
+
+def test_a_message_larger_than_the_window_goes_alone(shard: Shard) -> None:
+    shard.send(
+        Consume(5, 1, 1, 0, False, 100), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 3, pack_many([b"x" * 999] * 3)))
+    )
+    assert shard.delivered(1)[0].run.count == 1
+    assert shard.ask(Counts(6, 1)) == [2, 1]
+
+
+def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 30)), consume(1, prefetch=20))
+    assert not any(one.redelivered for one in shard.delivered(20))
+    shard.send(Return(1, [(3, 5)], True), Return(1, [(7, 8)], False))
+    again = shard.delivered(3)
+    assert [(one.redelivered, numbers([one])) for one in again] == [(True, [3, 4]), (False, [20])]
+    shard.begin_anew()
+    shard.send(consume(1))
+    deliveries = shard.delivered(29)
+    assert numbers(deliveries) == [n for n in range(30) if n != 7]
+    assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 20 + [False] * 9
+
+
+def test_get_hands_out_one_and_release_gives_it_back(shard: Shard) -> None:
+    assert shard.ask(Get(5, 1, 1, False)) is None
+    shard.send(Publish((1,), run_of(0, 3)), Get(6, 1, 1, False), Get(7, 2, 1, True))
+    got = shard.expect(Got, lambda got: got.request == 6)
+    assert (got.first, got.redelivered, got.ready) == (0, False, 2)
+    assert shard.expect(Got).ready == 1
+    shard.send(Release(1), Get(8, 3, 1, False))
+    again = shard.expect(Got)
+    assert (again.first, again.redelivered, again.ready) == (0, True, 1)
+    shard.send(Get(9, 3, 99, False))
+    assert shard.expect(Refusal).code == 404
+
+
+def test_a_cancelled_consumer_keeps_what_it_holds_and_gets_no_more(shard: Shard) -> None:
+    shard.send(consume(1, prefetch=2), Publish((1,), run_of(0, 5)))
+    shard.delivered(2)
+    shard.ask(Cancel(6, 1))
+    shard.send(Settle(1, [(0, 1)]))
+    assert shard.ask(Counts(7, 1)) == [3, 0]
+    assert not [one for one in shard.inbox if isinstance(one, Delivered)]
+    shard.send(Release(1))
+    assert shard.ask(Counts(8, 1)) == [4, 0]
+
+
+def test_prefetch_can_be_changed(shard: Shard) -> None:
+    shard.send(consume(1, prefetch=1), Publish((1,), run_of(0, 5)))
+    shard.delivered(1)
+    shard.ask(Qos(6, 1, 3))
+    assert numbers(shard.delivered(2)) == [1, 2]
+
+
+def test_purge_leaves_what_is_unacked(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 500)), consume(1, prefetch=2))
+    shard.delivered(2)
+    assert shard.ask(Purge(6, 1)) == 498
+    shard.stop(signal.SIGKILL)
+    shard.start()
+    shard.redial()
+    assert shard.ask(Counts(7, 1)) == [2, 0]
+    assert shard.ask(Inspect(8))["queues"][0]["valid"] == 2
+
+
+def test_a_dropped_queue_is_gone_after_a_kill_too(shard: Shard) -> None:
+    shard.send(consume(1, prefetch=1), Publish((1,), run_of(0, 50)))
+    shard.delivered(1)
+    assert shard.ask(Drop(6, 1)) == 50
+    assert shard.expect(Cancelled).consumer == 1
+    assert shard.ask(Drop(7, 1)) == 0
+    shard.stop(signal.SIGKILL)
+    shard.start()
+    shard.redial()
+    assert shard.ask(Inspect(8))["queues"] == []
+
+
+def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shard: Shard) -> None:
+    shard.send(Publish((1, 2), run_of(0, 10)), Publish((1,), run_of(10, 5, flags=0)), Publish((1,), run_of(15, 5)))
+    shard.send(consume(1, prefetch=4))
+    shard.delivered(4)
+    assert shard.stop() == 0
+    shard.start()
+    shard.redial()
+    shard.send(consume(1))
+    deliveries = shard.delivered(15)
+    assert numbers(deliveries) == [*range(10), *range(15, 20)]
+    assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 4 + [False] * 11
+    shard.send(Counts(7, 2))
+    assert shard.expect(Refusal).code == 404
+
+
+def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marked(tmp_path: Path) -> None:
+    shard = Shard(tmp_path, memory_bytes=20_000)
+    shard.ask(Assign(1, [Queue("/", "q", 1, 0)]))
+    dice = random.Random(11)
+    published = 0
+    confirmed: set[int] = set()
+    seen: set[int] = set()
+    settled: set[int] = set()
+    for _ in range(8):
+        shard.send(consume(1, prefetch=500))
+        base, sizes = published, [0]
+        stop_at = time.monotonic() + dice.uniform(0.05, 0.5)
+        latest = 0
+        while time.monotonic() < stop_at:
+            for _ in range(dice.randint(0, 5)):
+                count = dice.choice([1, 1, 7, 100])
+                shard.send(Publish((1,), run_of(published, count)))
+                published += count
+                sizes.append(published - base)
+            shard.poll(shard.dialer)
+            inbox, shard.inbox = shard.inbox, []
+            for message in inbox:
+                assert not isinstance(message, Lost)
+                if isinstance(message, Confirmed):
+                    latest = message.upto
+                elif isinstance(message, Delivered):
+                    fresh = set(numbers([message]))
+                    assert message.redelivered or not fresh & seen
+                    seen |= fresh
+                    if dice.random() < 0.8:
+                        settled |= fresh
+                        shard.send(Settle(1, [(message.first, message.first + message.run.count)]))
+                    shard.send(Credit(1, len(message.run.records)))
+        confirmed |= set(range(base, base + sizes[latest]))
+        shard.stop(signal.SIGKILL)
+        shard.start()
+        shard.redial()
+    shard.send(consume(1))
+    ready = shard.ask(Counts(7, 1))[0] + sum(one.run.count for one in shard.inbox if isinstance(one, Delivered))
+    rest = numbers(shard.delivered(ready))
+    assert rest == sorted(set(rest))
+    assert confirmed <= set(rest) | settled
+    assert set(rest) <= set(range(published))
+    assert confirmed
+    shard.close()

@@ -1,0 +1,111 @@
+"""Store files: what is refused, and that it stays as it was."""
+
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from shardmq.errors import StoreRefused
+from shardmq.model import Queue as Declared
+from shardmq.records import Run, pack_many
+from shardmq.shards.segments import Segment
+from shardmq.shards.store import Store, Writes
+
+DECLARED = Declared("/", "q", 1, 0)
+
+
+def segment_of(first: int, count: int) -> Segment:
+    records = pack_many([b"%d" % i * 50 for i in range(count)])
+    segment = Segment(1, first, durable=True, born=0.0)
+    segment.end, segment.count, segment.live, segment.bytes = first + count, count, count, len(records)
+    segment.runs = [(first, Run("ex", "key", 1, 5, 9, 0, count, records))]
+    return segment
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A closed store with a queue and two segments."""
+    store = Store(tmp_path / "shard-0")
+    store.load()
+    store.write(Writes(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={1: 44}))
+    store.close()
+    return tmp_path / "shard-0"
+
+
+def refused(folder: Path, match: str) -> None:
+    before = (folder / "data.mdb").read_bytes()
+    with pytest.raises(StoreRefused, match=match) as caught:
+        Store(folder).load()
+    assert str(folder) in caught.value.text
+    assert (folder / "data.mdb").read_bytes() == before
+
+
+def rewrite_meta(folder: Path, key: bytes, value: bytes | None) -> None:
+    env = lmdb.open(str(folder), max_dbs=1)
+    meta = env.open_db(b"meta")
+    with env.begin(write=True, db=meta) as transaction:
+        if value is None:
+            transaction.delete(key)
+        else:
+            transaction.put(key, value)
+    env.close()
+
+
+def test_what_was_written_is_read_back(folder: Path) -> None:
+    store = Store(folder)
+    contents = store.load()
+    assert contents.queues == [DECLARED]
+    assert contents.marks == {1: 44}
+    assert [store.read(segment) for segment in contents.segments] == [segment_of(0, 400).runs, segment_of(500, 9).runs]
+    store.close()
+
+
+def test_a_store_in_use_is_refused(folder: Path) -> None:
+    store = Store(folder)
+    refused(folder, "in use")
+    store.close()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.999])
+def test_a_file_cut_short_is_refused(folder: Path, kept: float) -> None:
+    whole = (folder / "data.mdb").read_bytes()
+    (folder / "data.mdb").write_bytes(whole[: int(len(whole) * kept)])
+    refused(folder, "cut short|cannot be opened")
+
+
+def test_garbage_is_refused(folder: Path) -> None:
+    (folder / "data.mdb").write_bytes(b"no database at all\n" * 5000)
+    refused(folder, "no LMDB file")
+
+
+def test_another_programs_store_is_refused(folder: Path) -> None:
+    rewrite_meta(folder, b"format", None)
+    refused(folder, "another program's")
+
+
+def test_a_coordinators_store_is_refused(folder: Path) -> None:
+    rewrite_meta(folder, b"format", b"shardmq-coordinator")
+    refused(folder, "shardmq-coordinator")
+
+
+def test_a_newer_store_is_refused(folder: Path) -> None:
+    rewrite_meta(folder, b"version", b"2")
+    refused(folder, "version 2")
+
+
+def test_a_damaged_body_is_refused_when_it_is_read(folder: Path) -> None:
+    file = folder / "data.mdb"
+    file.write_bytes(file.read_bytes().replace(b"399" * 50, b"999" * 50))
+    store = Store(folder)
+    contents = store.load()
+    with pytest.raises(StoreRefused, match=r"queue 1, \[0, 400\)"):
+        store.read(contents.segments[0])
+    store.close()
+
+
+def test_messages_of_an_unknown_queue_are_refused(folder: Path) -> None:
+    store = Store(folder)
+    store.write(Writes(cleared=[1], dropped=[1]))
+    store.write(Writes(cleared=[1]))
+    store.close()
+    refused(folder, "messages of queue 1")
