@@ -5,5 +5,5 @@ desk.py     commands under way: whose turn it is, what each waits for, its deadl
 shards.py   the links to the shards: which queues they have been given, which they are to drop
 rules.py    what a command changes, or why it is refused
 store.py    all of it on disk
-users.py    passwords as salted hashes
+users.py    the users of a first start
 """

@@ -23,9 +23,8 @@ from shardmq.bus.messages import (
     ToShard,
 )
 from shardmq.bus.wait import Waiter, context
-from shardmq.coordinator import desk
 from shardmq.coordinator.process import Coordinator, CoordinatorOptions
-from shardmq.topology import Command, Topology
+from shardmq.topology import Command, DeleteExchange, Topology
 
 GIVE_UP_SECONDS = 10.0
 Kind = TypeVar("Kind")
@@ -155,7 +154,7 @@ class Room:
         end.dialer.close()
         self.ends.remove(end)
 
-    def until(self, found: Callable[[], Kind]) -> Kind:
+    def until(self, found: Callable[[], Kind | None]) -> Kind:
         """Work the ends until something is so."""
         waiter = Waiter([end.dialer.socket for end in self.ends])
         deadline = time.monotonic() + GIVE_UP_SECONDS
@@ -169,7 +168,7 @@ class Room:
 
     def settle(self, gateway: GatewayEnd) -> None:
         """Let everything said so far be done: a command that is refused at once has passed through."""
-        self.perform(gateway, desk.DeleteExchange("/", "amq.topic"))
+        self.perform(gateway, DeleteExchange("/", "amq.topic"))
 
     def perform(self, gateway: GatewayEnd, command: Command) -> Answer | Refusal:
         request = gateway.ask(command)

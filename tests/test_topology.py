@@ -1,0 +1,184 @@
+"""What the topology holds, what follows from it, and that replicas stay the same as their authority."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq import topology as module
+from shardmq.coordinator.rules import Places, changes_for, new_vhost
+from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.model import Binding, Exchange, Queue, User
+from shardmq.topology import (
+    Bind,
+    BindingAdded,
+    BindingRemoved,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeAdded,
+    QueueAdded,
+    QueueRemoved,
+    Topology,
+    Unbind,
+    UserAdded,
+    VhostAdded,
+)
+
+
+def with_queues(*names: str) -> Topology:
+    topology = Topology()
+    for change in new_vhost("/"):
+        topology.apply(change)
+    for number, name in enumerate(names, 1):
+        topology.apply(QueueAdded(Queue("/", name, number, 0)))
+    return topology
+
+
+def names(queues: tuple[Queue, ...]) -> set[str]:
+    assert len(queues) == len({queue.id for queue in queues})
+    return {queue.name for queue in queues}
+
+
+def test_the_default_exchange_routes_to_the_queue_named_by_the_key() -> None:
+    topology = with_queues("a", "b")
+    assert names(topology.route("/", "", "a")) == {"a"}
+    assert topology.route("/", "", "c") == ()
+
+
+def test_a_queue_bound_by_two_matching_keys_gets_a_message_once() -> None:
+    topology = with_queues("a")
+    topology.apply(BindingAdded(Binding("/", "amq.topic", "a", "x.*")))
+    topology.apply(BindingAdded(Binding("/", "amq.topic", "a", "#")))
+    assert names(topology.route("/", "amq.topic", "x.y")) == {"a"}
+
+
+def test_bindings_that_differ_in_their_arguments_are_two() -> None:
+    topology = with_queues("a")
+    plain, other = Binding("/", "amq.direct", "a", "k"), Binding("/", "amq.direct", "a", "k", {"x": 1, "y": 2})
+    topology.apply(BindingAdded(plain))
+    topology.apply(BindingAdded(other))
+    topology.apply(BindingRemoved(Binding("/", "amq.direct", "a", "k", {"y": 2, "x": 1})))
+    assert names(topology.route("/", "amq.direct", "k")) == {"a"}
+    topology.apply(BindingRemoved(plain))
+    assert topology.route("/", "amq.direct", "k") == ()
+
+
+def test_a_remembered_route_is_forgotten_with_every_change() -> None:
+    topology = with_queues("a")
+    assert topology.route("/", "", "b") == ()
+    topology.apply(QueueAdded(Queue("/", "b", 9, 0)))
+    assert names(topology.route("/", "", "b")) == {"b"}
+    topology.apply(QueueRemoved("/", "b"))
+    assert topology.route("/", "", "b") == ()
+
+
+def test_a_remembered_route_is_the_same_object() -> None:
+    topology = with_queues("a")
+    assert topology.route("/", "", "a") is topology.route("/", "", "a")
+
+
+def test_remembered_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROUTES_MAX", 100)
+    topology = with_queues("a")
+    for number in range(1000):
+        topology.route("/", "amq.direct", f"key-{number}")
+        assert len(topology._routes) <= 100
+
+
+def test_what_is_missing_is_named() -> None:
+    topology = with_queues("a")
+    with pytest.raises(NotFound, match="no queue 'x' in virtual host '/'; declare it first"):
+        topology.queue("/", "x")
+    with pytest.raises(NotFound, match="no exchange 'x' in virtual host '/'; declare it first"):
+        topology.route("/", "x", "k")
+    with pytest.raises(NotFound, match="no virtual host 'other'"):
+        topology.route("other", "", "a")
+    with pytest.raises(NotFound, match="no virtual host 'other'"):
+        topology.queue("other", "a")
+
+
+def test_binding_keys_are_checked_by_the_exchanges_type() -> None:
+    topology = with_queues()
+    topology.check_binding_key("/", "amq.direct", "a.*b")
+    with pytest.raises(InvalidRequest, match=r"binding key 'a\.\*b'"):
+        topology.check_binding_key("/", "amq.topic", "a.*b")
+
+
+def test_virtual_hosts_are_apart() -> None:
+    topology = with_queues("a")
+    topology.apply(VhostAdded("other"))
+    topology.apply(ExchangeAdded(Exchange("other", "e", "fanout")))
+    topology.apply(QueueAdded(Queue("other", "a", 77, 0)))
+    topology.apply(BindingAdded(Binding("other", "e", "a", "")))
+    assert [queue.id for queue in topology.route("other", "e", "")] == [77]
+    assert [queue.id for queue in topology.route("/", "", "a")] == [1]
+
+
+def test_loading_a_snapshot_forgets_what_was_there() -> None:
+    topology = with_queues("a")
+    topology.apply(UserAdded(User("guest", "hash")))
+    topology.version = 7
+    replica = with_queues("b")
+    replica.route("/", "", "b")
+    replica.load(topology.snapshot())
+    assert replica.snapshot() == topology.snapshot()
+    assert replica.route("/", "", "b") == ()
+
+
+NAME = st.sampled_from(["a", "b"])
+EXCHANGE = st.sampled_from(["e", "f", "amq.topic", ""])
+KEY = st.sampled_from(["k", "k.*", "#"])
+ARGUMENTS = st.sampled_from([{}, {"x": 1}])
+COMMANDS: st.SearchStrategy[Command] = st.one_of(
+    st.builds(
+        DeclareExchange, st.just("/"), EXCHANGE, st.sampled_from(["topic", "fanout"]), st.just(True), st.just({})
+    ),
+    st.builds(DeleteExchange, st.just("/"), EXCHANGE),
+    st.builds(DeclareQueue, st.just("/"), NAME, st.booleans(), st.just({})),
+    st.builds(DeleteQueue, st.just("/"), NAME),
+    st.builds(Bind, st.just("/"), EXCHANGE, NAME, KEY, ARGUMENTS),
+    st.builds(Unbind, st.just("/"), EXCHANGE, NAME, KEY, ARGUMENTS),
+)
+
+
+def expected(topology: Topology, exchange: str, key: str) -> set[str]:
+    """Routes from the bare lists, for the keys used here."""
+    found = set()
+    for binding in topology.bindings.values():
+        if binding.exchange == exchange and (
+            topology.exchanges["/", exchange].type == "fanout"
+            or binding.key in ("#", key)
+            or (binding.key == "k.*" and key == "k.l")
+        ):
+            found.add(binding.queue)
+    return found
+
+
+@given(st.lists(COMMANDS, max_size=40))
+def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) -> None:
+    topology, replica = with_queues(), with_queues()
+    next_queue = 1
+    for command in commands:
+        try:
+            changes = changes_for(topology, command, Places(next_queue, 4))
+        except RequestError:
+            continue
+        for change in changes:
+            next_queue += isinstance(change, QueueAdded)
+            topology.apply(change)
+            replica.apply(change)
+        for binding in topology.bindings.values():
+            assert ("/", binding.exchange) in topology.exchanges
+            assert ("/", binding.queue) in topology.queues
+        fresh: Any = Topology()
+        fresh.load(topology.snapshot())
+        assert replica.snapshot() == topology.snapshot()
+        for _, exchange in topology.exchanges:
+            for key in ("k", "k.l", "z"):
+                found = names(topology.route("/", exchange, key))
+                assert found == expected(topology, exchange, key)
+                assert found == names(replica.route("/", exchange, key)) == names(fresh.route("/", exchange, key))
