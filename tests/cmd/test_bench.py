@@ -1,0 +1,90 @@
+"""`shardmq bench`: every mode against a real broker, and the arithmetic of its figures."""
+
+import json
+
+import pytest
+
+import shardmq
+from shardmq.cmd.bench.consumers import Notes
+from shardmq.cmd.bench.figures import check, percentile, sample
+from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.main import run
+from shardmq.errors import ShardmqError
+
+SETTINGS = Settings("bulk", "shardmq://nowhere/", 4, 16, 1, 2, 1, 1000.0, False, 10.0)
+
+
+def noted(*numbers: int) -> list[Notes]:
+    notes = Notes()
+    notes.heads.append(b"".join(STAMP.pack(number, 1_000_000) for number in numbers))
+    notes.times.append(3_000_000)
+    notes.counts.append(len(numbers))
+    return [notes]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["bulk", "--messages", "2100", "--queues", "3", "--producers", "2", "--consumers", "2"],
+        ["pipelined", "--messages", "300", "--consumers", "2"],
+        ["sync", "--messages", "20", "--transient"],
+        ["latency", "--messages", "200", "--rate", "1000", "--size", "16"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_each_mode_prints_one_json_object_with_all_figures(
+    broker: Broker, capsysbinary: pytest.CaptureFixture[bytes], options: list[str]
+) -> None:
+    assert run(["bench", *options, "--url", broker.url, "--timeout", "60", "--json"]) == 0
+    (line,) = capsysbinary.readouterr().out.splitlines()
+    figures = json.loads(line)
+    assert set(figures) == {
+        "publish_msgs_per_s", "consume_msgs_per_s", "end_to_end_msgs_per_s", "latency_ms", "settings",
+    }  # fmt: skip
+    assert all(figures[name] > 0 for name in figures if name.endswith("per_s"))
+    latency = figures["latency_ms"]
+    assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+    assert figures["settings"]["mode"] == options[0]
+    assert figures["settings"]["fdatasync_per_s"] > 0
+    with shardmq.connect(broker.url) as connection:
+        assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+def test_without_json_a_table_comes_first(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(["bench", "bulk", "--messages", "1000", "--url", broker.url]) == 0
+    lines = capsysbinary.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert json.loads(lines[-1])["settings"]["messages"] == 1000
+
+
+def test_a_measurement_that_takes_too_long_is_given_up(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "latency", "--messages", "1000", "--rate", "10", "--timeout", "2", "--url", broker.url]) == 1
+    assert "not done after 2 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("producers", "consumers", "queues"), [(1, 1, 1), (2, 3, 2), (3, 2, 5), (4, 4, 1)])
+def test_every_message_has_a_queue_and_every_queue_a_reader(producers: int, consumers: int, queues: int) -> None:
+    settings = Settings("bulk", "", 12_345, 100, queues, producers, consumers, 1.0, False, 1.0)
+    assert sum(settings.expected()) == settings.messages == sum(map(settings.share, range(producers)))
+    assert {queue for reader in settings.readers() for queue in reader} == set(range(queues))
+    assert all(settings.readers())
+
+
+def test_a_missing_a_doubled_and_a_foreign_message_are_found() -> None:
+    second = 1 << NUMBER_BITS
+    check(SETTINGS, noted(0, 1, second, second + 1))
+    with pytest.raises(ShardmqError, match=r"1 did not come, 1 came more than once and 1 are not"):
+        check(SETTINGS, noted(0, 0, second, second + 1, second + 2))
+
+
+def test_latencies_are_sampled_evenly_when_there_are_many() -> None:
+    assert sample(4, noted(0, 1, 2, 3)) == ([2_000_000] * 4, 1)
+    latencies, every = sample(1_000_000, noted(0, 1, 2, 3, 4))
+    assert (len(latencies), every) == (3, 2)
+
+
+def test_percentiles_are_of_the_sorted_latencies() -> None:
+    latencies = [number * 1_000_000 for number in range(1, 101)]
+    assert [percentile(latencies, share) for share in (0.5, 0.99, 1.0)] == [50.0, 99.0, 100.0]
+    assert percentile([5_000_000], 0.99) == 5.0

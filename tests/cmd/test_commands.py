@@ -1,0 +1,184 @@
+"""The commands that talk to a broker, as a user runs them."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.main import run
+from shardmq.cmd.status import duration, size, with_rates
+
+
+@pytest.fixture
+def at(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
+    monkeypatch.setenv("SHARDMQ_URL", broker.url)
+    return broker
+
+
+def printed(capsysbinary: pytest.CaptureFixture[bytes], *arguments: str, code: int = 0) -> bytes:
+    """What a command writes to stdout."""
+    assert run(arguments) == code, capsysbinary.readouterr().err.decode()
+    return capsysbinary.readouterr().out
+
+
+def parsed(capsysbinary: pytest.CaptureFixture[bytes], *arguments: str, code: int = 0) -> Any:
+    """What a command writes as JSON."""
+    return json.loads(printed(capsysbinary, *arguments, "--json", code=code))
+
+
+@pytest.mark.usefixtures("at")
+def test_exchanges_are_declared_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert parsed(capsysbinary, "exchange", "declare", "prices", "--type", "topic") == {"ok": True}
+    rows = {row["name"]: row for row in parsed(capsysbinary, "exchange", "list")}
+    assert rows["prices"] == {"name": "prices", "type": "topic", "durable": True, "arguments": {}}
+    assert {"amq.direct", "amq.fanout", "amq.topic"} <= set(rows)
+    assert b"prices" in printed(capsysbinary, "exchange", "list")
+    printed(capsysbinary, "exchange", "delete", "prices")
+    assert "prices" not in {row["name"] for row in parsed(capsysbinary, "exchange", "list")}
+
+
+@pytest.mark.usefixtures("at")
+def test_bindings_are_declared_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    printed(capsysbinary, "exchange", "declare", "news", "--type", "topic", "--transient")
+    printed(capsysbinary, "queue", "declare", "sports", "--transient")
+    printed(capsysbinary, "binding", "declare", "news", "sports", "sports.#")
+    binding = {"exchange": "news", "queue": "sports", "routing_key": "sports.#", "arguments": {}}
+    assert binding in parsed(capsysbinary, "binding", "list")
+    printed(capsysbinary, "publish", "sports.tennis", "0:6", "--exchange", "news")
+    assert printed(capsysbinary, "consume", "sports", "--count", "1") == b"0:6\n"
+    printed(capsysbinary, "binding", "delete", "news", "sports", "sports.#")
+    assert binding not in parsed(capsysbinary, "binding", "list")
+
+
+@pytest.mark.usefixtures("at")
+def test_queues_are_declared_purged_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert b"is there" in printed(capsysbinary, "queue", "declare", "jobs")
+    printed(capsysbinary, "publish", "jobs", "x", "--count", "5")
+    assert parsed(capsysbinary, "queue", "purge", "jobs") == {"ok": True, "messages": 5}
+    printed(capsysbinary, "publish", "jobs", "x", "--count", "3")
+    assert parsed(capsysbinary, "queue", "delete", "jobs") == {"ok": True, "messages": 3}
+    assert "jobs" not in {row["name"] for row in parsed(capsysbinary, "queue", "list")}
+
+
+@pytest.mark.usefixtures("at")
+def test_declaring_it_otherwise_fails_and_says_how_it_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["queue", "declare", "settled"]) == 0
+    assert run(["queue", "declare", "settled", "--transient"]) == 1
+    assert "durable" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at")
+def test_publishing_to_a_queue_that_is_not_there_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "nowhere", "x"]) == 1
+    assert "there is no queue 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at")
+def test_consuming_acks_unless_told_otherwise(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    printed(capsysbinary, "queue", "declare", "letters")
+    printed(capsysbinary, "publish", "letters", "a", "--content-type", "text/plain")
+    message = parsed(capsysbinary, "consume", "letters", "--no-ack", "--count", "1")
+    assert message["body"] == "a"
+    assert message["routing_key"] == "letters"
+    assert message["redelivered"] is False
+    assert message["properties"] == {"content_type": "text/plain"}
+    assert parsed(capsysbinary, "consume", "letters", "--count", "1")["redelivered"] is True
+    assert printed(capsysbinary, "consume", "letters", "--wait", "0.1") == b""
+
+
+@pytest.mark.usefixtures("at")
+def test_consuming_takes_no_more_than_asked_for(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(1000)))
+    printed(capsysbinary, "queue", "declare", "numbers")
+    published = parsed(capsysbinary, "publish", "numbers", "--lines", "--file", str(tmp_path / "lines"))
+    assert published["published"] == 1000
+    first = printed(capsysbinary, "consume", "numbers", "--count", "300")
+    rest = printed(capsysbinary, "consume", "numbers", "--wait", "0.5")
+    assert (first + rest).split() == [b"%d" % number for number in range(1000)]
+    assert first.count(b"\n") == 300
+
+
+@pytest.mark.usefixtures("at")
+def test_consuming_fewer_than_asked_for_is_a_failure(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    printed(capsysbinary, "queue", "declare", "sparse")
+    printed(capsysbinary, "publish", "sparse", "only")
+    assert printed(capsysbinary, "consume", "sparse", "--count", "2", "--wait", "0.1", code=1) == b"only\n"
+
+
+def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
+    blob = bytes(range(256))
+    environ = environment(SHARDMQ_URL=at.url)
+    with shardmq.connect(at.url) as connection:
+        connection.channel().queue_declare("blobs", durable=True)
+    subprocess.run(command("publish", "blobs"), env=environ, input=blob, timeout=30, check=True, capture_output=True)
+    got = subprocess.run(
+        command("consume", "blobs", "-n", "1"), env=environ, timeout=30, check=True, capture_output=True
+    )
+    assert got.stdout == blob + b"\n"
+
+
+def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
+    with shardmq.connect(at.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("stream", durable=True)
+        follower = subprocess.Popen(
+            command("consume", "stream", "--follow", "--url", at.url), env=environment(), stdout=subprocess.PIPE
+        )
+        try:
+            assert follower.stdout is not None
+            for body in (b"one", b"two"):
+                channel.basic_publish("", "stream", body)
+                assert follower.stdout.readline() == body + b"\n"
+            os.kill(follower.pid, signal.SIGINT)
+            assert follower.wait(10) == 130
+            follower.stdout.close()
+        finally:
+            follower.kill()
+            follower.wait()
+
+
+def test_status_shows_every_process_and_queue(at: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    printed(capsysbinary, "queue", "declare", "seen")
+    printed(capsysbinary, "publish", "seen", "abc", "--count", "7")
+    state = parsed(capsysbinary, "status", "--interval", "0.2")
+    processes = {row["process"]: row for row in state["processes"]}
+    assert {name: row["pid"] for name, row in processes.items()} == at.pids
+    assert all(row["rss_bytes"] < 100 << 20 for row in processes.values())
+    assert processes["shard-0"]["store"]["file_bytes"] > 0
+    queue = next(row for row in state["queues"] if row["name"] == "seen")
+    assert (queue["ready"], queue["unacked"], queue["consumers"]) == (7, 0, 0)
+    assert queue["publish_rate"] == 0
+    shown = printed(capsysbinary, "status", "--interval", "0.1").decode()
+    assert all(name in shown for name in (*at.pids, "seen"))
+
+
+def test_rates_come_from_two_looks() -> None:
+    def look(published: int, cpu: float, pid: int = 7) -> dict[str, Any]:
+        queue = {"id": 1, "published": published, "delivered": 0, "acked": 0}
+        return {"processes": [{"pid": pid, "cpu_seconds": cpu}], "queues": [queue]}
+
+    state = with_rates(look(100, 1.0), look(300, 1.5), 2.0)
+    assert state["queues"][0]["publish_rate"] == 100.0
+    assert state["processes"][0]["cpu_percent"] == 25.0
+    restarted = with_rates(look(100, 1.0), look(50, 0.1, pid=8), 1.0)
+    assert restarted["queues"][0]["publish_rate"] == 50.0
+    assert restarted["processes"][0]["cpu_percent"] is None
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000_000, "2.0 TB")]
+)
+def test_sizes_read_well(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0s"), (61, "1m 1s"), (3600, "1h 0m"), (90_000, "1d 1h")])
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,67 @@
+"""The program: its list of commands, how fast it is there, how commands end."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.main import COMMANDS, cli, run
+
+
+def shardmq(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(*arguments), env=environment(), capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    with click.Context(cli) as context:
+        found = cli.get_command(context, name)
+    assert found is not None
+    assert found.help
+    for parameter in found.params:
+        assert not isinstance(parameter, click.Option) or parameter.help, f"{name} {parameter.name} has no help"
+
+
+def test_help_names_all_commands_and_is_there_at_once() -> None:
+    started_at = time.process_time()
+    shown = shardmq("--help")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in COMMANDS)
+    assert time.process_time() - started_at < 1
+
+
+def test_roles_and_help_import_neither_tables_nor_the_broker() -> None:
+    script = (
+        "import sys; from shardmq.cmd.main import run; run(['--help']); run(['shard', '--help']); "
+        "print(sorted({'rich', 'lmdb', 'zmq', 'uvloop', 'pandas', 'asyncio'} & set(sys.modules)), file=sys.stderr)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=30, check=True
+    )
+    heavy = shown.stderr.strip()
+    assert heavy in ("[]", "['asyncio']"), heavy
+
+
+def test_a_failure_is_one_sentence_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["queue", "list", "--url", "shardmq://127.0.0.1:1/"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Error: CONNECTION_FORCED - no broker answers at 127.0.0.1:1")
+
+
+def test_a_wrong_command_line_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--shards", "0"]) == 2
+    assert "--shards" in capsys.readouterr().err
+
+
+def test_a_role_that_refuses_its_configuration_exits_with_78(tmp_path: Path) -> None:
+    (tmp_path / "shard-0").write_text("in the way")
+    refused = shardmq("shard", "--index", "0", "--data-dir", str(tmp_path), "--listen", f"ipc://{tmp_path}/bus")
+    assert refused.returncode == 78, refused.stderr
+    assert "Traceback" not in refused.stderr
