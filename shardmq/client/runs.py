@@ -134,8 +134,8 @@ class Collecting:
     """What single publishes are collected in, until it is sent as runs.
 
     Any thread may append to `filling.bodies` without a lock, if it looks afterwards whether `filling` is still the one:
-    where another thread has turned to a new one meanwhile, what was appended may have missed its train, and `sweep` gets
-    it. Everything else here wants the publisher's lock. (With the lock on this path a publish took twice as long.)
+    where another thread has turned to a new one meanwhile, what was appended may have missed its train, and `sweep`
+    gets it. Everything else here wants the publisher's lock. (With the lock here, a publish took twice as long.)
 
     Neighbours whose properties differ still share a run: what is there is packed when the properties change.
     """
@@ -155,7 +155,8 @@ class Collecting:
         """
         check_properties(properties)
         old = self.filling
-        is_same_route = old.routing_key == routing_key and old.exchange == exchange and old.flags == flags_of(properties)
+        flags = flags_of(properties)
+        is_same_route = old.routing_key == routing_key and old.exchange == exchange and old.flags == flags
         if not is_same_route:
             check_names(exchange=exchange, routing_key=routing_key)
         self.filling = Filling(exchange, routing_key, properties)
@@ -193,7 +194,8 @@ class Collecting:
     def _run(self, route: Filling) -> Run:
         packed, count = self._packed, self.packed_count
         self._packed, self.packed_count = [], 0
-        return (route.exchange, route.routing_key, route.flags, count, packed[0] if len(packed) == 1 else b"".join(packed))
+        joined = packed[0] if len(packed) == 1 else b"".join(packed)
+        return (route.exchange, route.routing_key, route.flags, count, joined)
 
 
 def _wrong_body(body: object) -> TypeError:
