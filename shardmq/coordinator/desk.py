@@ -1,8 +1,8 @@
 """Commands under way: whose turn it is, what each waits for, until when.
 
-    perform ─► TURN ─► rules ─► store ─┬─ new or known queue ─► SHARD ─► gateways ─► answer
-               (commands on one        ├─ deleted queue ─► gateways ─► SHARD ─► answer
-                name go one by one)    └─ everything else ─► gateways ─► answer
+    perform ─► TURN ─► rules ─► store ─┬─ declared queue ─► SHARD ─► gateways ─► answer
+         (while a queue is declared,   ├─ deleted queue ─► gateways ─► SHARD ─► answer
+          others that name it wait)    └─ everything else ─► gateways ─► answer
 
 A new queue is told to the gateways when its shard has it, a deleted one is taken from them before its shard drops it:
 no message is routed to a queue that its shard does not hold. Everything else is told at once, in the order it was
@@ -50,8 +50,8 @@ until they do, they route by what they knew."""
 COMMANDS_MAX: Final = 20_000
 """Commands under way at once; they wait in memory, and past some thousands they would not be done in time anyhow."""
 
-Name = tuple[str, str, str]
-"""Noun, virtual host, name."""
+Name = tuple[str, str]
+"""Virtual host and name of a queue."""
 
 
 class Stage(Enum):
@@ -71,7 +71,7 @@ class Task:
         peer: the gateway that asked.
         request: its number there.
         command: what it asked for.
-        names: what it touches; commands with a name in common go one after the other.
+        name: the queue it names; the first of those with the same name goes on, the others wait until it is told.
         since: when it came, monotonic seconds.
         stage: what it waits for.
         version: the topology every gateway must have reached.
@@ -83,7 +83,7 @@ class Task:
     peer: Peer
     request: int
     command: Command
-    names: tuple[Name, ...]
+    name: Name | None
     since: float
     stage: Stage = Stage.TURN
     version: int = 0
@@ -128,6 +128,11 @@ class Desk:
         self._unwritten: list[Change] = []
 
     @property
+    def is_busy(self) -> bool:
+        """Whether commands are under way."""
+        return bool(self._tasks)
+
+    @property
     def gateways(self) -> int:
         """How many are connected."""
         return len(self._gateways)
@@ -157,11 +162,12 @@ class Desk:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
             peer.post(Refusal(request, Unavailable.code, text))
             return
-        task = Task(peer, request, command, _names(command), now)
+        task = Task(peer, request, command, _queue_named(command), now)
         self._tasks[task] = None
-        for name in task.names:
-            self._turns.setdefault(name, deque()).append(task)
-        self._run_if_first(task)
+        turn = self._turns.setdefault(task.name, deque()) if task.name else deque[Task]()
+        turn.append(task)
+        if turn[0] is task:
+            self._runnable.append(task)
 
     def tick(self, now: float) -> None:
         """Give up what took too long."""
@@ -241,6 +247,7 @@ class Desk:
 
     def _await_gateways(self, task: Task) -> None:
         """Also where nothing changed: a gateway may still be taking in the change that made it so."""
+        self._leave_turn(task)
         task.stage, task.version = Stage.GATEWAYS, self._topology.version
         self._syncing.append(task)
 
@@ -282,31 +289,34 @@ class Desk:
         self._answer(task, Refusal(task.request, refusal.code, refusal.text))
 
     def _answer(self, task: Task, message: Message) -> None:
+        self._leave_turn(task)
         task.stage = Stage.DONE
         if task.peer in self._gateways:
             task.peer.post(message)
         del self._tasks[task]
-        for name in task.names:
-            turn = self._turns[name]
-            turn.remove(task)
-            if turn:
-                self._run_if_first(turn[0])
-            else:
-                del self._turns[name]
 
-    def _run_if_first(self, task: Task) -> None:
-        if all(self._turns[name][0] is task for name in task.names):
-            self._runnable.append(task)
+    def _leave_turn(self, task: Task) -> None:
+        """Whoever names the same queue may go on: what this command did is in the topology."""
+        if task.name is None:
+            return
+        turn = self._turns[task.name]
+        was_first = turn[0] is task
+        turn.remove(task)
+        if not turn:
+            del self._turns[task.name]
+        elif was_first:
+            self._runnable.append(turn[0])
+        task.name = None
 
     def _laggard(self, version: int) -> str:
         return next((peer.name for peer, reached in self._gateways.items() if reached < version), "a gateway")
 
 
-def _names(command: Command) -> tuple[Name, ...]:
+def _queue_named(command: Command) -> Name | None:
     match command:
-        case DeclareExchange() | DeleteExchange():
-            return (("exchange", command.vhost, command.name),)
         case DeclareQueue() | DeleteQueue():
-            return (("queue", command.vhost, command.name),)
+            return command.vhost, command.name
         case Bind() | Unbind():
-            return ("exchange", command.vhost, command.exchange), ("queue", command.vhost, command.queue)
+            return command.vhost, command.queue
+        case DeclareExchange() | DeleteExchange():
+            return None

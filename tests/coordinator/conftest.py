@@ -172,7 +172,8 @@ class Room:
 
     def perform(self, gateway: GatewayEnd, command: Command) -> Answer | Refusal:
         request = gateway.ask(command)
-        return self.until(lambda: gateway.answers.get(request))
+        self.until(lambda: request in gateway.answers)
+        return gateway.answers[request]
 
     def close(self) -> None:
         self.stop()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages import Answer, Changes, Inspect, Refusal, Snapshot
-from shardmq.coordinator import desk
+from shardmq.coordinator import desk, process
 from shardmq.coordinator.rules import Places
 from shardmq.model import Binding, Exchange, Queue
 from shardmq.topology import (
@@ -169,6 +169,37 @@ def test_commands_on_one_name_keep_their_order(room: "Room") -> None:
     assert gateway.topology.route("/", "amq.topic", "a.b") == ()
 
 
+def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room") -> None:
+    room.start()
+    gateway = room.gateway()
+    room.shard(0)
+    room.perform(gateway, declare(ON_0[0]))
+    gateway.syncs = False
+    requests = [gateway.ask(Bind("/", "amq.topic", ON_0[0], f"k{number}", {})) for number in range(50)]
+    room.until(lambda: len(gateway.topology.bindings) == 50)
+    room.settle(gateway)
+    assert not gateway.answers.keys() & set(requests)
+    gateway.say_synced()
+    room.until(lambda: gateway.answers.keys() >= set(requests))
+
+
+def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "RETURN_SECONDS", 3600.0)
+    room.start()
+    gateway = room.gateway()
+    command = DeclareExchange("/", "e", "topic", True, {})
+    assert isinstance(room.perform(gateway, command), Answer)
+    room.restart()
+    gateway = room.gateway("gateway-1")
+    request = gateway.ask(command)
+    room.settle(gateway)
+    assert request not in gateway.answers
+    monkeypatch.setattr(process, "RETURN_SECONDS", 0.0)
+    room.restart()
+    gateway = room.gateway("gateway-2")
+    assert isinstance(room.perform(gateway, command), Answer)
+
+
 def test_a_deleted_queue_leaves_the_gateways_before_its_shard(room: "Room") -> None:
     room.start()
     gateway, shard = room.gateway(), room.shard(0)
@@ -282,7 +313,10 @@ def test_inspecting_tells_what_there_is(room: "Room", tmp_path: Path) -> None:  
     gateway = room.gateway()
     room.perform(gateway, DeclareExchange("/", "e", "direct", False, {}))
     gateway.dialer.post(Inspect(99))
-    status = room.until(lambda: gateway.answers.get(99)).result  # type: ignore[union-attr]
+    room.until(lambda: 99 in gateway.answers)
+    answer = gateway.answers[99]
+    assert isinstance(answer, Answer)
+    status = answer.result
     assert status["process"] == "coordinator"
     assert (status["exchanges"], status["queues"], status["bindings"], status["gateways"]) == (4, 0, 0, 1)
     assert status["version_of_topology"] == gateway.topology.version
