@@ -9,6 +9,8 @@ import fcntl
 import os
 import shutil
 import struct
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +28,18 @@ _HEADER: Final = struct.Struct("=QHHI")
 """The start of LMDB's first page: page number, padding, page flags, bounds; then the magic number."""
 _MAGIC: Final = struct.Struct("=I")
 _LMDB_MAGIC: Final = 0xBEEFC0DE
+
+_READ_THROUGH: Final = """
+import sys, lmdb
+env = lmdb.open(sys.argv[1], readonly=True, lock=False, create=False, max_dbs=64, map_size=int(sys.argv[2]))
+with env.begin() as transaction:
+    names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
+for name in names:
+    db = env.open_db(name, create=False)
+    with env.begin(db=db) as transaction:
+        for _, value in transaction.cursor():
+            len(value)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +72,13 @@ def lock_folder(folder: Path) -> int:
     """Make a folder this process's own, for as long as the returned descriptor is open.
 
     Raises:
-        StoreRefused: another process holds it.
+        StoreRefused: another process holds it, or it is no folder we can write in.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise StoreRefused(f"{folder} cannot hold a store: {fault.strerror} ({fault.filename})") from fault
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -123,10 +140,20 @@ def _create(folder: Path, format: bytes) -> None:
         os.close(directory)
 
 
+def _is_whole(file: Path) -> bool:
+    """Whether every page in use can be read.
+
+    A healthy file may be a little shorter than its page count says: pages that one transaction took at the end and gave
+    back are never written (seen once in 40,000 commits). So a short file is read through, by a process that may die.
+    """
+    reader = [sys.executable, "-I", "-c", _READ_THROUGH, str(file.parent), str(MAP_BYTES)]
+    return subprocess.run(reader, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def _check(file: Path, format: bytes) -> None:
     """Look at a store without changing it.
 
-    The size comes before everything else: reading a page that the file does not have would end the process (SIGBUS).
+    The size comes before everything else: reading a page that the file does not have would end this process (SIGBUS).
     """
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -140,8 +167,9 @@ def _check(file: Path, format: bytes) -> None:
     except lmdb.Error as fault:
         raise StoreRefused(f"{file} cannot be opened: {fault}; restore it from a copy") from fault
     try:
-        needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
-        if size < needed:
+        page = env.stat()["psize"]
+        needed = (env.info()["last_pgno"] + 1) * page
+        if size < needed and (size % page or not _is_whole(file)):
             raise StoreRefused(f"{file} is cut short: {size} of {needed} bytes; restore it from a copy")
         _check_meta(file, env, format)
     finally:

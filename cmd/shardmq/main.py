@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from shardmq.errors import ShardmqError, StartupRefused
+from shardmq.errors import ConnectionLost, ShardmqError, StartupRefused
 
 COMMANDS: Final = {
     "up": "shardmq.cmd.up:up",
@@ -77,6 +77,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return fault.exit_code
     except StartupRefused as fault:
         return _failed(fault.text, EXIT_CONFIG)
+    except ConnectionLost as fault:
+        return _failed(f"{fault}; `shardmq up` starts a broker, --url says where one is", EXIT_FAILED)
     except ShardmqError as fault:
         return _failed(str(fault), EXIT_FAILED)
     except BrokenPipeError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.model import DEFAULT_VHOST
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 RATES: Final = {"published": "publish_rate", "delivered": "deliver_rate", "acked": "ack_rate"}
 """A shard's running totals, and the rates that two looks at them give."""
+
+HELD: Final = {
+    "gateway": ("connections", "consumers"),
+    "coordinator": ("exchanges", "queues", "bindings"),
+    "shard": (),
+}
+"""What a process of each role holds, as its table names it."""
 
 Status = dict[str, Any]
 
@@ -106,14 +114,11 @@ def tables(state: Status) -> "Group":
 
 
 def process_table(processes: list[dict[str, Any]]) -> "Table":
-    """A line for each process; stores are the shards'."""
-    from rich.table import Table
-
-    table = Table(title="processes", title_justify="left")
-    for column in ("process", "pid", "up", "cpu", "memory", "store file", "in use", "state"):
-        table.add_column(column, justify="left" if column in ("process", "state") else "right")
+    """A line for each process; stores are the shards', what the others hold stands below."""
+    held = [f"{row[noun]:,} {noun}" for row in processes for noun in HELD[row["role"]]]
+    table = new_table("processes", ("pid", "up", "cpu", "memory", "store", "in use"), ", ".join(held))
     for row in processes:
-        store = row.get("store", {})
+        store = row.get("store")
         share = row["cpu_percent"]
         table.add_row(
             row["process"],
@@ -123,32 +128,43 @@ def process_table(processes: list[dict[str, Any]]) -> "Table":
             size(row["rss_bytes"]),
             size(store["file_bytes"]) if store else "",
             size(store["used_bytes"]) if store else "",
-            ", ".join(
-                f"{row[name]:,} {name}"
-                for name in ("connections", "channels", "consumers", "exchanges", "queues", "bindings")
-                if isinstance(row.get(name), int)
-            ),
         )
     return table
 
 
 def queue_table(queues: list[dict[str, Any]]) -> "Table":
-    """A line for each queue."""
+    """A line for each queue, with its virtual host where that is not the default."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=f"{len(queues)} queues", title_justify="left")
-    columns = ("queue", "vhost", "ready", "unacked", "consumers", "publish/s", "deliver/s", "ack/s", "bytes")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("queue", "vhost") else "right", overflow="fold")
+    columns = ("ready", "unacked", "consumers", "in/s", "out/s", "ack/s", "bytes")
+    table = new_table("queues", columns, f"{len(queues):,} queues")
     for row in queues:
         table.add_row(
-            escape(row["name"]),
-            escape(row["vhost"]),
+            escape(row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}"),
             *(f"{row[name]:,}" for name in ("ready", "unacked", "consumers")),
             *(f"{row[rate]:,.0f}" for rate in RATES.values()),
             size(row["bytes"]),
         )
+    return table
+
+
+def new_table(title: str, numbers: tuple[str, ...], caption: str) -> "Table":
+    """An empty table with a column of names, then columns of numbers, that fits a terminal of 80."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    table.add_column("", overflow="fold")
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
     return table
 
 
