@@ -73,6 +73,23 @@ def test_a_file_cut_short_is_refused(folder: Path, kept: float) -> None:
     refused(folder, "cut short|cannot be opened")
 
 
+def test_a_short_file_that_has_every_page_in_use_is_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "shard-0"
+    Store(folder).close()
+    env = lmdb.open(str(folder), max_dbs=8)
+    with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
+        transaction.put(b"1", b"x" * 50_000)
+    with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
+        transaction.delete(b"1")
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    env.close()
+    with (folder / "data.mdb").open("r+b") as file:
+        file.truncate(needed - 4096)
+    store = Store(folder)
+    store.load()
+    store.close()
+
+
 def test_garbage_is_refused(folder: Path) -> None:
     (folder / "data.mdb").write_bytes(b"no database at all\n" * 5000)
     refused(folder, "no LMDB file")
