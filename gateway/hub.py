@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import zmq
-
 from shardmq.bus.link import Dialer
 from shardmq.bus.messages import FromCoordinator, FromShard
+from shardmq.bus.wait import context
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.topology import Topology
@@ -48,7 +47,7 @@ class Hub:
 
     def __init__(self, name: str, coordinator: str, shards: tuple[str, ...]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = context()
         self.name = name
         self.origin = secrets.randbits(64)
         self.next_serial = 1
@@ -129,11 +128,9 @@ class Hub:
         while True:
             now = time.monotonic()
             self.now_ms = time.time_ns() // 1_000_000
-            self.coordinator.tick(now)
-            for link in self.links:
-                link.tick(now)
-            for link in self._all:  # ticking sends, too; see _flush
-                self._drain(link)
+            for each in self._all:
+                each.tick(now)
+                self._drain(each)  # ticking sends, too; see _flush
             for call in self._wakers:
                 call(now)
             self._flush()

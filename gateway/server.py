@@ -7,7 +7,7 @@ import ipaddress
 import secrets
 from typing import Any, Final
 
-from shardmq.coordinator.users import hash_password, verify_password
+from shardmq.passwords import hash_password, verify_password
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.native import NativeConnection

@@ -326,10 +326,10 @@ class Listener(Generic[Incoming]):
                 continue
             number, count, messages = envelope
             if type(messages[0]) is Hello:
-                self._greet(identity, peer, number, messages[0])
+                greeted = self._greet(identity, peer, number, messages[0])
                 events.extend(self._take_lost())
-                if identity in self._peers:
-                    events.append((self._peers[identity], Opened(messages[0].role, messages[0].name)))
+                if greeted is not None:
+                    events.append((greeted, Opened(greeted.role, greeted.name)))
                 continue
             if peer is None or peer._session.number != number:
                 self._reset(identity, number, "that session is not known here")
@@ -365,17 +365,20 @@ class Listener(Generic[Incoming]):
         """Stop listening."""
         self.socket.close()
 
-    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello) -> None:
+    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello) -> Peer | None:
+        """Open a session; None when there is none to open, or it is open already."""
         if hello.protocol != BUS_PROTOCOL:
             self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
-            return
-        if peer is not None and peer._session.number == number:
-            return  # called twice before the answer came; the answer is on its way
+            return None
         if peer is not None:
+            if peer._session.number == number:
+                return None  # called again before the answer came; it is on its way
             self._lose(peer, "it began a new session")
-        self._peers[identity] = Peer(identity, _Session(number, time.monotonic()), hello)
+        greeted = Peer(identity, _Session(number, time.monotonic()), hello)
         if not self._send(identity, _encode((number, 0, [self._welcome]))):
-            self._lose(self._peers[identity], "the peer is not connected")
+            return None
+        self._peers[identity] = greeted
+        return greeted
 
     def _reset(self, identity: bytes, number: int, reason: str) -> None:
         self._send(identity, _encode((number, 0, [Reset(reason)])))

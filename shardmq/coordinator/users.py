@@ -1,9 +1,7 @@
 """The users of a first start. Their passwords are kept as hashes (`shardmq.passwords`)."""
 
 from shardmq.model import User
-from shardmq.passwords import hash_password, verify_password
-
-__all__ = ["guest", "hash_password", "verify_password"]
+from shardmq.passwords import hash_password
 
 
 def guest() -> User:

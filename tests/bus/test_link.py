@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import zmq
 
-from shardmq.bus.link import Dialer, Listener, Lost, Opened
+from shardmq.bus.link import HELLO_SECONDS, Dialer, Listener, Lost, Opened
 from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.records import Run, pack_many
@@ -65,6 +65,24 @@ def test_both_ends_hear_of_a_session_once(pair: Pair) -> None:
     pair.turn_until(lambda: len(pair.at_listener) >= 2)
     assert pair.at_dialer == [Opened("shard", "shard-0")]
     assert pair.at_listener == [Opened("gateway", "gateway-0"), publish(1)]
+
+
+def test_calling_again_before_the_answer_has_come_opens_one_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    pair = Pair(tmp_path_factory.mktemp("l"))
+    try:
+        now = time.monotonic()
+        while not pair.listener.socket.poll(10):
+            now += HELLO_SECONDS
+            pair.dialer.tick(now)
+        pair.dialer.tick(now + 1)
+        pair.dialer.tick(now + 2)
+        pair.turn_until(lambda: pair.dialer.is_open)
+        pair.dialer.post(publish(1))
+        pair.dialer.flush()
+        pair.turn_until(lambda: publish(1) in pair.at_listener)
+        assert pair.at_listener == [Opened("gateway", "gateway-0"), publish(1)]
+    finally:
+        pair.close()
 
 
 def test_messages_arrive_in_order_and_whole(pair: Pair) -> None:

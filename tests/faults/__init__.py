@@ -1,0 +1,1 @@
+"""Processes die while traffic runs."""
