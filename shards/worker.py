@@ -183,7 +183,7 @@ class Worker:
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     def _opened(self, peer: Peer, _: Opened) -> None:
-        self._clients[peer] = _Client()
+        self._clients.setdefault(peer, _Client())  # a caller that calls twice is told of twice
 
     def _lost(self, peer: Peer, _: Lost) -> None:
         client = self._clients.pop(peer, None)

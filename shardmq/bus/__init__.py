@@ -2,5 +2,6 @@
 
 messages.py   what they say: typed messages, and who says which to whom
 link.py       sessions with numbering, pings and loss made visible
+wait.py       the context links are made with, and waiting for them without an event loop
 wait.py       waiting for links, for processes without an event loop
 """

@@ -1,5 +1,6 @@
 """Waiting for links and file descriptors, for processes without an event loop."""
 
+import math
 from collections.abc import Iterable
 
 import zmq
@@ -24,4 +25,6 @@ class Waiter:
 
     def wait(self, seconds: float) -> bool:
         """Whether something came within that time."""
-        return bool(self._poller.poll(max(0, int(seconds * 1000))))
+        return bool(
+            self._poller.poll(max(0, math.ceil(seconds * 1000)))
+        )  # rounded down, the rest would be spent polling

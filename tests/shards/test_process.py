@@ -1,6 +1,7 @@
 """A shard as a process, over its real link: what a gateway sees of it, also when it is killed."""
 
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -270,6 +271,20 @@ def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shar
     assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 4 + [False] * 11
     shard.send(Counts(7, 2))
     assert shard.expect(Refusal).code == 404
+
+
+def test_a_full_disk_ends_the_process_and_loses_nothing_confirmed(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 100)))
+    shard.expect(Confirmed)
+    resource.prlimit(shard.process.pid, resource.RLIMIT_FSIZE, (200_000, 200_000))
+    big = Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
+    shard.send(Publish((1,), big))
+    assert shard.process.wait(10) == 1
+    assert not [message for message in shard.inbox if isinstance(message, Confirmed)]
+    shard.start()
+    shard.redial()
+    shard.send(consume(1))
+    assert numbers(shard.delivered(100)) == list(range(100))
 
 
 def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marked(shard: Shard) -> None:
