@@ -14,5 +14,11 @@ connection.py   Connection, for programs with threads
 channel.py      Channel: RabbitMQ's verbs
 publisher.py    Publisher: pipelined publishing
 consuming.py    consumers' loops and callbacks
-aio_*.py        connection, channel, publisher and consuming once more, for asyncio (`shardmq.aio`)
+
+The same for asyncio, behind `shardmq.aio`:
+
+aio_connection.py  Connection, and the socket it owns
+aio_channel.py     Channel
+aio_publisher.py   Publisher
+aio_consuming.py   inboxes that coroutines wait at, and callbacks
 """

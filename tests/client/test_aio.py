@@ -1,0 +1,208 @@
+"""The SDK for asyncio, on asyncio's loop and on uvloop: against a broker, and against peers that fail it."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+import shardmq
+from shardmq import errors
+from shardmq.cmd.broker import Broker
+from shardmq.wire.operations import BasicPublish, QueueDeclare
+
+from .conftest import Conversation, Script
+
+Run = Callable[[Awaitable[None]], Any]
+Peer = Callable[[Script], str]
+
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a coroutine to its end on each kind of loop."""
+
+    def run(main: Any) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(main, 30))
+
+    return run
+
+
+def test_the_verbs_are_the_same(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with await shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.exchange_declare("flights", "topic")
+            await channel.queue_declare("aio")
+            await channel.queue_bind("aio", "flights", "#")
+            await channel.basic_publish("flights", "a.b", b"one", shardmq.Properties(type="t"))
+            async with channel.publisher(window=1000) as publisher:
+                for number in range(3000):
+                    await publisher.publish("flights", "a.b", b"%d" % number)
+                await publisher.publish_many("flights", "a.b", [b"x"] * 1000)
+            assert (await channel.queue_declare("aio")).messages == 4001
+            got = []
+            async with contextlib.aclosing(channel.consume("aio", prefetch=300)) as messages:
+                async for message in messages:
+                    got.append(message.body)
+                    message.ack()
+                    if len(got) == 3501:
+                        break
+            assert got == [b"one", *(b"%d" % number for number in range(3000)), *[b"x"] * 500]
+            assert (await channel.queue_declare("aio")).messages == 500
+            message = await channel.basic_get("aio")
+            assert message is not None
+            message.nack()
+            count = 0
+            async for batch in channel.consume_batches("aio", inactivity_timeout=0.5):
+                count += len(batch.bodies)
+                batch.ack()
+            assert count == 500
+            assert await channel.basic_get("aio") is None
+            assert {table["name"] for table in await connection.topology("queues")} >= {"aio"}
+            assert (await connection.status())["processes"]
+            await channel.queue_unbind("aio", "flights", "#")
+            await channel.exchange_delete("flights")
+            assert await channel.queue_purge("aio") == 0
+            assert await channel.queue_delete("aio") == 0
+            await channel.close()
+
+    run(main())
+
+
+def test_callbacks_may_be_functions_or_coroutines(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with await shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.queue_declare("calls")
+            for kind in ("function", "coroutine"):
+                seen: list[bytes] = []
+                done = asyncio.Event()
+
+                def note(message: shardmq.Message, seen: list[bytes] = seen, done: asyncio.Event = done) -> None:
+                    seen.append(message.body)
+                    message.ack()
+                    if len(seen) == 20:
+                        done.set()
+
+                async def note_later(message: shardmq.Message, note: Callable[..., None] = note) -> None:
+                    await asyncio.sleep(0)
+                    note(message)
+
+                tag = await channel.basic_consume("calls", note if kind == "function" else note_later, prefetch=5)
+                for number in range(20):
+                    await channel.basic_publish("", "calls", b"%d" % number)
+                await done.wait()
+                await channel.basic_qos(tag, 7)
+                await channel.basic_cancel(tag)
+                assert seen == [b"%d" % number for number in range(20)]
+            await channel.queue_delete("calls")
+
+    run(main())
+
+
+def test_a_callback_that_raises_closes_its_channel(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with await shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.queue_declare("raises")
+
+            async def callback(_: shardmq.Message) -> None:
+                raise ZeroDivisionError("my own fault")
+
+            await channel.basic_consume("raises", callback)
+
+            async def publish() -> None:
+                while True:
+                    await channel.basic_publish("", "raises", b"x")
+
+            with pytest.raises(errors.ChannelError, match="my own fault"):
+                await publish()
+            other = await connection.channel()
+            await other.queue_delete("raises")
+
+    run(main())
+
+
+def test_errors_surface_where_they_do_with_threads(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with await shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            with pytest.raises(errors.NotFound):
+                await channel.basic_publish("no such exchange", "k", b"")
+            publisher = channel.publisher()
+            await publisher.publish("no such exchange", "k", b"")
+            with pytest.raises(errors.NotFound, match="no such exchange"):
+                await publisher.flush()
+            with pytest.raises(TypeError, match="bytes"):
+                await publisher.publish("", "k", "text")  # type: ignore[arg-type]
+            channel.basic_ack(7)
+            with pytest.raises(errors.ChannelError, match="unknown delivery tag 7"):
+                await channel.basic_get("whatever")
+        with pytest.raises(errors.ConnectionLost):
+            await connection.channel()
+        with pytest.raises(errors.AuthenticationFailed):
+            await shardmq.aio.connect(broker.url.replace("guest:guest", "guest:wrong"))
+
+    run(main())
+
+
+def test_loss_reaches_every_task_that_waits(peer: Peer, run: Run) -> None:
+    def script(talk: Conversation) -> None:
+        talk.open()
+        talk.next()
+        talk.next()
+
+    async def main() -> None:
+        connection = await shardmq.aio.connect(peer(script))
+        channel = await connection.channel()
+        outcomes = await asyncio.gather(
+            channel.queue_declare("q"), channel.basic_publish("", "q", b""), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [errors.ConnectionLost] * 2
+        with pytest.raises(errors.ConnectionLost):
+            await channel.queue_declare("q")
+        await connection.close()
+
+    run(main())
+
+
+def test_a_full_window_and_a_silent_server_are_errors_in_time(peer: Peer, run: Run) -> None:
+    def script(talk: Conversation) -> None:
+        talk.open(heartbeat=1)
+        talk.next(BasicPublish)
+        talk.read_to_end()
+
+    async def main() -> None:
+        connection = await shardmq.aio.connect(peer(script), timeout=0.2, heartbeat=1)
+        channel = await connection.channel()
+        publisher = channel.publisher(window=3)
+        for _ in range(3):
+            await publisher.publish("", "q", b"")
+        with pytest.raises(errors.Timeout, match="window"):
+            await publisher.publish("", "q", b"")
+        with pytest.raises(errors.ConnectionLost, match="nothing heard"):
+            await publisher.flush(10)
+        await connection.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x10\0\0\0\x01\xc1"])
+def test_garbage_is_a_protocol_error(peer: Peer, run: Run, garbage: bytes) -> None:
+    def script(talk: Conversation) -> None:
+        talk.open()
+        talk.next(QueueDeclare)
+        talk.socket.sendall(garbage)
+        talk.read_to_end()
+
+    async def main() -> None:
+        connection = await shardmq.aio.connect(peer(script))
+        channel = await connection.channel()
+        with pytest.raises(errors.ProtocolError):
+            await channel.queue_declare("q")
+        await connection.close()
+
+    run(main())

@@ -1,0 +1,318 @@
+"""The core without any I/O: answers reach who asked, whatever the bytes look like on their way."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq import records
+from shardmq.client.core import ChannelCore, Core
+from shardmq.client.deliveries import Delivery
+from shardmq.client.url import parse
+from shardmq.errors import (
+    AuthenticationFailed,
+    ChannelError,
+    ConnectionFault,
+    ConnectionLost,
+    NotFound,
+    ProtocolError,
+    PublishRefused,
+    ShardmqError,
+)
+from shardmq.wire.frames import FrameReader
+from shardmq.wire.operations import (
+    FROM_CLIENT,
+    BasicCancel,
+    BasicCancelled,
+    BasicConfirm,
+    BasicConsume,
+    BasicDeliver,
+    BasicNack,
+    BasicPublish,
+    BasicRefused,
+    ChannelClose,
+    ConnectionClose,
+    Heartbeat,
+    Ok,
+    Operation,
+    QueueDelete,
+    Refused,
+    decode,
+    encode,
+)
+
+
+class Waiter:
+    """Everything a core may tell somebody."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.errors: list[ShardmqError] = []
+        self.confirmed = 0
+        self.refused: list[ShardmqError] = []
+        self.deliveries: list[Delivery] = []
+        self.ends: list[ShardmqError | None] = []
+        self.is_gone = False
+
+    def done(self) -> bool:
+        return self.is_gone or bool(self.results or self.errors)
+
+    def set_result(self, result: Any, /) -> None:
+        self.results.append(result)
+
+    def set_exception(self, error: Any, /) -> None:
+        self.errors.append(error)
+
+    def settled(self, count: int, error: ShardmqError | None) -> None:
+        if error is None:
+            self.confirmed += count
+        else:
+            self.refused.append(error)
+
+    def deliver(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+
+    def end(self, error: ShardmqError | None) -> None:
+        self.ends.append(error)
+
+    def settle_one(self, tag: int) -> None: ...
+
+    def settle(self, first: int, last: int) -> None: ...
+
+    def give_back(self, first: int, last: int, requeue: bool) -> None: ...
+
+
+def sent(core: Core) -> list[Any]:
+    """What the core says, and says no more."""
+    frames = FrameReader().feed(b"".join(core.outgoing))
+    core.outgoing.clear()
+    return [decode(kind, payload, FROM_CLIENT) for kind, payload in frames]
+
+
+def hear(core: Core, *operations: Operation) -> None:
+    """The server says something."""
+    core.receive(b"".join(map(encode, operations)))
+
+
+def opened() -> tuple[Core, ChannelCore]:
+    """An open core with one open channel."""
+    core = Core(parse("shardmq://localhost/"), 60)
+    core.open({}, Waiter())
+    hear(core, Ok(1, 0, {"product": "shardmq", "heartbeat": 60}))
+    channel = core.open_channel(Waiter(), Waiter())
+    hear(core, Ok(2, 1))
+    sent(core)
+    return core, channel
+
+
+def consuming(core: Core, channel: ChannelCore, auto_ack: bool = False) -> Waiter:
+    """A consumer "c"."""
+    inbox = Waiter()
+    core.consume(channel, "q", "c", auto_ack, 10, inbox, Waiter())
+    [request] = sent(core)
+    assert isinstance(request, BasicConsume)
+    hear(core, Ok(request.request, 1, {"consumer": "c"}))
+    return inbox
+
+
+def delivery(tag: int, count: int, consumer: str = "c", channel: int = 1) -> BasicDeliver:
+    packed = records.pack_many([b"%d" % number for number in range(tag, tag + count)])
+    return BasicDeliver(channel, consumer, tag, False, "x", "k", 1, 99, 0xABC, 70, count, packed)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.lists(st.integers(1, 60)), st.integers(1, 400))
+def test_answers_confirms_and_deliveries_arrive_whole_however_the_bytes_are_cut(
+    counts: list[int], cuts: list[int], rest: int
+) -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel)
+    publishing, asking = Waiter(), Waiter()
+    for count in counts:
+        core.publish(channel, "", "k", 1, count, records.pack_many([b"x"] * count), publishing)
+    core.request(QueueDelete, channel, asking, "q")
+    said = sent(core)
+    numbers = [operation.request for operation in said]
+    assert numbers == sorted(set(numbers))
+    answers: list[Operation] = [BasicConfirm(1, [(number, number)]) for number in numbers[:-1]]
+    answers += [Heartbeat(), Ok(numbers[-1], 1, {"messages": 3})]
+    tag = 1
+    for count in counts:
+        answers.append(delivery(tag, count))
+        tag += count
+    data = b"".join(map(encode, answers))
+    for size in cuts:
+        core.receive(data[:size])
+        data = data[size:]
+    while data:
+        core.receive(data[:rest])
+        data = data[rest:]
+    assert publishing.confirmed == sum(counts)
+    assert asking.results == [{"messages": 3}]
+    bodies = [message.body for delivery in inbox.deliveries for message in delivery.messages()]
+    assert bodies == [b"%d" % number for number in range(1, tag)]
+    assert list(channel.unacked) == [(1, tag)]
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_any_bytes_raise_documented_errors_only(data: bytes) -> None:
+    core, channel = opened()
+    consuming(core, channel)
+    try:
+        core.receive(data)
+    except ConnectionFault:
+        core.lose(ConnectionLost("gone"))
+
+
+@given(st.data())
+def test_mutated_answers_raise_documented_errors_only(data: st.DataObject) -> None:
+    core, channel = opened()
+    consuming(core, channel)
+    core.publish(channel, "", "k", 1, 1, records.pack(None, b""), Waiter())
+    said = bytearray(b"".join(map(encode, [delivery(1, 3), BasicConfirm(1, [(1, 9)]), Ok(3, 1, {"consumer": "d"})])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        said[data.draw(st.integers(0, len(said) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        core.receive(bytes(said))
+    except ConnectionFault:
+        core.lose(ConnectionLost("gone"))
+
+
+def test_a_confirm_range_settles_all_publishes_in_it_and_a_made_up_one_costs_nothing() -> None:
+    core, channel = opened()
+    publishing = Waiter()
+    for _ in range(5):
+        core.publish(channel, "", "k", 1, 2, records.pack_many([b""] * 2), publishing)
+    numbers = [operation.request for operation in sent(core) if isinstance(operation, BasicPublish)]
+    hear(core, BasicConfirm(1, [(numbers[1], numbers[3])]))
+    assert publishing.confirmed == 6
+    hear(core, BasicConfirm(1, [(1, 2**62)]))
+    assert publishing.confirmed == 10
+
+
+def test_a_refused_publish_has_the_class_of_its_code_and_publish_refused_otherwise() -> None:
+    core, channel = opened()
+    for code, kind in ((404, NotFound), (506, PublishRefused), (541, PublishRefused)):
+        publishing = Waiter()
+        core.publish(channel, "", "k", 1, 1, records.pack(None, b""), publishing)
+        [request] = sent(core)
+        hear(core, BasicRefused(1, [(request.request, request.request)], code, "no"))
+        assert [type(error) for error in publishing.refused] == [kind]
+
+
+def test_loss_tells_everybody_waiting_once_and_every_request_afterwards() -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel)
+    asking, publishing = Waiter(), Waiter()
+    core.request(QueueDelete, channel, asking, "q")
+    core.publish(channel, "", "k", 1, 3, records.pack_many([b""] * 3), publishing)
+    core.lose(ConnectionLost("gone"))
+    core.lose(ConnectionLost("gone again"))
+    for errors in (asking.errors, publishing.refused, inbox.ends):
+        [error] = errors
+        assert isinstance(error, ConnectionLost)
+        assert error.text == "gone"
+    with pytest.raises(ConnectionLost):
+        core.request(QueueDelete, channel, Waiter(), "q")
+    with pytest.raises(ConnectionLost):
+        core.open_channel(Waiter(), Waiter())
+
+
+def test_a_channel_closed_by_the_server_fails_what_waits_on_it_and_leaves_the_others() -> None:
+    core, channel = opened()
+    other = core.open_channel(Waiter(), Waiter())
+    sent(core)
+    inbox, asking, elsewhere = consuming(core, channel), Waiter(), Waiter()
+    core.request(QueueDelete, channel, asking, "q")
+    core.request(QueueDelete, other, elsewhere, "q")
+    hear(core, ChannelClose(0, 1, 406, "unknown delivery tag 7"))
+    for error in (asking.errors[0], inbox.ends[0]):
+        assert isinstance(error, ChannelError)
+        assert error.code == 406
+        assert "unknown delivery tag 7" in error.text
+    assert not elsewhere.done()
+    with pytest.raises(ChannelError):
+        core.request(QueueDelete, channel, Waiter(), "q")
+    late = max(operation.request for operation in sent(core))
+    hear(core, Refused(late - 1, 1, 504, "channel 1 is closed"), delivery(1, 2))
+    assert core.open_channel(Waiter(), Waiter()).number == 1
+
+
+def test_a_deleted_queue_ends_its_consumer_with_not_found() -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel)
+    hear(core, BasicCancelled(1, "c"))
+    assert [type(error) for error in inbox.ends] == [NotFound]
+
+
+def test_deliveries_that_cross_a_cancel_reach_the_inbox_before_its_end() -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel)
+    core.cancel(channel, "c", Waiter())
+    [cancel] = sent(core)
+    hear(core, delivery(1, 2), Ok(cancel.request, 1))
+    assert len(inbox.deliveries) == 1
+    assert inbox.ends == [None]
+
+
+def test_a_consumer_whose_caller_gave_up_is_cancelled_and_its_messages_go_back() -> None:
+    core, channel = opened()
+    asking = Waiter()
+    core.consume(channel, "q", "", False, 10, Waiter(), asking)
+    [request] = sent(core)
+    asking.is_gone = True
+    hear(core, Ok(request.request, 1, {"consumer": "late"}), delivery(1, 2, "late"))
+    cancel, nack = sent(core)
+    assert isinstance(cancel, BasicCancel)
+    assert nack == BasicNack(1, [(1, 2)], True)
+
+
+def test_undelivered_bytes_are_counted_until_they_are_taken() -> None:
+    core, channel = opened()
+    inbox = consuming(core, channel, auto_ack=True)
+    hear(core, delivery(1, 4))
+    assert core.undelivered == inbox.deliveries[0].size
+    assert not channel.unacked
+
+
+def test_an_answer_to_what_was_never_asked_is_a_protocol_error() -> None:
+    core, _ = opened()
+    with pytest.raises(ProtocolError, match="never asked"):
+        hear(core, Ok(99, 1))
+
+
+@pytest.mark.parametrize("result", [None, {}, {"consumer": 3}, []])
+def test_an_answer_of_another_shape_is_a_protocol_error(result: Any) -> None:
+    core, channel = opened()
+    core.consume(channel, "q", "", False, 10, Waiter(), Waiter())
+    with pytest.raises(ProtocolError, match="server's answer"):
+        hear(core, Ok(3, 1, result))
+
+
+def test_a_close_before_the_connection_opened_is_an_authentication_failure() -> None:
+    core = Core(parse("shardmq://localhost/"), 60)
+    core.open({}, Waiter())
+    with pytest.raises(AuthenticationFailed, match="wrong"):
+        hear(core, ConnectionClose(403, "the password is wrong"))
+
+
+def test_a_close_says_whether_the_broker_went_or_the_client_was_at_fault() -> None:
+    core, _ = opened()
+    with pytest.raises(ConnectionLost, match="stops"):
+        hear(core, ConnectionClose(320, "the gateway stops"))
+    core, _ = opened()
+    with pytest.raises(ConnectionFault, match="FRAME_ERROR"):
+        hear(core, ConnectionClose(501, "what was that?"))
+
+
+def test_acking_with_multiple_means_what_is_unacked_up_to_the_tag() -> None:
+    core, channel = opened()
+    consuming(core, channel)
+    hear(core, delivery(1, 10))
+    channel.settlements.ack(3, 4)
+    core.flush_settlements(channel)
+    assert channel.unacked_up_to(6) == [(1, 2), (5, 6)]
+    assert channel.unacked_up_to(0) == [(1, 2), (5, 10)]
+    channel.settlements.ack(1, 10)
+    core.flush_settlements(channel)
+    assert channel.unacked_up_to(6) == [(6, 6)]

@@ -1,0 +1,124 @@
+"""Runs made of what is published."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq import records
+from shardmq.client.runs import MANY_BYTES, RUN_RECORDS, Collecting, Run, flags_of, record_of, runs_of
+from shardmq.errors import ContentTooLarge, InvalidRequest
+from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.records import PERSISTENT, Properties
+
+
+def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[Run]:
+    """The runs that messages become when nothing sends them in between."""
+    collecting = Collecting()
+    runs: list[Run] = []
+    for exchange, key, body, properties in messages:
+        filling = collecting.filling
+        if (filling.exchange, filling.routing_key) != (exchange, key) or filling.properties is not properties:
+            runs += collecting.turn_to(exchange, key, properties)
+            filling = collecting.filling
+        filling.check(body)
+        filling.bodies.append(body)
+        filling.size += len(body)
+    return runs + collecting.take()
+
+
+PROPERTIES = st.sampled_from([None, Properties(type="a"), Properties(delivery_mode=1), Properties(delivery_mode=2)])
+MESSAGES = st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("kl"), st.binary(max_size=40), PROPERTIES))
+
+
+@given(MESSAGES)
+def test_runs_hold_every_message_in_order_with_its_own_route_and_properties(
+    messages: list[tuple[str, str, bytes, Properties | None]],
+) -> None:
+    seen = [
+        (exchange, key, record.body, record.properties, flags)
+        for exchange, key, flags, count, packed in collected(messages)
+        for record in records.unpack(packed, count)
+    ]
+    assert seen == [(exchange, key, body, kind, flags_of(kind)) for exchange, key, body, kind in messages]
+
+
+@given(MESSAGES)
+def test_neighbours_alike_in_exchange_key_and_flags_share_a_run(
+    messages: list[tuple[str, str, bytes, Properties | None]],
+) -> None:
+    routes = [(exchange, key, flags) for exchange, key, flags, _, _ in collected(messages)]
+    assert all(left != right for left, right in pairwise(routes))
+
+
+def test_large_bodies_collected_by_many_threads_are_cut_into_several_runs() -> None:
+    runs = collected([("", "k", b"x" * 200_000, None)] * 10)
+    assert [run[3] for run in runs] == [1] * 10
+
+
+def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() -> None:
+    collecting = Collecting()
+    collecting.turn_to("", "a", None)
+    late = collecting.filling
+    late.bodies.append(b"1")
+    assert [run[3] for run in collecting.turn_to("", "b", None)] == [1]
+    late.bodies.append(b"2")
+    assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"))]
+
+
+def test_many_bodies_make_runs_of_some_hundred_records() -> None:
+    runs = list(runs_of([b"x" * 100] * 1234, None))
+    assert [count for count, _ in runs] == [RUN_RECORDS, RUN_RECORDS, 234]
+    assert all(records.unpack(packed, count) for count, packed in runs)
+
+
+def test_many_large_bodies_make_runs_of_bounded_bytes() -> None:
+    runs = list(runs_of(iter([b"x" * 100_000] * 11), None))
+    assert sum(count for count, _ in runs) == 11
+    assert all(len(packed) <= MANY_BYTES + 1000 for _, packed in runs)
+
+
+def test_no_bodies_make_no_run() -> None:
+    assert not list(runs_of([], None))
+
+
+@pytest.mark.parametrize("body", ["text", bytearray(b"x"), None, 3])
+def test_a_body_that_is_not_bytes_is_a_type_error(body: object) -> None:
+    with pytest.raises(TypeError, match="a message's body is bytes"):
+        record_of(body, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a message's body is bytes"):
+        list(runs_of([b"fine", body], None))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a message's body is bytes"):
+        Collecting().filling.check(body)  # type: ignore[arg-type]
+
+
+def test_one_body_where_many_are_wanted_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="iterable of bodies"):
+        list(runs_of(b"one", None))  # type: ignore[arg-type]
+
+
+def test_properties_of_another_type_are_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"properties are shardmq\.Properties"):
+        Collecting().turn_to("", "k", {"type": "x"})  # type: ignore[arg-type]
+
+
+def test_a_message_at_the_limit_passes_and_a_byte_more_does_not() -> None:
+    properties = Properties(content_type="text/plain")
+    size = MESSAGE_BYTES_MAX - len(record_of(b"", properties)) - 3
+    assert len(record_of(bytes(size), properties)) == MESSAGE_BYTES_MAX
+    collecting = Collecting()
+    collecting.turn_to("", "k", properties)
+    collecting.filling.check(bytes(size))
+    for refuse in (
+        lambda body: record_of(body, properties),
+        lambda body: list(runs_of([body], properties)),
+        collecting.filling.check,
+    ):
+        with pytest.raises(ContentTooLarge, match=str(MESSAGE_BYTES_MAX + 1)):
+            refuse(bytes(size + 1))
+
+
+def test_a_routing_key_over_255_bytes_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(InvalidRequest, match="256 bytes"):
+        Collecting().turn_to("", "ü" * 128, None)

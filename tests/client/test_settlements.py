@@ -1,0 +1,48 @@
+"""Acks and nacks on their way."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.client.settlements import Settlements
+from shardmq.wire.frames import FrameReader
+from shardmq.wire.operations import FROM_CLIENT, BasicAck, BasicNack, Operation, decode
+
+
+def told(settlements: Settlements) -> list[Operation]:
+    """What the broker is told."""
+    frames, _ = settlements.take(3)
+    return [decode(kind, payload, FROM_CLIENT) for kind, payload in FrameReader().feed(b"".join(frames))]
+
+
+@given(st.permutations(range(1, 60)))
+def test_acks_of_neighbours_in_any_order_become_one_range(tags: list[int]) -> None:
+    settlements = Settlements()
+    settlements.singles.extend(tags)
+    assert settlements.count == 59
+    assert told(settlements) == [BasicAck(3, [(1, 59)])]
+    assert settlements.count == 0
+    assert not told(settlements)
+
+
+@given(st.lists(st.integers(1, 50)))
+def test_every_ack_is_told_as_often_as_it_was_made(tags: list[int]) -> None:
+    settlements = Settlements()
+    settlements.singles.extend(tags)
+    ranges = [span for operation in told(settlements) for span in operation.tags]  # type: ignore[attr-defined]
+    assert sorted(tag for first, last in ranges for tag in range(first, last + 1)) == sorted(tags)
+
+
+def test_ranges_and_single_acks_join() -> None:
+    settlements = Settlements()
+    settlements.ack(5, 9)
+    settlements.singles.append(4)
+    settlements.ack(10, 10)
+    assert told(settlements) == [BasicAck(3, [(4, 10)])]
+
+
+def test_nacks_say_whether_to_requeue() -> None:
+    settlements = Settlements()
+    settlements.nack(1, 2, True)
+    settlements.nack(5, 5, False)
+    settlements.nack(3, 3, True)
+    assert told(settlements) == [BasicNack(3, [(1, 3)], True), BasicNack(3, [(5, 5)], False)]
