@@ -25,6 +25,5 @@ class Waiter:
 
     def wait(self, seconds: float) -> bool:
         """Whether something came within that time."""
-        return bool(
-            self._poller.poll(max(0, math.ceil(seconds * 1000)))
-        )  # rounded down, the rest would be spent polling
+        milliseconds = math.ceil(max(0.0, seconds) * 1000)  # rounded down, the last one would be spent polling
+        return bool(self._poller.poll(milliseconds))
