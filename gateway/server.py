@@ -7,10 +7,10 @@ import ipaddress
 import secrets
 from typing import Any, Final
 
-from shardmq.passwords import hash_password, verify_password
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.native import NativeConnection
+from shardmq.passwords import hash_password, verify_password
 from shardmq.wire.operations import ConnectionOpen
 
 BACKLOG: Final = 1024

@@ -1,5 +1,7 @@
 """RangeSet against a set of integers."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def test_ranges_are_sorted_and_never_touch(steps: list[tuple[str, int, int]]) ->
         getattr(ranges, verb)(start, end)
     pairs = list(ranges)
     assert all(start < end for start, end in pairs)
-    assert all(left[1] < right[0] for left, right in zip(pairs, pairs[1:], strict=False))
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(pairs))
 
 
 @given(steps, st.integers(0, 40), st.integers(0, 40))

@@ -1,4 +1,4 @@
-"""Publishers that note what was confirmed and consumers that note what they were given, while everything around dies."""
+"""Publishers that note what was confirmed and consumers that note what they were given, while all around them dies."""
 
 import itertools
 import threading
@@ -61,7 +61,7 @@ class Client(threading.Thread):
 
 
 class Publisher(Client):
-    """Publishes each id once, alone or in runs, to `exchange`; what is neither confirmed nor refused stays uncertain."""
+    """Publishes each id once, alone or in runs, to `exchange`; what is neither confirmed nor refused is uncertain."""
 
     def __init__(self, url: str, ledger: Ledger, name: str, exchange: str) -> None:
         super().__init__(url, ledger, name)

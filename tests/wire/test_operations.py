@@ -91,7 +91,7 @@ def test_what_only_servers_say_is_refused_from_clients() -> None:
 
 
 def test_every_operation_has_a_sender() -> None:
-    assert FROM_CLIENT | FROM_SERVER == set(OPERATIONS.values())
+    assert set(OPERATIONS.values()) == FROM_CLIENT | FROM_SERVER
 
 
 def test_the_numbers_of_the_design_stand() -> None:
