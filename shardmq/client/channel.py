@@ -1,5 +1,6 @@
 """A channel: RabbitMQ's verbs, for any thread."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -370,7 +371,7 @@ class Channel:
 
     def end_consumer(self, tag: str, inbox: DeliveryQueue) -> None:
         """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
-        if not self.is_open:
+        if not self.is_open or sys.is_finalizing():  # at exit the I/O thread has stopped; nobody would answer
             return
         try:
             self.basic_cancel(tag)
