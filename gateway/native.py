@@ -62,6 +62,10 @@ UNREAD_BYTES_MAX: Final = 16 << 20
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
 
+_READ_BUFFER: Final = memoryview(bytearray(256 << 10))
+"""One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
+page faults (0.1 µs a message in bulk), one for each connection memory."""
+
 _HEARTBEAT: Final = encode(Heartbeat())
 
 
@@ -84,7 +88,7 @@ class _ChannelDesk:
         self.held: deque[Operation] = deque()
 
 
-class NativeConnection(asyncio.Protocol):
+class NativeConnection(asyncio.BufferedProtocol):
     """See the module. One for each accepted socket."""
 
     def __init__(self, server: "Server") -> None:
@@ -105,7 +109,7 @@ class NativeConnection(asyncio.Protocol):
         self.is_writable = True
         self.peer = ""
 
-    # --- asyncio.Protocol -----------------------------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
@@ -122,10 +126,13 @@ class NativeConnection(asyncio.Protocol):
             self.session.close()
         self._desks.clear()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
+        return _READ_BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard_at = time.monotonic()
         try:
-            for kind, payload in self._reader.feed(data):
+            for kind, payload in self._reader.feed(_READ_BUFFER[:nbytes]):
                 if self._is_closing:
                     return
                 self._take(decode(kind, payload, FROM_CLIENT))

@@ -32,6 +32,9 @@ DELIVERY_WINDOW_BYTES: Final = 2 << 20
 PUBLISH_WINDOW_BYTES: Final = 32 << 20
 """Bytes a gateway has handed to one shard without a confirm; past it, the publishing sockets are not read."""
 
+SHARD_MEMORY_BYTES: Final = 16 << 20
+"""Message bodies a shard keeps in memory; older ones are read back from disk. What flows never gets that far."""
+
 LINK_PING_SECONDS: Final = 1.0
 """A link with nothing to say sends a ping this often."""
 

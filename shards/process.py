@@ -9,6 +9,7 @@ from shardmq import notify
 from shardmq.bus.link import Listener
 from shardmq.bus.messages import ToShard
 from shardmq.bus.wait import Waiter, context
+from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.shards.store import Store
 from shardmq.shards.worker import Worker
 
@@ -27,7 +28,7 @@ class ShardOptions:
     index: int
     data_dir: Path
     listen: str
-    memory_bytes: int = 16 << 20
+    memory_bytes: int = SHARD_MEMORY_BYTES
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from shardmq import notify
+from shardmq.limits import SHARD_MEMORY_BYTES
 
 DATA_DIR: Final = click.option(
     "--data-dir",
@@ -50,7 +51,7 @@ KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 @click.option(
     "--memory-bytes",
     type=click.IntRange(1 << 20),
-    default=64 << 20,
+    default=SHARD_MEMORY_BYTES,
     envvar="SHARDMQ_MEMORY_BYTES",
     show_envvar=True,
     show_default=True,

@@ -374,6 +374,9 @@ class Listener(Generic[Incoming]):
             if peer._session.number == number:
                 return None  # called again before the answer came; it is on its way
             self._lose(peer, "it began a new session")
+        for older in self.peers:
+            if older.name == hello.name:  # names are unique: this is its successor, and silence need not be waited for
+                self._lose(older, "its successor has called")
         greeted = Peer(identity, _Session(number, time.monotonic()), hello)
         if not self._send(identity, _encode((number, 0, [self._welcome]))):
             return None

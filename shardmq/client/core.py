@@ -301,7 +301,7 @@ class Core:
 
     # --- what comes ------------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes | memoryview) -> None:
         """Take in what was read, and settle all that it settles.
 
         Raises:

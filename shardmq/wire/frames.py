@@ -21,8 +21,8 @@ def frame(kind: int, payload: bytes) -> bytes:
 class FrameReader:
     """Cuts a stream of bytes into frames. A feed has three outcomes: frames, nothing yet, or a ProtocolError.
 
-    Invariant: between calls, `_held` is the beginning of at most one frame, and its header, if it is all there, has
-    been found good.
+    Only a frame that straddles two reads is copied, and only it. Invariant: between calls, `_held` is the beginning of at
+    most one frame, shorter than `_wanted`: its header's length, and once the header is there and found good, the whole's.
     """
 
     __slots__ = ("_held", "_limit", "_wanted")
@@ -32,33 +32,26 @@ class FrameReader:
         self._limit = limit
         self._wanted = HEADER.size
 
-    def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, memoryview]]:
         """Take in what was read.
 
         Args:
             data: bytes as they came from the socket, cut anywhere.
 
         Returns:
-            The frames now complete: (type, payload). Payloads are views; use them before letting go.
+            The frames now complete: (type, payload). Payloads are views, of `data` most of them: use them before it is
+            reused.
 
         Raises:
             ProtocolError: FRAME_ERROR for a frame over the limit or a type no version has.
         """
-        held = self._held
-        if held:
-            held += data
-            if len(held) < self._wanted:
-                return []
-            data = bytes(held)
-            held.clear()
-        elif len(data) < HEADER.size:
-            held += data
-            return []
         view = memoryview(data)
-        frames = []
-        position, size = 0, len(data)
+        position, size = 0, len(view)
+        frames: list[tuple[int, memoryview]] = []
+        if self._held:
+            position = self._complete(view, frames)
         while size - position >= HEADER.size:
-            kind, length = HEADER.unpack_from(data, position)
+            kind, length = HEADER.unpack_from(view, position)
             if length > self._limit or not 0 < kind <= 0xFFFF:
                 raise self._refusal(kind, length)
             end = position + HEADER.size + length
@@ -67,11 +60,29 @@ class FrameReader:
                 break
             frames.append((kind, view[position + HEADER.size : end]))
             position = end
-        else:
-            self._wanted = HEADER.size
         if position < size:
-            held += view[position:]
+            self._held += view[position:]
         return frames
+
+    def _complete(self, view: memoryview, frames: list[tuple[int, memoryview]]) -> int:
+        """Add to the frame that was begun; returns how much of `view` belongs to it."""
+        held = self._held
+        position = 0
+        while True:
+            missing = self._wanted - len(held)
+            held += view[position : position + missing]
+            position = min(position + missing, len(view))
+            if len(held) < self._wanted:
+                return position
+            kind, length = HEADER.unpack_from(held)
+            if length > self._limit or not 0 < kind <= 0xFFFF:
+                raise self._refusal(kind, length)
+            self._wanted = HEADER.size + length
+            if len(held) == self._wanted:
+                frames.append((kind, memoryview(held)[HEADER.size :]))
+                self._held = bytearray()
+                self._wanted = HEADER.size
+                return position
 
     def _refusal(self, kind: int, length: int) -> ProtocolError:
         if kind == _AMQP:

@@ -121,6 +121,15 @@ def test_a_listener_that_starts_again_begins_a_new_session(pair: Pair) -> None:
     assert not any(isinstance(event, Purge) for event in pair.at_listener)
 
 
+def test_a_successor_of_the_same_name_ends_the_session_of_the_one_before(pair: Pair) -> None:
+    successor: Dialer[Any] = Dialer(pair.context, pair.address, "gateway", "gateway-0", FromShard)
+    try:
+        pair.turn_until(lambda: not successor.tick(time.monotonic()) and bool(successor.receive()))
+        assert [type(event) for event in pair.at_listener] == [Opened, Lost, Opened]
+    finally:
+        successor.close()
+
+
 def test_a_missing_envelope_ends_the_session_at_both_ends(pair: Pair) -> None:
     session = pair.dialer._session
     assert session is not None
