@@ -109,7 +109,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self.is_writable = True
         self.peer = ""
 
-    # --- asyncio.BufferedProtocol -----------------------------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
