@@ -192,7 +192,7 @@ class Channel:
         """
         for consumer, start, end in self._take_back(first, last):
             consumer.link.settle(consumer, start, end)
-            self._retire_if_done(consumer)
+        self._release_retired()
         self.session.hub.changed()
 
     def nack(self, first: int, last: int, requeue: bool) -> None:
@@ -203,7 +203,7 @@ class Channel:
         """
         for consumer, start, end in self._take_back(first, last):
             consumer.link.give_back(consumer, start, end, requeue)
-            self._retire_if_done(consumer)
+        self._release_retired()
         self.session.hub.changed()
 
     def close(self) -> None:
@@ -238,12 +238,14 @@ class Channel:
     def _retire(self, consumer: Consumer) -> None:
         if self.is_open:
             self._retired.add(consumer)
-            self._retire_if_done(consumer)
+            self._release_retired()
 
-    def _retire_if_done(self, consumer: Consumer) -> None:
-        if consumer.unacked == 0 and consumer in self._retired:
-            self._retired.discard(consumer)
-            consumer.link.release(consumer)
+    def _release_retired(self) -> None:
+        """Cancelled consumers that hold nothing any more need not be known any longer."""
+        if self._retired:
+            for consumer in [consumer for consumer in self._retired if consumer.unacked == 0]:
+                self._retired.discard(consumer)
+                consumer.link.release(consumer)
 
 
 class Session:

@@ -21,8 +21,8 @@ def frame(kind: int, payload: bytes) -> bytes:
 class FrameReader:
     """Cuts a stream of bytes into frames. A feed has three outcomes: frames, nothing yet, or a ProtocolError.
 
-    Only a frame that straddles two reads is copied, and only it. Invariant: between calls, `_held` is the beginning of at
-    most one frame, shorter than `_wanted`: its header's length, and once the header is there and found good, the whole's.
+    Only a frame that straddles two reads is copied. Invariant: between calls, `_held` is the beginning of at most one
+    frame, shorter than `_wanted`: its header's length, and once the header is there and found good, the whole's.
     """
 
     __slots__ = ("_held", "_limit", "_wanted")
