@@ -4,6 +4,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from shardmq import notify
 from shardmq.bus.link import Listener
@@ -12,6 +13,10 @@ from shardmq.bus.wait import Waiter, context
 from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.shards.store import Store
 from shardmq.shards.worker import Worker
+
+
+WATCH_SECONDS: Final = 0.0002
+"""How long a shard that has just had something to do stays awake for more: about a client's turn-around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,8 @@ def run(options: ShardOptions) -> None:
     waiter = Waiter([listener.socket])
     notify.ready()
     while not stop.asked:
-        waiter.wait(worker.wait_seconds())
+        if not (worker.is_busy and waiter.watch(WATCH_SECONDS)):
+            waiter.wait(worker.wait_seconds())
         worker.turn()
     notify.stopping()
     worker.stop()

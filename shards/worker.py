@@ -85,6 +85,7 @@ class Worker:
         self._confirming: dict[Peer, _Client] = {}
         self._dropping: list[tuple[int, list[Segment]]] = []
         self._more = False
+        self.is_busy = False
         self._started_at = time.monotonic()
         self._tick_at = self._started_at
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
@@ -125,6 +126,7 @@ class Worker:
         journal = self._journal
         now = journal.now = time.monotonic()
         events: list[Event] = self._listener.receive()
+        self.is_busy = bool(events)
         while self._listener.more and sum(_size(message) for _, message in events) < PASS_BYTES:
             events += self._listener.receive()
         handlers = self._handlers

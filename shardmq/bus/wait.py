@@ -1,6 +1,8 @@
 """Waiting for links and file descriptors, for processes without an event loop."""
 
 import math
+import os
+import time
 from collections.abc import Iterable
 
 import zmq
@@ -22,6 +24,18 @@ class Waiter:
         self._poller = zmq.Poller()
         for source in sources:
             self._poller.register(source, zmq.POLLIN)
+
+    def watch(self, seconds: float) -> bool:
+        """As `wait`, without sleeping: for what is a moment away, as waking up takes 50 µs and more on virtual machines.
+
+        Everybody else who wants the processor gets it.
+        """
+        deadline = time.perf_counter() + seconds
+        while not self._poller.poll(0):
+            if time.perf_counter() > deadline:
+                return False
+            os.sched_yield()
+        return True
 
     def wait(self, seconds: float) -> bool:
         """Whether something came within that time."""
