@@ -60,11 +60,10 @@ def batches(
 
 def _deliveries(desk: Desk, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Generator[Delivery, None, None]:
     while True:
-        if not inbox.ready():
-            desk.flush()
         try:
             delivery = inbox.take(inactivity_timeout)
         except Empty:
+            desk.flush()
             return
         if delivery is None:
             return
