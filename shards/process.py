@@ -14,7 +14,6 @@ from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.shards.store import Store
 from shardmq.shards.worker import Worker
 
-
 WATCH_SECONDS: Final = 0.0002
 """How long a shard that has just had something to do stays awake for more: about a client's turn-around."""
 

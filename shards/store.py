@@ -6,6 +6,7 @@
     index       queue u64 | first u64     end u64 | count u32 | bytes u32 | msgpack [[start, end], ...], what is gone
     segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
+    state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not. The store writes what it is told
@@ -13,6 +14,7 @@ and decides nothing.
 """
 
 import ctypes
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +29,23 @@ from shardmq.environment import open_environment
 from shardmq.errors import StoreRefused
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
+from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 
 FORMAT: Final = b"shardmq-shard"
 READ_BYTES_MAX: Final = 16 << 20
 """Bytes read through the map before its pages are given back: mapped pages count as this process's memory."""
 
-_DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled")
+REDO_ENTRY_BYTES: Final = 64 << 10
+"""Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
+twice would not be."""
+
+CHECKPOINT_SECONDS: Final = 0.25
+"""How long changes stay in the redo log. Longer lets more of them cancel out, and makes the commit after it longer."""
+
+_DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state")
+_QUEUES, _DROPPED, _MARKS, _INDEX, _SEGMENTS, _SPILLED, _STATE = range(len(_DATABASES))
+_APPLIED: Final = b"redo"
 _EXTENT: Final = Struct(">QII")
 _NUMBER: Final = Struct(">Q")
 _PLACE: Final = Struct(">QQ")
@@ -44,6 +56,9 @@ _MADV_DONTNEED: Final = 4
 _encoder: Final = msgspec.msgpack.Encoder()
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
+_Edit = tuple[int, bytes, bytes | bytearray | None]
+"""(database, key, value), None to delete."""
+_decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 
 
@@ -101,12 +116,20 @@ class Store:
         self._environment = open_environment(folder, FORMAT, _DATABASES)
         self.file = self._environment.file
         self._env = self._environment.env
-        dbs = self._environment.dbs
-        self._queues, self._dropped, self._marks, self._index, self._segments, self._spilled = (
-            dbs[name] for name in _DATABASES
-        )
+        self._dbs = [self._environment.dbs[name] for name in _DATABASES]
         self._value = bytearray()
         self._map = _Map(self.file)
+        self._overlay: dict[tuple[int, bytes], bytes | None] = {}  # in the redo log, not yet in LMDB; None is deleted
+        self._overlay_since = 0.0
+        try:
+            applied = self._applied()
+            self._redo = RedoLog(folder / "redo", applied)
+            if applied is None:
+                self._commit(())  # from here on, the log must be there
+            self._recover()
+        except BaseException:
+            self._environment.close()
+            raise
 
     def load(self) -> Contents:
         """Read the index; what was spilled before is forgotten.
@@ -114,46 +137,89 @@ class Store:
         Raises:
             StoreRefused: records that no shard wrote. Nothing was touched.
         """
-        with self._env.begin(buffers=False) as transaction:
-            contents = Contents(
-                queues=[_decode_queue(value) for _, value in self._items(transaction, self._queues)],
-                marks={_number(key): _number(value) for key, value in self._items(transaction, self._marks)},
-                dropped=[_number(key) for key, _ in self._items(transaction, self._dropped)],
-            )
-            contents.segments = [self._segment(key, value) for key, value in self._items(transaction, self._index)]
+        if self._overlay:
+            self._commit(())
+        contents = self._contents()
         self._check(contents)
         with self._env.begin(write=True) as transaction:
-            if transaction.stat(self._spilled)["entries"]:
-                transaction.drop(self._spilled, delete=False)
+            if transaction.stat(self._dbs[_SPILLED])["entries"]:
+                transaction.drop(self._dbs[_SPILLED], delete=False)
         return contents
 
     def write(self, writes: Writes) -> None:
-        """Commit, synced to disk."""
+        """Make changes durable, all or none of them.
+
+        A few go to the redo log and into LMDB later, together with others, or not at all where they cancel out. Many go
+        into LMDB at once.
+        """
+        if _is_small(writes):
+            edits = [(db, key, None if value is None else bytes(value)) for db, key, value in self._edits(writes)]
+            payload = _encoder.encode(edits)
+            if self._redo.has_room(len(payload)):
+                self._redo.append(payload)
+                if not self._overlay:
+                    self._overlay_since = time.monotonic()
+                self._overlay.update(((db, key), value) for db, key, value in edits)
+                return
+        self._commit(self._edits(writes))
+
+    def rest(self, now: float) -> None:
+        """Between passes: bring into LMDB what has been in the redo log for long enough."""
+        if self._overlay and now - self._overlay_since >= CHECKPOINT_SECONDS:
+            self._commit(())
+
+    def _commit(self, edits: Iterable[_Edit]) -> None:
+        """Bring into LMDB what is in the redo log, then these edits, in one transaction."""
         with self._env.begin(write=True) as transaction:
-            for segment in writes.delete:
-                key = _key(segment)
-                if segment.durable:
-                    transaction.delete(key, db=self._segments)
-                    transaction.delete(key, db=self._index)
-                else:
-                    transaction.delete(key, db=self._spilled)
-            for segment in writes.put:
-                value = self._encode(segment)
-                transaction.put(_key(segment), value, db=self._segments if segment.durable else self._spilled)
-                if segment.durable:
-                    transaction.put(_key(segment), _extent(segment), db=self._index)
-            for segment in writes.gone:
-                transaction.put(_key(segment), _extent(segment), db=self._index)
-            for queue, mark in writes.marks.items():
-                transaction.put(_NUMBER.pack(queue), _NUMBER.pack(mark), db=self._marks)
-            for declared in writes.queues:
-                transaction.put(_NUMBER.pack(declared.id), _encoder.encode(declared), db=self._queues)
-            for queue in writes.dropped:
-                transaction.delete(_NUMBER.pack(queue), db=self._queues)
-                transaction.delete(_NUMBER.pack(queue), db=self._marks)
-                transaction.put(_NUMBER.pack(queue), b"", db=self._dropped)
-            for queue in writes.cleared:
-                transaction.delete(_NUMBER.pack(queue), db=self._dropped)
+            for (number, key), value in self._overlay.items():
+                self._apply(transaction, number, key, value)
+            for edit in edits:
+                self._apply(transaction, *edit)
+            transaction.put(_APPLIED, _NUMBER.pack(self._redo.last), db=self._dbs[_STATE])
+        self._overlay.clear()
+        self._redo.rewind()
+
+    def _apply(self, transaction: lmdb.Transaction, number: int, key: bytes, value: bytes | bytearray | None) -> None:
+        if value is None:
+            transaction.delete(key, db=self._dbs[number])
+        else:
+            transaction.put(key, value, db=self._dbs[number])
+
+    def _edits(self, writes: Writes) -> Iterator[_Edit]:
+        """The changes as they are in the databases, in order. A value is good until the next one is asked for."""
+        for segment in writes.delete:
+            key = _key(segment)
+            if segment.durable:
+                yield _SEGMENTS, key, None
+                yield _INDEX, key, None
+            else:
+                yield _SPILLED, key, None
+        for segment in writes.put:
+            key = _key(segment)
+            yield _SEGMENTS if segment.durable else _SPILLED, key, self._encode(segment)
+            if segment.durable:
+                yield _INDEX, key, _extent(segment)
+        for segment in writes.gone:
+            yield _INDEX, _key(segment), _extent(segment)
+        for queue, mark in writes.marks.items():
+            yield _MARKS, _NUMBER.pack(queue), _NUMBER.pack(mark)
+        for declared in writes.queues:
+            yield _QUEUES, _NUMBER.pack(declared.id), _encoder.encode(declared)
+        for queue in writes.dropped:
+            yield _QUEUES, _NUMBER.pack(queue), None
+            yield _MARKS, _NUMBER.pack(queue), None
+            yield _DROPPED, _NUMBER.pack(queue), b""
+        for queue in writes.cleared:
+            yield _DROPPED, _NUMBER.pack(queue), None
+
+    def _recover(self) -> None:
+        """Bring into LMDB what a crash left in the redo log; it is small."""
+        if self._redo.pending:
+            self._check(self._contents())
+            for payload in self._redo.pending:
+                self._overlay.update(((number, key), value) for number, key, value in _decode_edits(payload))
+            self._redo.pending.clear()
+            self._commit(())
 
     def read(self, segment: Segment) -> list[NumberedRun]:
         """The bodies of a stored segment.
@@ -161,18 +227,23 @@ class Store:
         Raises:
             StoreRefused: they are not what was written.
         """
-        key = _key(segment)
-        with self._env.begin(db=self._segments if segment.durable else self._spilled, buffers=True) as transaction:
+        number, key = _SEGMENTS if segment.durable else _SPILLED, _key(segment)
+        recent = self._overlay.get((number, key))
+        if recent is not None:
+            return self._decode(segment, memoryview(recent))
+        with self._env.begin(db=self._dbs[number], buffers=True) as transaction:
             value = transaction.get(key)
             if value is None:
                 raise self._damaged(f"{segment!r} is not there")
-            body = value[_CHECKSUM_BYTES:]
+            runs = self._decode(segment, value)
+            self._map.read(len(value))
+        return runs
+
+    def _decode(self, segment: Segment, value: memoryview) -> list[NumberedRun]:
+        with value[_CHECKSUM_BYTES:] as body:
             if xxh3_64_intdigest(body) != _number(value[:_CHECKSUM_BYTES]):
                 raise self._damaged(f"{segment!r} is not what was written")
-            runs = _decode_runs(body)
-            self._map.read(len(value))
-            body.release()
-        return runs
+            return _decode_runs(body)
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the file, of what is used in it, and of the map."""
@@ -185,7 +256,10 @@ class Store:
         }
 
     def close(self) -> None:
-        """Close the file."""
+        """Bring everything into LMDB and close the files."""
+        if self._overlay:
+            self._commit(())
+        self._redo.close()
         self._environment.close()
 
     def _encode(self, segment: Segment) -> bytearray:
@@ -194,6 +268,23 @@ class Store:
         with memoryview(value) as view:
             _NUMBER.pack_into(value, 0, xxh3_64_intdigest(view[_CHECKSUM_BYTES:]))
         return value
+
+    def _applied(self) -> int | None:
+        """Number of the last entry of the redo log whose changes are here."""
+        with self._env.begin(db=self._dbs[_STATE]) as transaction:
+            value = transaction.get(_APPLIED)
+            return _number(value) if value is not None else None
+
+    def _contents(self) -> Contents:
+        with self._env.begin(buffers=False) as transaction:
+            contents = Contents(
+                queues=[_decode_queue(value) for _, value in self._items(transaction, self._dbs[_QUEUES])],
+                marks={_number(key): _number(value) for key, value in self._items(transaction, self._dbs[_MARKS])},
+                dropped=[_number(key) for key, _ in self._items(transaction, self._dbs[_DROPPED])],
+            )
+            index = self._items(transaction, self._dbs[_INDEX])
+            contents.segments = [self._segment(key, value) for key, value in index]
+        return contents
 
     def _items(self, transaction: "lmdb.Transaction[bytes]", db: "lmdb._Database") -> Iterator[tuple[bytes, bytes]]:
         return transaction.cursor(db).iternext(keys=True, values=True)
@@ -246,6 +337,11 @@ class _Map:
                 if line.rstrip().endswith(self._file):
                     start, end = line.split(" ", 1)[0].split("-")
                     yield int(start, 16), int(end, 16)
+
+
+def _is_small(writes: Writes) -> bool:
+    others = len(writes.delete) + len(writes.gone) + len(writes.dropped)
+    return sum([segment.bytes for segment in writes.put]) + 100 * others <= REDO_ENTRY_BYTES
 
 
 def _key(segment: Segment) -> bytes:

@@ -134,6 +134,7 @@ class Worker:
             handlers[type(message)](peer, message)
         due = now >= self._tick_at
         self._finish(due)
+        self._store.rest(now)
         if due:
             self._tick_at = now + TICK_SECONDS
             for peer, lost in self._listener.tick(time.monotonic()):
