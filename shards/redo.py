@@ -10,6 +10,7 @@ its numbers.
                the next entry, and so on; big-endian
 """
 
+import mmap
 import os
 from pathlib import Path
 from struct import Struct
@@ -49,14 +50,14 @@ class RedoLog:
         self.file = file
         if applied is None and not file.exists():
             _create(file)
-        content = _read(file)
         self.last = applied or 0
         self.pending: list[bytes] = []
         self._position = _START
-        while (payload := self._entry(content, self._position)) is not None:
-            self.pending.append(payload)
-            self.last += 1
-            self._position += _ENTRY.size + len(payload)
+        with _checked(file) as content:
+            while (payload := self._entry(content, self._position)) is not None:
+                self.pending.append(payload)
+                self.last += 1
+                self._position += _ENTRY.size + len(payload)
         self._descriptor = os.open(file, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
 
     def has_room(self, payload_bytes: int) -> bool:
@@ -85,7 +86,7 @@ class RedoLog:
         """Close the file."""
         os.close(self._descriptor)
 
-    def _entry(self, content: bytes, position: int) -> bytes | None:
+    def _entry(self, content: mmap.mmap, position: int) -> bytes | None:
         """The payload of the entry there, if it is whole and the next."""
         if position + _ENTRY.size > len(content):
             return None
@@ -102,7 +103,9 @@ def _create(file: Path) -> None:
     aside = file.with_name("redo.new")
     with aside.open("wb") as stream:
         header = _FILE_HEADER.pack(_MAGIC, _VERSION, REDO_BYTES)
-        stream.write(header + bytes(REDO_BYTES - len(header)))
+        stream.write(header + bytes(_START - len(header)))
+        for _ in range(_START, REDO_BYTES, _START):
+            stream.write(bytes(_START))
         stream.flush()
         os.fsync(stream.fileno())
     aside.rename(file)
@@ -113,18 +116,22 @@ def _create(file: Path) -> None:
         os.close(directory)
 
 
-def _read(file: Path) -> bytes:
+def _checked(file: Path) -> mmap.mmap:
+    """The content of a log that is whole and ours, as a map: read at once it would be the largest thing in memory."""
     try:
-        content = file.read_bytes()
+        stream = file.open("rb")
     except FileNotFoundError:
         raise StoreRefused(f"{file} is missing; restore it from the copy that data.mdb is from") from None
-    if len(content) < _FILE_HEADER.size or not content.startswith(_MAGIC):
-        raise StoreRefused(f"{file} is no redo log of shardmq; restore it from the copy that data.mdb is from")
-    _, version, size = _FILE_HEADER.unpack_from(content)
-    if version != _VERSION:
-        raise StoreRefused(
-            f"{file} has format version {version}; this shardmq reads {_VERSION}; use the one that wrote it"
-        )
-    if len(content) != size:
-        raise StoreRefused(f"{file} is cut short: {len(content)} of {size} bytes; restore it from a copy")
-    return content
+    with stream:
+        head = stream.read(_FILE_HEADER.size)
+        if len(head) < _FILE_HEADER.size or not head.startswith(_MAGIC):
+            raise StoreRefused(f"{file} is no redo log of shardmq; restore it from the copy that data.mdb is from")
+        _, version, size = _FILE_HEADER.unpack(head)
+        if version != _VERSION:
+            raise StoreRefused(
+                f"{file} has format version {version}; this shardmq reads {_VERSION}; use the one that wrote it"
+            )
+        found = os.fstat(stream.fileno()).st_size
+        if found != size:
+            raise StoreRefused(f"{file} is cut short: {found} of {size} bytes; restore it from a copy")
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
