@@ -4,7 +4,6 @@ Answers, confirms and deliveries are posted as they are decided and flushed afte
 process before what it rests on is on disk.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -40,7 +39,7 @@ from shardmq.shards.journal import Journal
 from shardmq.shards.queue import Queue
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import Store
-from shardmq.version import VERSION
+from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
 PASS_BYTES: Final = 8 << 20
@@ -86,8 +85,7 @@ class Worker:
         self._dropping: list[tuple[int, list[Segment]]] = []
         self._more = False
         self.is_busy = False
-        self._started_at = time.monotonic()
-        self._tick_at = self._started_at
+        self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             Publish: self._publish, Settle: self._settle, Credit: self._credit, Return: self._return,
             Consume: self._consume, Cancel: self._cancel, Release: self._release, Qos: self._qos, Get: self._get,
@@ -347,13 +345,11 @@ class Worker:
 
     def table(self) -> dict[str, Any]:
         """How this process is, as `shardmq status` shows it."""
-        times = os.times()
         return {
-            "process": self._name, "role": "shard", "pid": os.getpid(), "rss_bytes": _rss_bytes(),
-            "cpu_seconds": times.user + times.system, "uptime_seconds": time.monotonic() - self._started_at,
-            "version": VERSION, "store": self._store.sizes(),
+            **vitals(self._name, "shard"),
+            "store": self._store.sizes(),
             "queues": [queue.table(len(self._rings[queue.id])) for queue in self._queues.values()],
-        }  # fmt: skip
+        }
 
     def _found(self, peer: Peer, request: int, number: int) -> Queue | None:
         queue = self._queues.get(number)
@@ -367,8 +363,3 @@ class Worker:
 
 def _size(message: object) -> int:
     return len(message.run.records) if type(message) is Publish else 0
-
-
-def _rss_bytes() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
