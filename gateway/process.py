@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,10 @@ from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
 
 DRAIN_SECONDS: Final = 5.0
+RECURSION_MAX: Final = 400
+"""Bounds how deep tables in headers may nest. Well below Python's own limit (1000), which clients meet with a stack of
+their own below it: what is let in here can be decoded there."""
+
 READY_CHECK_SECONDS: Final = 0.01
 
 
@@ -40,6 +45,7 @@ def run(options: GatewayOptions) -> None:
     Raises:
         StartupRefused: the port is not ours to listen on.
     """
+    sys.setrecursionlimit(RECURSION_MAX)
     uvloop.run(_serve(options))
 
 

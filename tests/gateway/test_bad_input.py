@@ -206,6 +206,22 @@ def test_malformed_records_are_refused_and_the_channel_lives_on(client: RawClien
     assert client.receive() == BasicConfirm(1, [(4, 4)])
 
 
+@pytest.mark.parametrize("depth", [50, 350, 600, 950, 5000])
+def test_headers_that_nest_too_deep_are_refused_and_others_can_be_read(
+    broker: Broker, client: RawClient, depth: int
+) -> None:
+    client.open()
+    nested = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * depth + b"\xc0\xc4\x00"
+    client.send(QueueDeclare(3, 1, "nested"), BasicPublish(4, 1, "", "nested", 0, 1, nested))
+    assert isinstance(client.receive(), Ok)
+    answer = client.receive()
+    assert isinstance(answer, BasicConfirm | BasicRefused)
+    assert isinstance(answer, BasicConfirm) or depth > 300
+    with shardmq.connect(broker.url) as connection:
+        message = connection.channel().basic_get("nested", auto_ack=True)
+        assert (message is not None) is isinstance(answer, BasicConfirm)
+
+
 def test_publishing_to_no_exchange_is_refused_and_the_channel_lives_on(client: RawClient) -> None:
     client.open()
     client.send(BasicPublish(3, 1, "nowhere", "k", 1, 1, pack(None, b"x")), TopologyList(4, 1, "queues"))
