@@ -16,6 +16,7 @@ from shardmq.bus.wait import context
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.topology import Topology
+from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
 PLANS_MAX: Final = 65_536
@@ -58,6 +59,7 @@ class Hub:
             self.topology,
             self.changed,
             self._forget_plans,
+            self.table,
         )
         self.links = [
             ShardLink(Dialer(self._context, address, "gateway", name, FromShard), f"shard-{index}", self.changed)
@@ -90,9 +92,9 @@ class Hub:
         """Have `call` count connections and the like for the status."""
         self._census = call
 
-    def census(self) -> dict[str, Any]:
-        """Connections, channels and consumers of this gateway."""
-        return self._census()
+    def table(self) -> dict[str, Any]:
+        """How this gateway is: as every process, and its connections, channels and consumers."""
+        return {**vitals(self.name, "gateway"), **self._census()}
 
     def plan(self, vhost: str, exchange: str, key: str) -> Plan:
         """Where a publish goes.

@@ -6,10 +6,9 @@ from shardmq.bus.messages import Inspect
 from shardmq.errors import RequestError
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
-from shardmq.vitals import vitals
 
 ANSWER_SECONDS: Final = 2.0
-"""A process that does not answer within this time is left out."""
+"""A process that does not answer within this time is left out. The coordinator asks other gateways in half of it."""
 
 
 class _Gathering:
@@ -24,10 +23,12 @@ class _Gathering:
         if not isinstance(outcome, RequestError):
             if outcome["role"] == "shard":
                 self.queues.extend(outcome.pop("queues"))
+            elif outcome["role"] == "coordinator":
+                self.processes.extend(outcome.pop("others"))
             self.processes.append(outcome)
         self._missing -= 1
         if self._missing == 0:
-            self.processes.sort(key=lambda process: (process["role"], process["process"]))
+            self.processes.sort(key=lambda process: (process["role"], len(process["process"]), process["process"]))
             self.queues.sort(key=lambda queue: (queue["vhost"], queue["name"]))
             self._reply({"processes": self.processes, "queues": self.queues})
 
@@ -35,12 +36,7 @@ class _Gathering:
 def gather(hub: Hub, reply: Reply) -> None:
     """Ask every process how it is; the result has `processes` and `queues`, one table for each."""
     gathering = _Gathering(len(hub.links) + 2, reply)
-    gathering.take(own(hub))
+    gathering.take(hub.table())
     hub.coordinator.inspect(gathering.take, ANSWER_SECONDS)
     for link in hub.links:
         link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
-
-
-def own(hub: Hub) -> dict[str, Any]:
-    """This gateway's table."""
-    return {**vitals(hub.name, "gateway"), **hub.census()}

@@ -7,6 +7,7 @@ is sent again: declaring, binding and unbinding twice is the same as once, and d
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from shardmq.bus.link import Dialer, Lost, Opened
 from shardmq.bus.messages import Answer, Changes, FromCoordinator, Inspect, Perform, Refusal, Snapshot, Synced
@@ -32,6 +33,7 @@ class TopologyLink:
         topology: the replica to keep.
         changed: called when something was posted, so that a flush follows.
         rerouted: called when the topology has changed.
+        table: how this gateway is, for the others' status.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class TopologyLink:
         topology: Topology,
         changed: Callable[[], None],
         rerouted: Callable[[], None],
+        table: Callable[[], dict[str, Any]],
     ) -> None:
         self.dialer = dialer
         self.is_synced = False
         self._topology = topology
         self._changed = changed
         self._rerouted = rerouted
+        self._table = table
         self._number = 0
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
@@ -73,6 +77,9 @@ class TopologyLink:
                     self._synced(event.version)
                 case Answer() | Refusal():
                     self._on_answer(event)
+                case Inspect():
+                    self.dialer.post(Answer(event.request, self._table()))
+                    self._changed()
                 case Opened():
                     waiting, self._waiting = self._waiting, []
                     for asked in waiting:

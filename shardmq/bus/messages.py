@@ -268,5 +268,5 @@ ToShard = (
     | Drop
 )
 FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Answer | Refusal
-ToCoordinator = Perform | Synced | Inspect
-FromCoordinator = Snapshot | Changes | Answer | Refusal
+ToCoordinator = Perform | Synced | Inspect | Answer
+FromCoordinator = Snapshot | Changes | Inspect | Answer | Refusal

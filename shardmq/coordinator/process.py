@@ -12,6 +12,7 @@ from shardmq import notify
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
+from shardmq.coordinator.census import Census
 from shardmq.coordinator.desk import RETURN_SECONDS, Desk
 from shardmq.coordinator.rules import new_vhost
 from shardmq.coordinator.shards import Shard
@@ -94,6 +95,7 @@ class Coordinator:
         self._shards = [self._shard(number, address) for number, address in enumerate(options.shards)]
         silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
         self._desk = Desk(self._topology, self._store, self._shards, options.shards, stored.next_queue, silent_until)
+        self._census = Census()
         for queue in self._topology.queues.values():
             self._shards[queue.shard].keep(queue)
         for queue_id, number in stored.tombstones.items():
@@ -119,7 +121,8 @@ class Coordinator:
                 self._tick(now)
             self._desk.settle()
             self._flush()
-            at_rest = not self._desk.is_busy and all(shard.dialer.is_open for shard in self._shards)
+            is_busy = self._desk.is_busy or self._census.is_busy
+            at_rest = not is_busy and all(shard.dialer.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
 
     def stop(self) -> None:
@@ -166,11 +169,13 @@ class Coordinator:
             case Synced():
                 self._desk.synced(peer, event.version)
             case Inspect():
-                peer.post(Answer(event.request, self._status()))
+                self._census.begin(peer, event.request, self._status(), self._listener.peers, now)
+            case Answer():
+                self._census.take(peer, event)
             case Opened():
                 self._desk.greet(peer)
             case Lost():
-                self._desk.lose(peer)
+                self._lose(peer)
 
     def _tick(self, now: float) -> None:
         """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
@@ -178,8 +183,13 @@ class Coordinator:
         self._desk.settle()
         for shard in self._shards:
             shard.tick(now)
+        self._census.tick(now)
         for peer, _ in self._listener.tick(now):
-            self._desk.lose(peer)
+            self._lose(peer)
+
+    def _lose(self, peer: Peer) -> None:
+        self._desk.lose(peer)
+        self._census.lose(peer)
 
     def _flush(self) -> None:
         self._listener.flush()
