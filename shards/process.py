@@ -14,8 +14,8 @@ from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.shards.store import Store
 from shardmq.shards.worker import Worker
 
-WATCH_SECONDS: Final = 0.0002
-"""How long a shard that has just had something to do stays awake for more: about a client's turn-around."""
+WATCH_SECONDS: Final = 0.0004
+"""How long a shard that has just done a little stays awake for more: about the time a client takes to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def run(options: ShardOptions) -> None:
     waiter = Waiter([listener.socket])
     notify.ready()
     while not stop.asked:
-        if not (worker.is_busy and waiter.watch(WATCH_SECONDS)):
+        if not (worker.is_conversing and waiter.watch(WATCH_SECONDS)):
             waiter.wait(worker.wait_seconds())
         worker.turn()
     notify.stopping()

@@ -48,6 +48,10 @@ PASS_BYTES: Final = 8 << 20
 DROPPED_SEGMENTS_PER_PASS: Final = 256
 """Segments of deleted queues removed in one commit; every page they free is work for LMDB."""
 
+CONVERSATION_EVENTS: Final = 4
+CONVERSATION_BYTES: Final = 4096
+"""A pass no larger than this may be one of a client that waits for each answer before it goes on."""
+
 Event = tuple[Peer, Any]
 
 
@@ -84,7 +88,7 @@ class Worker:
         self._confirming: dict[Peer, _Client] = {}
         self._dropping: list[tuple[int, list[Segment]]] = []
         self._more = False
-        self.is_busy = False
+        self.is_conversing = False
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             Publish: self._publish, Settle: self._settle, Credit: self._credit, Return: self._return,
@@ -124,8 +128,8 @@ class Worker:
         journal = self._journal
         now = journal.now = time.monotonic()
         events: list[Event] = self._listener.receive()
-        self.is_busy = bool(events)
-        while self._listener.more and sum(_size(message) for _, message in events) < PASS_BYTES:
+        self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
+        while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()
         handlers = self._handlers
         for peer, message in events:
@@ -361,5 +365,5 @@ class Worker:
         peer.post(Refusal(request, code, text))
 
 
-def _size(message: object) -> int:
-    return len(message.run.records) if type(message) is Publish else 0
+def _bytes(events: list[Event]) -> int:
+    return sum([len(message.run.records) for _, message in events if type(message) is Publish])
