@@ -163,6 +163,11 @@ class Store:
                 return
         self._commit(self._edits(writes))
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are changes in the redo log that are not in LMDB."""
+        return bool(self._overlay)
+
     def rest(self, now: float) -> None:
         """Between passes: bring into LMDB what has been in the redo log for long enough."""
         if self._overlay and now - self._overlay_since >= CHECKPOINT_SECONDS:

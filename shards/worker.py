@@ -42,6 +42,9 @@ from shardmq.shards.store import Store
 from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
+TICK_AT_REST_SECONDS: Final = 0.5
+"""Between ticks with nothing to look after but the links, which ping once a second."""
+
 PASS_BYTES: Final = 8 << 20
 """Bytes of records after which a pass takes no more: who came first waits for the commit of all."""
 
@@ -89,6 +92,7 @@ class Worker:
         self._dropping: list[tuple[int, list[Segment]]] = []
         self._more = False
         self.is_conversing = False
+        self._is_stirred = True
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             Publish: self._publish, Settle: self._settle, Credit: self._credit, Return: self._return,
@@ -131,6 +135,8 @@ class Worker:
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()
+        if events:
+            self._is_stirred = True
         handlers = self._handlers
         for peer, message in events:
             handlers[type(message)](peer, message)
@@ -138,7 +144,8 @@ class Worker:
         self._finish(due)
         self._store.rest(now)
         if due:
-            self._tick_at = now + TICK_SECONDS
+            self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
+            self._is_stirred = self._store.is_pending
             for peer, lost in self._listener.tick(time.monotonic()):
                 self._lost(peer, lost)
 
