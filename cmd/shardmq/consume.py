@@ -15,7 +15,7 @@ PREFETCH: Final = 1000
 EXIT_TOO_FEW: Final = 1
 
 
-@click.command()
+@click.command(short_help="Print the messages of a queue.")
 @click.argument("queue")
 @click.option("--count", "-n", type=click.IntRange(1), help="Stop after so many messages; fewer is a failure.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.session import JSON, print_json
+from shardmq.cmd.session import JSON, new_table, print_json
 
 if TYPE_CHECKING:
     from shardmq.cmd.flights import Tally
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXIT_WRONG: Final = 1
 
 
-@click.command()
+@click.command(short_help="Send 336,776 flights through a broker that is killed.")
 @click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the demo's own broker.")
 @JSON
 def demo(*, shards: int, as_json: bool) -> int:
@@ -68,19 +68,19 @@ def demo(*, shards: int, as_json: bool) -> int:
 def print_table(tallies: "list[Tally]", seconds: float) -> None:
     """The result for people."""
     from rich.console import Console
-    from rich.table import Table
 
     from shardmq.cmd.flights import QUEUES
 
     right = all(tally.is_right for tally in tallies)
-    table = Table(
-        title="flights by queue, counted by pandas and by shardmq",
-        title_justify="left",
-        caption=f"{'everything is there, in order' if right else 'MISMATCH'}, after {seconds:.1f} s",
-        caption_justify="left",
+    table = new_table(
+        "flights by queue, as pandas counts them and as they came",
+        ("queue", "binding key"),
+        ("pandas", "shardmq"),
+        caption=f"{'everything is there, in order' if right else 'something is not as it should be'}, "
+        f"after {seconds:.1f} s",
     )
-    for column in ("queue", "binding key", "pandas", "shardmq", "in order", ""):
-        table.add_column(column, justify="right" if column in ("pandas", "shardmq") else "left")
+    table.add_column("in order")
+    table.add_column("")
     for tally in tallies:
         table.add_row(
             tally.queue,

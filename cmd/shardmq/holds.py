@@ -1,10 +1,14 @@
-"""What a broker must have for itself while it runs: its data directory, its port, a directory for its sockets."""
+"""What a broker must have for itself while it runs: its data directory, its port, a directory for its sockets.
+
+A lock is a file held by flock(2): the kernel lets go of it when its owner dies, however that happens.
+"""
 
 import contextlib
 import fcntl
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import Final
 
 from shardmq.errors import StartupRefused, StoreRefused
 
+SOCKETS_PREFIX: Final = "shardmq-run-"
 IPC_PATH_BYTES_MAX: Final = 107
 """sockaddr_un.sun_path, without its closing zero."""
 
@@ -77,11 +82,18 @@ def hold_port(host: str, port: int) -> Iterator[int]:
 def private_directory() -> Iterator[Path]:
     """A directory for the processes' sockets that only this user can enter, with a path short enough for them.
 
+    What brokers that were killed have left behind is removed.
+
     Raises:
         StartupRefused: the system's directory for temporary files has too long a name.
     """
-    path = Path(tempfile.mkdtemp(prefix="shardmq-"))
+    sweep(Path(tempfile.gettempdir()))
+    path = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
+    lock = os.open(path / "new-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        # Renamed when it is held: a file of the name `lock` that is not held has no owner any more.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (path / "new-lock").rename(path / "lock")
         longest = len(os.fsencode(path / "notify-coordinator"))
         if longest > IPC_PATH_BYTES_MAX:
             raise StartupRefused(
@@ -91,6 +103,27 @@ def private_directory() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path)
+        os.close(lock)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the socket directories in `folder` whose owners are dead, as far as they are this user's."""
+    for path in folder.glob(f"{SOCKETS_PREFIX}*"):
+        try:
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+                continue
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue  # just being made, or just being removed
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_nlink:  # else somebody else has removed it meanwhile
+                shutil.rmtree(path)
+        except BlockingIOError:
+            continue  # its owner lives
+        finally:
+            os.close(lock)
 
 
 def client_host(host: str) -> str:

@@ -1,7 +1,10 @@
-"""How one of our commands is started as a process of its own."""
+"""How our commands are started: as processes of their own by us, by people as they started this one."""
 
 import os
+import shlex
+import shutil
 import sys
+from pathlib import Path
 
 
 def command(*arguments: str) -> list[str]:
@@ -15,3 +18,12 @@ def command(*arguments: str) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """This process's environment, with its import path, so that the child runs the code that runs here."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **more}
+
+
+def program() -> str:
+    """What people type for `shardmq` where this process was started: its path, unless the shell finds it by name."""
+    path = Path(sys.argv[0])
+    found = shutil.which("shardmq")
+    if path.name != "shardmq" or (found is not None and path.exists() and path.samefile(found)):
+        return "shardmq"
+    return shlex.quote(str(path))

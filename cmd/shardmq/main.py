@@ -78,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except StartupRefused as fault:
         return _failed(fault.text, EXIT_CONFIG)
     except ConnectionLost as fault:
-        return _failed(f"{fault}; `shardmq up` starts a broker, --url says where one is", EXIT_FAILED)
+        return _failed(f"{fault}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
     except ShardmqError as fault:
         return _failed(str(fault), EXIT_FAILED)
     except BrokenPipeError:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.session import JSON, URL, counted, print_json
 from shardmq.errors import NotFound
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def publish(
     if as_json:
         print_json({"published": published, "seconds": round(seconds, 6)})
     else:
-        click.echo(f"{published:,} message{'' if published == 1 else 's'} published and confirmed in {seconds:.2f} s")
+        click.echo(f"{counted(published, 'message')} published and confirmed in {seconds:.2f} s")
 
 
 def check_queue(connection: "Connection", name: str) -> None:

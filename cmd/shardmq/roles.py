@@ -65,7 +65,7 @@ def shard(*, index: int, data_dir: Path, listen: str, memory_bytes: int) -> None
     run(ShardOptions(index=index, data_dir=data_dir, listen=listen, memory_bytes=memory_bytes))
 
 
-@click.command()
+@click.command(short_help="Run the coordinator: the authority on what exists.")
 @DATA_DIR
 @click.option(
     "--listen",

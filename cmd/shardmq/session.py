@@ -1,10 +1,13 @@
-"""What the commands that talk to a broker share: the --url and --json options, and output for machines."""
+"""What the commands that talk to a broker share: the --url and --json options, output for machines, numbers, tables."""
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
 
@@ -24,3 +27,29 @@ def print_json(value: Any) -> None:
     """One value as one line of JSON."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def counted(number: int, noun: str) -> str:
+    """As "1 queue" or "2,000 queues"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def new_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None) -> "Table":
+    """An empty table: columns of names, then columns of numbers. It fits a terminal of 80."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
+    return table

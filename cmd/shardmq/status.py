@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.session import JSON, URL, counted, new_table, print_json
 from shardmq.model import DEFAULT_VHOST
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ RATES: Final = {"published": "publish_rate", "delivered": "deliver_rate", "acked
 """A shard's running totals, and the rates that two looks at them give."""
 
 HELD: Final = {
-    "gateway": ("connections", "consumers"),
-    "coordinator": ("exchanges", "queues", "bindings"),
+    "gateway": ("connection", "consumer"),
+    "coordinator": ("exchange", "queue", "binding"),
     "shard": (),
 }
-"""What a process of each role holds, as its table names it."""
+"""What processes of each role hold; their tables name it in the plural."""
 
 Status = dict[str, Any]
 
 
-@click.command()
+@click.command(short_help="Show processes, queues and stores.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.1, 60),
@@ -115,8 +115,12 @@ def tables(state: Status) -> "Group":
 
 def process_table(processes: list[dict[str, Any]]) -> "Table":
     """A line for each process; stores are the shards', what the others hold stands below."""
-    held = [f"{row[noun]:,} {noun}" for row in processes for noun in HELD[row["role"]]]
-    table = new_table("processes", ("pid", "up", "cpu", "memory", "store", "in use"), ", ".join(held))
+    held: dict[str, int] = {}
+    for row in processes:
+        for noun in HELD[row["role"]]:
+            held[noun] = held.get(noun, 0) + row[f"{noun}s"]
+    caption = ", ".join(counted(number, noun) for noun, number in held.items())
+    table = new_table("processes", ("",), ("pid", "up", "cpu", "memory", "store", "in use"), caption)
     for row in processes:
         store = row.get("store")
         share = row["cpu_percent"]
@@ -137,7 +141,7 @@ def queue_table(queues: list[dict[str, Any]]) -> "Table":
     from rich.markup import escape
 
     columns = ("ready", "unacked", "consumers", "in/s", "out/s", "ack/s", "bytes")
-    table = new_table("queues", columns, f"{len(queues):,} queues")
+    table = new_table("queues", ("",), columns, counted(len(queues), "queue"))
     for row in queues:
         table.add_row(
             escape(row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}"),
@@ -145,26 +149,6 @@ def queue_table(queues: list[dict[str, Any]]) -> "Table":
             *(f"{row[rate]:,.0f}" for rate in RATES.values()),
             size(row["bytes"]),
         )
-    return table
-
-
-def new_table(title: str, numbers: tuple[str, ...], caption: str) -> "Table":
-    """An empty table with a column of names, then columns of numbers, that fits a terminal of 80."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        caption=caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
-    table.add_column("", overflow="fold")
-    for number in numbers:
-        table.add_column(number, justify="right", no_wrap=True)
     return table
 
 

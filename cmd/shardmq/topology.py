@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.session import JSON, URL, counted, new_table, print_json
 
 DURABLE: Final = click.option(
     "--durable/--transient", default=True, show_default=True, help="Whether it survives a restart of the broker."
@@ -44,11 +44,9 @@ def show_list(url: str, as_json: bool, noun: str) -> None:
         print_json(rows)
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=f"{len(rows)} {noun}", title_justify="left")
-    for column in COLUMNS[noun]:
-        table.add_column(column.replace("_", " "), overflow="fold")
+    columns = tuple(column.replace("_", " ") for column in COLUMNS[noun])
+    table = new_table(noun, columns, caption=counted(len(rows), noun.removesuffix("s")))
     for row in rows:
         table.add_row(*(cell(row[column]) for column in COLUMNS[noun]))
     Console().print(table)
@@ -81,7 +79,7 @@ def carry_out(url: str, as_json: bool, sentence: str, action: Callable[[Any], in
     if as_json:
         print_json({"ok": True} if messages is None else {"ok": True, "messages": messages})
     else:
-        click.echo(sentence.replace("{messages}", f"{messages or 0:,} message{'' if messages == 1 else 's'}"))
+        click.echo(sentence.replace("{messages}", counted(messages or 0, "message")))
 
 
 @exchange.command("list")

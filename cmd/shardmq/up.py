@@ -8,7 +8,9 @@ import click
 import msgspec
 
 from shardmq import notify
+from shardmq.cmd.invocation import program
 from shardmq.cmd.roles import DATA_DIR
+from shardmq.cmd.session import DEFAULT_URL
 from shardmq.cmd.supervisor import Notice, Plan, supervise
 
 COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refused": "red", "ready": "green"}
@@ -83,23 +85,26 @@ def print_welcome(notice: Notice) -> None:
     from rich.text import Text
 
     assert notice.processes is not None
-    url = "" if notice.port == 5672 and notice.host == "127.0.0.1" else f" --url {notice.url}"
+    name = program()
+    where = "another terminal" if Path(name).is_absolute() or "/" not in name else "another terminal, in this directory"
+    lines = [] if notice.url == DEFAULT_URL else [f"export SHARDMQ_URL={notice.url}"]
+    lines += [
+        f"{name} queue declare hello",
+        f"{name} publish hello 'first message'",
+        f"{name} consume hello --count 1",
+        f"{name} status",
+        f"{name} bench bulk --messages 1000000",
+    ]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("url", Text(notice.url or "", style="bold green"))
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
     console = Console(highlight=False)
     console.print(Panel(facts, title=f"shardmq is ready after {notice.seconds:.1f} s", title_align="left"))
-    console.print(
-        "Try, in another terminal:\n"
-        f"  [bold]shardmq queue declare hello{url}[/]\n"
-        f"  [bold]shardmq publish hello 'first message'{url}[/]\n"
-        f"  [bold]shardmq consume hello --count 1{url}[/]\n"
-        f"  [bold]shardmq status{url}[/]\n"
-        f"  [bold]shardmq bench bulk --messages 1000000{url}[/]\n"
-        "or in Python:",
-        soft_wrap=True,
-    )
+    console.print(f"Try, in {where}:", soft_wrap=True, markup=False)
+    console.print("\n".join(f"  {line}" for line in lines), style="bold", soft_wrap=True, markup=False)
+    python = f" ({Path(name).with_name('python')})" if "/" in name else ""
+    console.print(f"or in Python{python}:", soft_wrap=True, markup=False)
     console.print(
         "  import shardmq\n"
         f'  with shardmq.connect("{notice.url}") as connection:\n'

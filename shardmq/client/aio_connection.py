@@ -184,7 +184,8 @@ async def connect(
                 lambda: Wire(core, str(address)), address.host, address.port
             )
     except OSError as fault:  # TimeoutError is one
-        raise ConnectionLost(f"no broker answers at {address}: {fault or 'no answer in time'}") from fault
+        why = fault.strerror or str(fault) or "no answer in time"
+        raise ConnectionLost(f"no broker answers at {address}: {why}") from fault
     connection = Connection(core, wire, address, timeout)
     try:
         await connection._open()

@@ -53,7 +53,7 @@ def connect(
     try:
         sock = socket.create_connection((address.host, address.port), timeout)
     except OSError as fault:
-        raise ConnectionLost(f"no broker answers at {address}: {fault}") from fault
+        raise ConnectionLost(f"no broker answers at {address}: {fault.strerror or fault}") from fault
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection = Connection(sock, address, timeout, heartbeat)
     try:

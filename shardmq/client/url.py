@@ -47,7 +47,7 @@ def parse(url: str) -> Address:
     except ValueError as fault:
         raise InvalidRequest(f"the URL cannot be read ({fault}); write it as {_FORM}") from fault
     if parts.scheme != "shardmq":
-        raise InvalidRequest(f"the URL begins with '{parts.scheme}', not with 'shardmq'; write it as {_FORM}")
+        raise InvalidRequest(f"the URL does not begin with shardmq://; write it as {_FORM}")
     if not parts.hostname:
         raise InvalidRequest(f"the URL names no host; write it as {_FORM}")
     if parts.query or parts.fragment or "/" in parts.path[1:]:

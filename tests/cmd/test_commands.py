@@ -13,6 +13,7 @@ import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import run
+from shardmq.cmd.session import counted
 from shardmq.cmd.status import duration, size, with_rates
 
 
@@ -182,3 +183,8 @@ def test_sizes_read_well(count: int, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0s"), (61, "1m 1s"), (3600, "1h 0m"), (90_000, "1d 1h")])
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 queues"), (1, "1 queue"), (2000, "2,000 queues")])
+def test_counts_read_well(number: int, text: str) -> None:
+    assert counted(number, "queue") == text

@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -221,3 +222,42 @@ def test_the_socket_directory_is_private_and_short_enough(tmp_path: Path, monkey
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     with pytest.raises(StartupRefused, match="set TMPDIR to a shorter path"), private_directory():
         pass
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose name leaves room for those of sockets."""
+    with tempfile.TemporaryDirectory(prefix="test-") as folder:
+        yield Path(folder)
+
+
+def test_socket_directories_of_the_dead_are_removed_and_those_of_the_living_are_not(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
+    left, unfinished, foreign = (short_path / f"shardmq-run-{name}" for name in ("left", "unfinished", "foreign"))
+    for folder in (left, unfinished):
+        folder.mkdir()
+        (folder / "shard-0").touch()
+    (left / "lock").touch()
+    foreign.symlink_to(left)
+    with private_directory() as living, private_directory() as second:
+        assert living.is_dir()
+        assert second.is_dir()
+        assert not left.exists()
+        assert unfinished.is_dir()
+        assert foreign.is_symlink()
+    assert not living.exists()
+
+
+def test_a_killed_supervisors_sockets_are_removed_by_the_next(
+    short_path: Path, start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:  # in this order: the broker ends before its directory does
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    broker = start_broker(shards=1)
+    (left,) = short_path.glob("shardmq-run-*")
+    broker.kill_everything()
+    assert left.is_dir()
+    broker.start()
+    (made,) = short_path.glob("shardmq-run-*")
+    assert made != left

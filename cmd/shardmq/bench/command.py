@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
-from shardmq.cmd.session import URL, print_json
+from shardmq.cmd.session import URL, counted, new_table, print_json
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shardmq.cmd.bench.figures import Figures
 
 
-@click.command()
+@click.command(short_help="Measure a broker that runs.")
 @click.argument("mode", type=click.Choice(tuple(MESSAGES)))
 @URL
 @click.option("--messages", type=click.IntRange(1), help="How many in all.  [default: a few seconds' worth]")
@@ -126,16 +126,12 @@ def progress_bar(settings: Settings, as_json: bool) -> "Iterator[Progress]":
 def print_table(measured: "Figures") -> None:
     """The figures for people."""
     from rich.console import Console
-    from rich.table import Table
 
     settings = measured.settings
     kind = "transient" if settings["transient"] else "persistent"
-    table = Table(
-        title=f"{settings['mode']}: {settings['messages']:,} {kind} messages of {settings['size']} bytes",
-        title_justify="left",
-    )
-    table.add_column("")
-    table.add_column("", justify="right")
+    messages = counted(settings["messages"], f"{kind} message")
+    table = new_table(f"{settings['mode']}: {messages} of {settings['size']} bytes", ("",), ("",))
+    table.show_header = False
     table.add_row("published, confirmed", f"{measured.publish_msgs_per_s:,.0f} msgs/s")
     table.add_row("consumed, acked", f"{measured.consume_msgs_per_s:,.0f} msgs/s")
     table.add_row("end to end", f"[bold]{measured.end_to_end_msgs_per_s:,.0f} msgs/s[/]")
