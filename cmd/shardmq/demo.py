@@ -24,7 +24,7 @@ def demo(*, shards: int, as_json: bool) -> int:
     It starts a broker of its own, on a free port and in a temporary directory.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from shardmq.client.connection import connect
     from shardmq.cmd import flights
@@ -35,7 +35,8 @@ def demo(*, shards: int, as_json: bool) -> int:
     data = flights.load()
     total, half = len(data.lines), len(data.lines) // 2
     started_at = time.monotonic()
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    numbers = TextColumn("{task.completed:>7,.0f} of {task.total:,.0f}")
+    columns = ("{task.description}", BarColumn(), numbers, TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="shardmq-demo-") as directory,
         Broker(Path(directory) / "data", shards=shards) as broker,

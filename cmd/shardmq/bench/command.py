@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
-from shardmq.cmd.session import URL, counted, new_table, print_json
+from shardmq.cmd.session import URL, new_table, print_json
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
 
@@ -129,8 +129,8 @@ def print_table(measured: "Figures") -> None:
 
     settings = measured.settings
     kind = "transient" if settings["transient"] else "persistent"
-    messages = counted(settings["messages"], f"{kind} message")
-    table = new_table(f"{settings['mode']}: {messages} of {settings['size']} bytes", ("",), ("",))
+    title = f"{settings['mode']}: {settings['messages']:,} × {settings['size']} bytes, {kind}"
+    table = new_table(title, ("",), ("",))
     table.show_header = False
     table.add_row("published, confirmed", f"{measured.publish_msgs_per_s:,.0f} msgs/s")
     table.add_row("consumed, acked", f"{measured.consume_msgs_per_s:,.0f} msgs/s")
