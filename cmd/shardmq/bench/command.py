@@ -129,7 +129,7 @@ def print_table(measured: "Figures") -> None:
 
     settings = measured.settings
     kind = "transient" if settings["transient"] else "persistent"
-    title = f"{settings['mode']}: {settings['messages']:,} × {settings['size']} bytes, {kind}"
+    title = f"{settings['mode']}: {settings['messages']:,} of {settings['size']} bytes, {kind}"
     table = new_table(title, ("",), ("",))
     table.show_header = False
     table.add_row("published, confirmed", f"{measured.publish_msgs_per_s:,.0f} msgs/s")
