@@ -62,7 +62,12 @@ class Hub:
             self.table,
         )
         self.links = [
-            ShardLink(Dialer(self._context, address, "gateway", name, FromShard), f"shard-{index}", self.changed)
+            ShardLink(
+                Dialer(self._context, address, "gateway", name, FromShard),
+                f"shard-{index}",
+                self.changed,
+                self.topology.has_queue,
+            )
             for index, address in enumerate(shards)
         ]
         self._plans: dict[tuple[str, str, str], Plan] = {}

@@ -53,11 +53,15 @@ from shardmq.wire.operations import (
 if TYPE_CHECKING:
     from shardmq.gateway.server import Server
 
-HELD_MAX: Final = 1000
-"""Operations held behind a request that waits; past it the socket is not read."""
+HELD_BYTES_MAX: Final = 4 << 20
+"""Operations held behind requests that wait; past it the socket is not read."""
+
+HELD_OVERHEAD_BYTES: Final = 500
+"""What an operation takes at least while it is held."""
 
 UNREAD_BYTES_MAX: Final = 16 << 20
-"""A client that does not read what it is sent is not read from either, once this much is waiting for it."""
+"""A client that does not read what it is sent is not read from either, nor is anything more carried out for it, once
+this much is waiting for it: some requests are small and have large answers."""
 
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
@@ -85,7 +89,7 @@ class _ChannelDesk:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.is_waiting = False
-        self.held: deque[Operation] = deque()
+        self.held: deque[tuple[Operation, int]] = deque()  # with the bytes each takes
 
 
 class NativeConnection(asyncio.BufferedProtocol):
@@ -98,6 +102,9 @@ class NativeConnection(asyncio.BufferedProtocol):
         self.session: Session | None = None
         self._desks: dict[int, _ChannelDesk] = {}
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._held_bytes = 0
+        self._is_unread = False
         self._confirming: list[Channel] = []
         self._server_closed: set[int] = set()  # channels closed from here; what the client sent meanwhile is ignored
         self._heard_at = self._sent_at = self._accepted_at = time.monotonic()
@@ -135,7 +142,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             for kind, payload in self._reader.feed(_READ_BUFFER[:nbytes]):
                 if self._is_closing:
                     return
-                self._take(decode(kind, payload, FROM_CLIENT))
+                self._take(decode(kind, payload, FROM_CLIENT), len(payload))
         except ConnectionFault as fault:
             self.close(fault)
 
@@ -144,18 +151,20 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.is_writable = True
-        self._resume_reading("unread")
+        self._was_read()
         if self.session is not None:
             self.session.socket_has_room()
 
     # --- taking in ------------------------------------------------------------------------------------------------
 
-    def _take(self, operation: Operation) -> None:
+    def _take(self, operation: Operation, size: int) -> None:
         desk = self._desks.get(getattr(operation, "channel", 0))
         if desk is not None:
-            if desk.is_waiting:
-                desk.held.append(operation)
-                if len(desk.held) > HELD_MAX:
+            if desk.is_waiting or desk.held or self._is_unread:
+                size += HELD_OVERHEAD_BYTES
+                desk.held.append((operation, size))
+                self._held_bytes += size
+                if self._held_bytes > HELD_BYTES_MAX:
                     self._hold_reading("held")
             else:
                 self._take_on_channel(desk, operation)
@@ -255,16 +264,24 @@ class NativeConnection(asyncio.BufferedProtocol):
         desk.is_waiting = not answered
 
     def _catch_up(self, desk: _ChannelDesk) -> None:
-        while desk.held and not desk.is_waiting and desk.channel.is_open and not self._is_closing:
+        while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
+            operation, size = desk.held.popleft()
+            self._held_bytes -= size
             try:
-                self._take_on_channel(desk, desk.held.popleft())
+                self._take_on_channel(desk, operation)
             except ConnectionFault as fault:
                 self.close(fault)
-        if len(desk.held) <= HELD_MAX:
+        self._hold_less()
+
+    def _hold_less(self) -> None:
+        if self._held_bytes <= HELD_BYTES_MAX:
             self._resume_reading("held")
 
     def _drop_channel(self, number: int) -> None:
-        self._desks.pop(number)
+        desk = self._desks.pop(number)
+        self._held_bytes -= sum(size for _, size in desk.held)
+        desk.held.clear()
+        self._hold_less()
         assert self.session is not None
         self.session.close_channel(number)
 
@@ -309,8 +326,8 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._finish()
 
     def _finish(self) -> None:
+        self._is_closing = True  # before the flush, which would go on with what is held
         self.flush()
-        self._is_closing = True
         if self.session is not None:
             self.session.close()
             self.session.channels.clear()
@@ -349,6 +366,9 @@ class NativeConnection(asyncio.BufferedProtocol):
         if not self._out:
             self._hub.write_due(self)
         self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes > UNREAD_BYTES_MAX:
+            self._is_unread = True
 
     def flush(self) -> None:
         """Write what is queued, as one piece."""
@@ -358,11 +378,21 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._out.append(encode(BasicConfirm(channel.number, channel.take_confirms())))
         if not self._out or self._transport.is_closing():
             return
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         self._sent_at = time.monotonic()
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self._is_unread = True
             self._hold_reading("unread")
+        elif self._is_unread:
+            self._was_read()
+
+    def _was_read(self) -> None:
+        """There is room for more answers: go on with what was held for the lack of it."""
+        self._is_unread = False
+        self._resume_reading("unread")
+        for desk in [desk for desk in self._desks.values() if desk.held]:
+            self._catch_up(desk)
 
     def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
         self.send(

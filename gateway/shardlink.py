@@ -105,6 +105,7 @@ class Fan:
 @dataclass(slots=True)
 class _Unconfirmed:
     number: int
+    queues: tuple[int, ...]
     publisher: Publisher
     first: int
     last: int
@@ -137,15 +138,19 @@ class ShardLink:
     Args:
         dialer: the link to the shard.
         changed: called when something was posted, so that a flush follows.
+        exists: whether the topology has a queue of that id.
     """
 
-    def __init__(self, dialer: "Dialer[FromShard]", name: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, dialer: "Dialer[FromShard]", name: str, changed: Callable[[], None], exists: Callable[[int], bool]
+    ) -> None:
         self.dialer = dialer
         self.name = name
         self.life = 0
         self.unconfirmed_bytes = 0
         self.relieved: list[Callable[[], None]] = []
         self._changed = changed
+        self._exists = exists
         self._numbers = 0  # publishes posted in this session
         self._unconfirmed: deque[_Unconfirmed] = deque()
         self._gathering: _Gathering | None = None
@@ -154,6 +159,7 @@ class ShardLink:
         self._touched: set[Consumer] = set()
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
+        self._early: list[_Asked] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             Confirmed: self._on_confirmed,
             PublishRefusal: self._on_publish_refusal,
@@ -216,7 +222,7 @@ class ShardLink:
             self._close_run()
             self._gathering = _Gathering(queues, run, run.serial + run.count, [run.records], run.count, size)
             self._numbers += 1
-        self._unconfirmed.append(_Unconfirmed(self._numbers, publisher, request, request, size, fan))
+        self._unconfirmed.append(_Unconfirmed(self._numbers, queues, publisher, request, request, size, fan))
 
     def _close_run(self) -> None:
         gathered = self._gathering
@@ -248,7 +254,10 @@ class ShardLink:
                 kept.append(entry)
                 continue
             self.unconfirmed_bytes -= entry.size
-            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, message.code, message.text)
+            code, text = message.code, message.text
+            if code == ReplyCode.NOT_FOUND and any(map(self._exists, entry.queues)):
+                code, text = ReplyCode.RESOURCE_ERROR, f"{self.name} is back, but has not all its queues; publish again"
+            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, code, text)
         self._unconfirmed.extendleft(reversed(kept))
 
     def _one_of_fan(self, fan: Fan, publisher: Publisher, first: int, last: int) -> None:
@@ -306,6 +315,11 @@ class ShardLink:
         if asked is None:
             return  # its deadline passed
         if isinstance(message, Refusal):
+            queue: int | None = getattr(asked.message, "queue", None)
+            if message.code == ReplyCode.NOT_FOUND and queue is not None and self._exists(queue):
+                # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
+                self._early.append(asked)
+                return
             asked.reply(request_error(message.code, message.text))
         else:
             asked.reply(message if isinstance(message, Got) else message.result)
@@ -410,6 +424,12 @@ class ShardLink:
         overdue = [self._asked.pop(number) for number in late]
         overdue += [asked for asked in self._waiting if asked.deadline < now]
         self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        early, self._early = self._early, []
+        for asked in early:
+            if asked.deadline < now:
+                overdue.append(asked)
+            elif self._is_wanted(asked):
+                self._send(asked)
         for asked in overdue:
             asked.reply(Unavailable(f"{self.name} did not answer in time; see `shardmq status`, then try again"))
 
@@ -422,9 +442,17 @@ class ShardLink:
             if consumer.running and consumer.number not in starting:
                 self.start(consumer, self._resumed(consumer))
         for asked in waiting:
-            holder = getattr(asked.message, "consumer", None)
-            if holder is None or holder in self._consumers:  # else its channel is gone, and with it whoever asked
+            if self._is_wanted(asked):
                 self._send(asked)
+
+    def _is_wanted(self, asked: _Asked) -> bool:
+        """Whether a request that was not carried out still should be: not when its channel is gone, and with it whoever
+        asked, nor when a consumer that was to be resumed has been cancelled."""
+        number: int | None = getattr(asked.message, "consumer", None)
+        if number is None:
+            return True
+        consumer = self._consumers.get(number)
+        return consumer is not None and (consumer.running or not isinstance(asked.message, Consume))
 
     def _resumed(self, consumer: Consumer) -> Reply:
         def resumed(outcome: Outcome) -> None:
@@ -447,6 +475,7 @@ class ShardLink:
         for entry in unconfirmed:
             self._refuse(entry.publisher, entry.first, entry.last, entry.fan, ReplyCode.RESOURCE_ERROR, text)
         asked, self._asked = self._asked, {}
-        self._waiting.extend(asked.values())  # every request may be asked twice; their deadlines stand
+        early, self._early = self._early, []
+        self._waiting += [*early, *asked.values()]  # every request may be asked twice; their deadlines stand
         self._relieve()
         self._changed()

@@ -223,6 +223,10 @@ class Topology:
             raise self._missing("queue", vhost, name)
         return queue
 
+    def has_queue(self, queue_id: int) -> bool:
+        """Whether there is a queue of that id; looks at all of them."""
+        return any(queue.id == queue_id for queue in self.queues.values())
+
     def bindings_of_exchange(self, vhost: str, name: str) -> list[Binding]:
         """The bindings whose source it is."""
         return list(self._of_exchange.get((vhost, name), {}).values())

@@ -45,6 +45,9 @@ RECONNECT_MAX_MS: Final = 500
 Incoming = TypeVar("Incoming", bound=Message)
 _POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
 _Envelope = tuple[int, int, list[Any]]
+_OF_LINKS: Final = frozenset({Hello, Welcome, Reset, Ping})
+"""What is said between links: no business of their owners, wherever in an envelope it stands."""
+
 _log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -205,7 +208,9 @@ class Dialer(Generic[Incoming]):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
             elif self.is_open:
                 session.received = count
-                events.extend(message for message in messages if type(message) is not Ping)
+                events.extend(message for message in messages if type(message) not in _OF_LINKS)
+            elif type(messages[0]) is not Welcome:
+                self._session = None  # whoever it is, it did not answer; call again
             else:
                 self.is_open = True
                 events.append(Opened(messages[0].role, messages[0].name))
@@ -348,7 +353,7 @@ class Listener(Generic[Incoming]):
                 events.extend(self._take_lost())
                 continue
             session.received = count
-            events.extend((peer, message) for message in messages if type(message) is not Ping)
+            events.extend((peer, message) for message in messages if type(message) not in _OF_LINKS)
         else:
             self.more = True
         return events

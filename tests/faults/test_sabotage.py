@@ -1,0 +1,265 @@
+"""Frozen processes, full disks, and deaths at the wrong moment: what was confirmed is there, and life goes on."""
+
+import contextlib
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import shardmq
+from shardmq import errors
+from shardmq.cmd.broker import Broker
+from shardmq.limits import LINK_SILENCE_SECONDS
+
+from .ledgers import Consumer, Ledger, Publisher
+from .saboteur import queue_table, until
+
+StartBroker = Callable[..., Broker]
+
+
+@contextlib.contextmanager
+def frozen(broker: Broker, name: str) -> Iterator[None]:
+    """A process that is stopped meanwhile."""
+    broker.kill(name, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        broker.kill(name, signal.SIGCONT)
+
+
+def declare_on_each_of_two(connection: shardmq.Connection) -> tuple[str, str]:
+    """A durable queue on shard 0 and one on shard 1, each with a durable fanout exchange `to-…`."""
+    channel = connection.channel()
+    found: dict[int, str] = {}
+    for number in range(64):
+        name = f"ledger-{number}"
+        channel.queue_declare(name, durable=True)
+        channel.exchange_declare(f"to-{name}", "fanout", durable=True)
+        channel.queue_bind(name, f"to-{name}", "")
+        found.update({table["shard"]: table["name"] for table in connection.topology("queues")})
+        if len(found) == 2:
+            return found[0], found[1]
+    raise AssertionError(f"64 queues are all on one of two shards: {found}")
+
+
+def drain(connection: shardmq.Connection, queue: str, ledger: Ledger) -> None:
+    channel = connection.channel()
+    notes = Consumer("", ledger, "drain", queue)
+    for message in channel.consume(queue, inactivity_timeout=1.0):
+        notes.note(message)
+        message.ack()
+    channel.close()
+
+
+def check(ledger: Ledger) -> None:
+    print(ledger.verdict())
+    assert ledger.confirmed
+    assert not ledger.confirmed - ledger.received.keys()
+    assert not ledger.unknown
+    assert not ledger.unmarked_copies
+
+
+def confirm_one(channel: shardmq.Channel, queue: str, body: bytes) -> bool:
+    with contextlib.suppress(errors.RequestError):
+        channel.basic_publish("", queue, body)
+        return True
+    return False
+
+
+def test_a_frozen_shard_is_given_up_after_the_silence_and_taken_back_when_it_thaws(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    with shardmq.connect(broker.url, timeout=30) as connection:
+        cold, warm = declare_on_each_of_two(connection)
+        ledgers = {cold: Ledger(), warm: Ledger()}
+        publishers = [Publisher(broker.url, ledger, queue, f"to-{queue}") for queue, ledger in ledgers.items()]
+        consumers = [Consumer(broker.url, ledger, queue, queue) for queue, ledger in ledgers.items()]
+        for client in (*publishers, *consumers):
+            client.start()
+        until(lambda: all(len(ledger.confirmed) > 100 for ledger in ledgers.values()), "traffic flows")
+        channel = connection.channel()
+        with frozen(broker, "shard-0"):
+            began = time.monotonic()
+            confirmed = len(ledgers[warm].confirmed)
+            with pytest.raises(errors.RequestError, match=r"shard-0.*publish again"):
+                channel.basic_publish("", cold, b"into the cold")
+            waited = time.monotonic() - began
+            assert LINK_SILENCE_SECONDS - 2 < waited < LINK_SILENCE_SECONDS + 4
+            assert len(ledgers[warm].confirmed) > confirmed + 100, "the other shard's clients notice nothing"
+            with pytest.raises(errors.RequestError, match="shard-0"):
+                channel.basic_publish("", cold, b"at once now")
+        ledgers[cold].published |= {"into the cold", "at once now", "thawed"}
+        until(lambda: confirm_one(channel, cold, b"thawed"), "the shard is taken back")
+        confirmed = len(ledgers[cold].confirmed)
+        until(lambda: len(ledgers[cold].confirmed) > confirmed + 100, "its clients go on")
+        for publisher in publishers:
+            publisher.stopping.set()
+            publisher.join(30)
+        for queue in ledgers:
+            until(lambda: queue_table(connection, queue).get("valid") == 0, "all is consumed")  # noqa: B023
+        for consumer in consumers:
+            consumer.stopping.set()
+            consumer.join(30)
+        assert [notice.event for notice in broker.notices if notice.process] == [], "nothing was restarted"
+    for ledger in ledgers.values():
+        check(ledger)
+
+
+def test_a_frozen_gateway_holds_up_nobody_for_longer_than_the_silence_and_thaws_with_its_clients(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(shards=1, gateways=2)
+
+    def clients(name: str) -> int:
+        connections = psutil.Process(broker.pids[name]).net_connections(kind="tcp")
+        return sum(connection.status == psutil.CONN_ESTABLISHED for connection in connections)
+
+    with contextlib.ExitStack() as stack:
+        at: dict[str, shardmq.Connection] = {}
+        while len(at) < 2:
+            before = {name: clients(name) for name in ("gateway-0", "gateway-1")}
+            connection = stack.enter_context(shardmq.connect(broker.url, timeout=30))
+            [name] = [name for name, count in before.items() if clients(name) > count]
+            at.setdefault(name, connection)
+        cold, warm = at["gateway-0"].channel(), at["gateway-1"].channel()
+        cold.queue_declare("shared", durable=True)
+        with cold.publisher() as publisher:
+            publisher.publish_many("", "shared", [b"%d" % number for number in range(20)])
+        messages = cold.consume("shared", prefetch=5)
+        held = [next(messages) for _ in range(5)]
+        with frozen(broker, "gateway-0"):
+            warm.basic_publish("", "shared", b"20")
+            began = time.monotonic()
+            warm.queue_declare("new", durable=True)  # every gateway must know of it, or be given up
+            assert time.monotonic() - began < LINK_SILENCE_SECONDS + 4
+            warm.basic_publish("", "new", b"x")
+            until(lambda: warm.queue_declare("shared", durable=True).consumers == 0, "its consumer is given up")
+            first = warm.basic_get("shared")
+            assert first is not None
+            assert (first.body, first.redelivered) == (b"0", True)
+            first.ack()
+        for message in held:
+            message.ack()  # they are somebody else's by now
+        until(lambda: warm.queue_declare("shared", durable=True).consumers == 1, "its consumer is back")
+        got = []
+        for message in messages:
+            got.append(message)
+            message.ack()
+            if message.body == b"20":
+                break
+        assert [message.body for message in got] == [b"%d" % number for number in range(1, 21)]
+        assert [message.redelivered for message in got[:4]] == [True] * 4
+        until(lambda: confirm_one(cold, "new", b"y"), "publishing through it goes on")
+        assert [notice.event for notice in broker.notices if notice.process] == [], "nothing was restarted"
+
+
+def successor(broker: Broker, name: str, dead: set[int]) -> psutil.Process:
+    """The process that listens in place of one that was killed, as soon as there is one."""
+
+    def look() -> psutil.Process | None:
+        for child in psutil.Process(broker.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                words = child.cmdline()
+                listens = child.pid not in dead and "--listen" in words
+                if listens and words[words.index("--listen") + 1].endswith(f"/{name}"):
+                    return child
+        return None
+
+    process = until(look, f"{name} is started")
+    assert isinstance(process, psutil.Process)
+    return process
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.15, 0.25, 0.35])
+def test_a_shard_killed_twice_more_while_it_starts_loses_nothing(start_broker: StartBroker, delay: float) -> None:
+    broker = start_broker(shards=1)
+    bodies = [b"%d" % number for number in range(20_000)]
+    with shardmq.connect(broker.url, timeout=30) as connection:
+        channel = connection.channel()
+        channel.queue_declare("thrice", durable=True)
+        with channel.publisher() as publisher:
+            publisher.publish_many("", "thrice", bodies[:10_000])
+            for body in bodies[10_000:]:
+                publisher.publish("", "thrice", body)
+        known = len(broker.notices)
+        dead = {broker.kill("shard-0")}
+        for _ in range(2):
+            process = successor(broker, "shard-0", dead)
+            time.sleep(delay)  # not to wait for anything: to be in the middle of something
+            process.kill()
+            dead.add(process.pid)
+        until(lambda: broker.pids["shard-0"] not in dead, "it is back", 30)
+        assert len([n for n in broker.notices[known:] if n.event == "exited"]) == 3
+        got = [message.body for message in channel.consume("thrice", auto_ack=True, inactivity_timeout=2.0)]
+    assert got == bodies
+
+
+def test_a_coordinator_killed_twice_more_while_it_starts_knows_what_it_answered(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    with shardmq.connect(broker.url, timeout=30) as connection:
+        channel = connection.channel()
+        for number in range(50):
+            channel.queue_declare(f"queue-{number}", durable=number % 2 == 0)
+            channel.queue_bind(f"queue-{number}", "amq.fanout")
+        dead = {broker.kill("coordinator")}
+        for _ in range(2):
+            process = successor(broker, "coordinator", dead)
+            process.kill()
+            dead.add(process.pid)
+        channel.queue_declare("after", durable=True)
+        channel.basic_publish("amq.fanout", "", b"x")
+        assert len(connection.topology("bindings")) == 50
+        assert {channel.queue_declare(f"queue-{n}", durable=n % 2 == 0).messages for n in range(50)} == {1}
+
+
+def test_a_full_disk_costs_only_what_was_not_confirmed_and_the_shard_comes_back(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    ledger = Ledger()
+    with shardmq.connect(broker.url, timeout=30) as connection:
+        channel = connection.channel()
+        channel.queue_declare("full", durable=True)
+        for round_of in range(2):
+            known = len(broker.notices)
+            written = sum(file.stat().st_size for file in (broker.data_dir / "shard-0").glob("*.mdb"))
+            limit = written + 300_000 * (round_of + 1)
+            resource.prlimit(broker.pids["shard-0"], resource.RLIMIT_FSIZE, (limit, limit))
+            with pytest.raises(errors.RequestError, match="shard-0"):
+                publish_until_refused(channel, ledger, round_of)
+            broker.wait_for("ready", "shard-0", after=known)
+            until(lambda: queue_table(connection, "full"), "it is back")
+        assert channel.queue_declare("full", durable=True).messages >= len(ledger.confirmed)
+        drain(connection, "full", ledger)
+    check(ledger)
+
+
+def publish_until_refused(channel: shardmq.Channel, ledger: Ledger, round_of: int) -> None:
+    for number in range(5000):
+        body = f"{round_of}:{number}:" + "x" * 2000
+        ledger.published.add(body)
+        channel.basic_publish("", "full", body.encode())
+        ledger.confirmed.add(body)
+
+
+def test_a_transaction_under_way_when_everything_dies_leaves_a_store_that_opens(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """kill -9 in the middle of large commits, five times over the same store."""
+    broker = start_broker(shards=2, data_dir=tmp_path / "data")
+    with shardmq.connect(broker.url) as connection:
+        queue, _ = declare_on_each_of_two(connection)
+    ledger = Ledger()
+    for life in range(4):
+        publisher = Publisher(broker.url, ledger, f"life-{life}", f"to-{queue}")
+        publisher.start()
+        confirmed = len(ledger.confirmed)
+        until(lambda: len(ledger.confirmed) > confirmed + 300, "traffic flows")  # noqa: B023
+        publisher.stopping.set()
+        broker.kill_everything()
+        publisher.join(30)
+        broker.start()
+    with shardmq.connect(broker.url) as connection:
+        drain(connection, queue, ledger)
+    check(ledger)
