@@ -5,6 +5,7 @@ one envelope a shard and one write a client. Under load passes grow, and so do t
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -19,6 +20,11 @@ from shardmq.topology import Topology
 from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
+"""How often links and deadlines are looked after."""
+
+TICK_AT_REST_SECONDS: Final = 0.5
+"""The same, when nothing has happened since the last time and every link is open: still twice for every ping."""
+
 PLANS_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
 
@@ -73,6 +79,8 @@ class Hub:
         self._plans: dict[tuple[str, str, str], Plan] = {}
         self._writers: list[Writer] = []
         self._flush_due = False
+        self._is_stirred = True  # since the last tick
+        self._woken = asyncio.Event()
         self._wakers: list[Callable[[float], None]] = []
         self._census: Callable[[], dict[str, Any]] = dict
         self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
@@ -90,7 +98,7 @@ class Hub:
         return all(link.is_settled for link in self.links)
 
     def on_tick(self, call: Callable[[float], None]) -> None:
-        """Have `call(monotonic now)` made ten times a second."""
+        """Have `call(monotonic now)` made with every tick."""
         self._wakers.append(call)
 
     def on_census(self, call: Callable[[], dict[str, Any]]) -> None:
@@ -123,6 +131,7 @@ class Hub:
         """Something was posted or is to be written: see to it at the end of this pass."""
         if not self._flush_due:
             self._flush_due = True
+            self.now_ms = time.time_ns() // 1_000_000
             self._loop.call_soon(self._flush)
 
     def write_due(self, writer: Writer) -> None:
@@ -133,15 +142,15 @@ class Hub:
     async def run(self) -> None:
         """Tick until cancelled."""
         while True:
-            now = time.monotonic()
-            self.now_ms = time.time_ns() // 1_000_000
-            for each in self._all:
-                each.tick(now)
-                self._drain(each)  # ticking sends, too; see _flush
-            for call in self._wakers:
-                call(now)
-            self._flush()
-            await asyncio.sleep(TICK_SECONDS)
+            self._tick(time.monotonic())
+            if self._is_stirred or not all(link.dialer.is_open for link in self._all):
+                self._is_stirred = False
+                await asyncio.sleep(TICK_SECONDS)
+                continue
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_AT_REST_SECONDS):
+                    await self._woken.wait()
 
     def close(self) -> None:
         """Hang up on all."""
@@ -149,6 +158,14 @@ class Hub:
             self._loop.remove_reader(link.dialer.socket.fileno())
             link.dialer.close()
         self._context.term()
+
+    def _tick(self, now: float) -> None:
+        for each in self._all:
+            each.tick(now)
+            self._drain(each)  # ticking sends, too; see _send
+        for call in self._wakers:
+            call(now)
+        self._send()
 
     def _forget_plans(self) -> None:
         self._plans.clear()
@@ -160,10 +177,15 @@ class Hub:
 
     def _flush(self) -> None:
         self._flush_due = False
+        if not self._is_stirred:
+            self._is_stirred = True
+            self._woken.set()
+        self._send()
+
+    def _send(self) -> None:
         for link in self._all:
             if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
                 self._drain(link)
         writers, self._writers = self._writers, []
         for writer in writers:
             writer.flush()
-        self.now_ms = time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ BACKLOG: Final = 1024
 LOOPBACK_ONLY: Final = frozenset({"guest"})
 """Users with a password everybody knows; RabbitMQ's `loopback_users`."""
 
-SILENCE_CHECK_TICKS: Final = 10
+SILENCE_CHECK_SECONDS: Final = 1.0
 
 
 class Server:
@@ -35,7 +35,7 @@ class Server:
         self._port = port
         self._connections: set[NativeConnection] = set()
         self._listener: asyncio.Server | None = None
-        self._ticks = 0
+        self._check_at = 0.0
         self._authenticating: set[asyncio.Task[None]] = set()
         # Checking a password takes 50 ms on purpose; one that was right is remembered as a keyed hash.
         self._key = secrets.token_bytes(32)
@@ -118,8 +118,8 @@ class Server:
         return NativeConnection(self)
 
     def _tick(self, now: float) -> None:
-        self._ticks += 1
-        if self._ticks % SILENCE_CHECK_TICKS == 0:
+        if now >= self._check_at:
+            self._check_at = now + SILENCE_CHECK_SECONDS
             for connection in list(self._connections):
                 connection.abort_if_silent(now)
 

@@ -59,6 +59,7 @@ class Channel:
         """Route a run of checked records and send it on; answered by `confirm` or `refuse`."""
         session = self.session
         hub = session.hub
+        hub.changed()  # before all else: it notes the time of this pass
         try:
             plan = hub.plan(session.vhost, exchange, key)
         except RequestError as error:
@@ -75,7 +76,6 @@ class Channel:
             link.publish(self, request, queues, run, fan)
             if link.is_full:
                 session.front.hold_publishing(link)
-        hub.changed()
 
     def confirm(self, first: int, last: int) -> None:
         """Publishes `first` to `last` are where they should be: told to the client at the end of the pass."""
