@@ -1,6 +1,7 @@
 """The gateway process: options, start, clean stop."""
 
 import asyncio
+import resource
 import signal
 import sys
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ def run(options: GatewayOptions) -> None:
         StartupRefused: the port is not ours to listen on.
     """
     sys.setrecursionlimit(RECURSION_MAX)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each client; shells often give no more than 1024
     uvloop.run(_serve(options))
 
 

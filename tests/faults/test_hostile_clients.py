@@ -1,7 +1,9 @@
 """Clients that do what no client should: the others are served, and the gateway keeps its memory and its sockets."""
 
 import contextlib
+import resource
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import shardmq
+from shardmq import errors
 from shardmq.cmd.broker import Broker
 from shardmq.records import pack
 from shardmq.wire.operations import (
@@ -272,6 +275,44 @@ def test_clients_that_reset_in_the_middle_of_a_frame_harm_nobody(connection: sha
         assert table["consumers"] == 0
         assert table["ready"] == stored
         assert channel.queue_purge("torn") == stored
+
+
+def test_a_gateway_takes_more_clients_than_its_shell_would_let_it(start_broker: Callable[..., Broker]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+    try:
+        broker = start_broker(shards=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            client = RawClient(broker)
+            stack.callback(client.close)
+            client.open()
+
+
+def test_a_gateway_out_of_file_descriptors_serves_whom_it_has_and_later_others(
+    start_broker: Callable[..., Broker],
+) -> None:
+    broker = start_broker(shards=1)
+    pid = broker.pids["gateway-0"]
+    with shardmq.connect(broker.url) as connection:
+        serve(connection)
+        most = open_files(pid) + 10
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
+        with contextlib.ExitStack() as stack:
+            for _ in range(60):
+                stack.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
+            assert serve(connection) < 2
+
+        def another() -> bool:
+            with contextlib.suppress(errors.ConnectionLost), shardmq.connect(broker.url) as other:
+                serve(other)
+                return True
+            return False
+
+        until(another, "there is room again")
+    assert broker.pids["gateway-0"] == pid
 
 
 def test_two_thousand_idle_connections_slow_nobody_and_leave_nothing_behind(
