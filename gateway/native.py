@@ -21,7 +21,7 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
-from shardmq.gateway.requests import REQUESTS
+from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Channel, Session
 from shardmq.gateway.shardlink import Outcome, ShardLink
 from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, HANDSHAKE_SECONDS
@@ -258,7 +258,7 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._catch_up(desk)
 
         try:
-            REQUESTS[type(operation)](desk.channel, operation, reply)
+            carry_out(desk.channel, operation, reply)
         except RequestError as error:
             reply(error)
         desk.is_waiting = not answered

@@ -8,7 +8,7 @@ from shardmq.errors import InvalidRequest, RequestError
 from shardmq.gateway.session import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.gateway.status import gather
-from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue
+from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, check_nesting
 from shardmq.topology import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
 from shardmq.wire.operations import (
     BasicCancel,
@@ -143,11 +143,21 @@ def _topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> N
             raise InvalidRequest(f"there is no list of '{noun}'; ask for exchanges, queues or bindings")
 
 
+def carry_out(channel: Channel, operation: Any, reply: Reply) -> None:
+    """Carry out a request.
+
+    Raises:
+        RequestError: it is refused at once; `reply` is not called.
+    """
+    check_nesting(getattr(operation, "arguments", None))
+    _REQUESTS[type(operation)](channel, operation, reply)
+
+
 def _status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
     gather(channel.session.hub, reply)
 
 
-REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]] = MappingProxyType(
+_REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]] = MappingProxyType(
     {
         ExchangeDeclare: _exchange_declare,
         ExchangeDelete: _exchange_delete,

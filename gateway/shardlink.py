@@ -1,5 +1,6 @@
 """One shard as seen from a gateway: runs being gathered, confirms due, consumers, requests under way."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,14 +27,23 @@ from shardmq.bus.messages import (
     Settle,
 )
 from shardmq.errors import ReplyCode, RequestError, Unavailable, request_error
-from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
+from shardmq.limits import (
+    DECLARE_SECONDS,
+    DELIVERY_CREDIT_SHARE,
+    DELIVERY_WINDOW_BYTES,
+    PUBLISH_WINDOW_BYTES,
+    RUN_RECORDS_MAX,
+)
 from shardmq.records import Run
 
 JOINED_BYTES: Final = 256 << 10
 """Past this, a run being gathered is closed: longer ones cost the shard memory and gain nothing."""
 
-CREDIT_BYTES: Final = DELIVERY_WINDOW_BYTES // 4
+CREDIT_BYTES: Final = DELIVERY_WINDOW_BYTES // DELIVERY_CREDIT_SHARE
 """How much a consumer's socket takes before the shard hears of it."""
+
+RESUME_SECONDS: Final = math.inf
+"""A consumer that runs is resumed however long its shard was away."""
 
 Outcome = Any | RequestError
 Reply = Callable[[Outcome], None]
@@ -160,6 +170,7 @@ class ShardLink:
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
         self._early: list[_Asked] = []
+        self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._handlers: dict[type, Callable[[Any], None]] = {
             Confirmed: self._on_confirmed,
             PublishRefusal: self._on_publish_refusal,
@@ -313,7 +324,11 @@ class ShardLink:
     def _on_answer(self, message: Answer | Refusal | Got) -> None:
         asked = self._asked.pop(message.request, None)
         if asked is None:
-            return  # its deadline passed
+            given_up = self._given_up.pop(message.request, None)
+            if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
+                self.dialer.post(Return(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
+                self._changed()
+            return
         if isinstance(message, Refusal):
             queue: int | None = getattr(asked.message, "queue", None)
             if message.code == ReplyCode.NOT_FOUND and queue is not None and self._exists(queue):
@@ -334,12 +349,13 @@ class ShardLink:
         self._consumers[number] = consumer
         return consumer
 
-    def start(self, consumer: Consumer, reply: Reply) -> None:
+    def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard for deliveries."""
         consumer.running = True
         self.ask(
             Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack, DELIVERY_WINDOW_BYTES),
             reply,
+            seconds,
         )
 
     def get(self, consumer: Consumer, auto_ack: bool, reply: Reply) -> None:
@@ -421,6 +437,7 @@ class ShardLink:
         for lost in self.dialer.tick(now):
             self._on_lost(lost)
         late = [number for number, asked in self._asked.items() if asked.deadline < now]
+        self._given_up.update((number, self._asked[number]) for number in late)
         overdue = [self._asked.pop(number) for number in late]
         overdue += [asked for asked in self._waiting if asked.deadline < now]
         self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
@@ -440,7 +457,7 @@ class ShardLink:
             consumer.holding = (consumer, self.life)
             consumer.unacked = consumer.owed = 0
             if consumer.running and consumer.number not in starting:
-                self.start(consumer, self._resumed(consumer))
+                self.start(consumer, self._resumed(consumer), RESUME_SECONDS)
         for asked in waiting:
             if self._is_wanted(asked):
                 self._send(asked)
@@ -476,6 +493,8 @@ class ShardLink:
             self._refuse(entry.publisher, entry.first, entry.last, entry.fan, ReplyCode.RESOURCE_ERROR, text)
         asked, self._asked = self._asked, {}
         early, self._early = self._early, []
-        self._waiting += [*early, *asked.values()]  # every request may be asked twice; their deadlines stand
+        # Every request may be asked twice; their deadlines stand. Consumers are resumed anew.
+        self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
+        self._given_up.clear()
         self._relieve()
         self._changed()

@@ -29,6 +29,10 @@ HEARTBEAT_SECONDS: Final = 60
 DELIVERY_WINDOW_BYTES: Final = 2 << 20
 """Bytes on their way from a shard to one consumer's socket; bounds a gateway's memory when a client reads slowly."""
 
+DELIVERY_CREDIT_SHARE: Final = 4
+"""A gateway gives credit back when a quarter of the window has reached the socket. Up to so much may be missing from a
+window with nothing under way."""
+
 PUBLISH_WINDOW_BYTES: Final = 32 << 20
 """Bytes a gateway has handed to one shard without a confirm; past it, the publishing sockets are not read."""
 

@@ -75,6 +75,28 @@ def check_name(kind: str, name: str) -> None:
         raise InvalidRequest(f"{kind} name {name!r} has a control character in it; choose another")
 
 
+ARGUMENTS_DEPTH_MAX: Final = 16
+"""How deep tables and lists in arguments may nest: they travel through every process and are kept for ever."""
+
+
+def check_nesting(arguments: Any, depth: int = 0) -> None:
+    """Refuse arguments that not every process could take: nested too deep, or with keys that are no strings.
+
+    Raises:
+        InvalidRequest: they are.
+    """
+    if depth > ARGUMENTS_DEPTH_MAX:
+        raise InvalidRequest(f"arguments nest deeper than {ARGUMENTS_DEPTH_MAX} levels; make them flatter")
+    if isinstance(arguments, dict):
+        for key, value in arguments.items():
+            if not isinstance(key, str):
+                raise InvalidRequest(f"arguments have the key {key!r}; keys are strings")
+            check_nesting(value, depth + 1)
+    elif isinstance(arguments, list):
+        for value in arguments:
+            check_nesting(value, depth + 1)
+
+
 def check_name_free(kind: str, name: str) -> None:
     """Refuse names that belong to the broker (`amq.…`, as in RabbitMQ).
 

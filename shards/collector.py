@@ -94,8 +94,7 @@ class Collector:
                 break
             start = stop - 1
             size = segments[start].bytes
-            while (start and size < budget and _size_class(segments[start - 1]) == kind
-                    and _alike(segments[start - 1], segments[start])):  # fmt: skip
+            while start and size < budget and self._joins(segments[start - 1], segments[start], kind):
                 start -= 1
                 size += segments[start].bytes
             if stop - start >= MERGE_SEGMENTS:
@@ -103,6 +102,10 @@ class Collector:
                 spent += size
             stop = start
         return spent
+
+    def _joins(self, left: Segment, right: Segment, kind: int) -> bool:
+        """Whether `left` may be merged with its neighbour: what was copied a moment ago is left alone, too."""
+        return _size_class(left) == kind and self._old(left) and _alike(left, right)
 
     def _rewrite(self, queue: Queue, start: int, stop: int) -> int:
         """Put the live messages of some neighbours into new segments; returns how many those are."""

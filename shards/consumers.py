@@ -4,6 +4,7 @@ from typing import Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Delivered
+from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
 from shardmq.shards.queue import Queue
 
@@ -46,6 +47,13 @@ class Consumer:
         if self.room * 4 < self.window:
             return 0
         return self.prefetch - self.held.count if self.prefetch else UNLIMITED
+
+    def is_clear(self) -> bool:
+        """Whether nothing may be under way to it, so that a message larger than the window can go by itself.
+
+        What is missing is then less than what the gateway keeps to itself before it gives credit back.
+        """
+        return (self.window - self.room) * DELIVERY_CREDIT_SHARE < self.window
 
     def release(self, start: int, end: int) -> list[tuple[int, int]]:
         """Take numbers out of what it holds; returns those it really held."""
@@ -93,7 +101,7 @@ class Ring:
 
     def _serve(self, consumer: Consumer, share: int) -> bool:
         queue = self._queue
-        parcels = queue.take(min(share, consumer.credit()), consumer.room, consumer.room == consumer.window)
+        parcels = queue.take(min(share, consumer.credit()), consumer.room, consumer.is_clear())
         post = consumer.peer.post
         for first, redelivered, run in parcels:
             end = first + run.count

@@ -152,6 +152,7 @@ class Journal:
             writes.gone = [segment for segment in self._changed if segment.stored and segment.durable]
             self._changed.clear()
             self._settled_at = None
+        writes.put = [segment for segment in writes.put if segment.live]
         self.store.write(writes)
         self._writes = Writes()
         self._due = self._settle_due = False

@@ -169,6 +169,7 @@ class Worker:
 
     def stop(self) -> None:
         """The last pass: everything that is known goes to disk exactly."""
+        self._active.clear()  # nothing is handed out any more: the marks below are exact
         for client in self._clients.values():
             for consumer in client.consumers.values():
                 consumer.queue.give_back(list(consumer.held))

@@ -26,7 +26,7 @@ class Waiter:
             self._poller.register(source, zmq.POLLIN)
 
     def watch(self, seconds: float) -> bool:
-        """As `wait`, without sleeping: for what is a moment away, as waking up takes 50 µs and more on virtual machines.
+        """As `wait`, without sleeping: for what is a moment away. Waking up takes 50 µs and more in virtual machines.
 
         Everybody else who wants the processor gets it.
         """

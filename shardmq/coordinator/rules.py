@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
 from shardmq.limits import NAME_BYTES_MAX
-from shardmq.model import DEFAULT_EXCHANGE, PREDECLARED, Binding, Exchange, Queue, check_name_free
+from shardmq.model import DEFAULT_EXCHANGE, PREDECLARED, Binding, Exchange, Queue, check_name_free, check_nesting
 from shardmq.routing import TYPES
 from shardmq.topology import (
     Bind,
@@ -66,6 +66,7 @@ def changes_for(topology: Topology, command: Command, places: Places) -> list[Ch
         RequestError: refused; NotFound, PreconditionFailed, AccessRefused, NotAllowed or InvalidRequest.
     """
     topology.check_vhost(command.vhost)
+    check_nesting(getattr(command, "arguments", None))
     return _RULES[type(command)](topology, command, places)
 
 

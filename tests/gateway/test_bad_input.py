@@ -27,6 +27,7 @@ from shardmq.wire.operations import (
     Heartbeat,
     Ok,
     Operation,
+    QueueBind,
     QueueDeclare,
     Refused,
     TopologyList,
@@ -220,6 +221,27 @@ def test_headers_that_nest_too_deep_are_refused_and_others_can_be_read(
     with shardmq.connect(broker.url) as connection:
         message = connection.channel().basic_get("nested", auto_ack=True)
         assert (message is not None) is isinstance(answer, BasicConfirm)
+
+
+def nested(depth: int) -> dict[str, object]:
+    value: object = "x"
+    for _ in range(depth):
+        value = [value]
+    return {"x": value}
+
+
+@pytest.mark.parametrize("arguments", [nested(17), nested(300), {"x": {1: "a", "b": 2}}])
+def test_arguments_that_not_every_process_could_take_are_refused(
+    client: RawClient, arguments: dict[str, object]
+) -> None:
+    client.open()
+    client.send(QueueDeclare(3, 1, "bound"), QueueBind(4, 1, "bound", "amq.direct", "k", arguments))
+    assert isinstance(client.receive(), Ok)
+    refused = client.receive()
+    assert isinstance(refused, Refused)
+    assert refused.code == ReplyCode.SYNTAX_ERROR
+    client.send(QueueBind(5, 1, "bound", "amq.direct", "k", nested(10)))
+    assert isinstance(client.receive(), Ok)
 
 
 def test_publishing_to_no_exchange_is_refused_and_the_channel_lives_on(client: RawClient) -> None:

@@ -2,6 +2,7 @@
 
 import shardmq
 from shardmq.cmd.broker import Broker
+from shardmq.limits import DELIVERY_WINDOW_BYTES
 
 
 def test_an_ack_over_several_deliveries_of_a_cancelled_consumer_settles_them_all(broker: Broker) -> None:
@@ -36,3 +37,19 @@ def test_what_a_cancelled_consumer_holds_stays_unacked_until_its_channel_closes(
         assert again is not None
         assert (again.body, again.message_id, again.redelivered) == (held.body, held.message_id, True)
         again.ack()
+
+
+def test_a_message_larger_than_a_delivery_window_goes_out_behind_a_small_one(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("sizes", durable=True)
+        sizes = [5, DELIVERY_WINDOW_BYTES + 1, 400_000, DELIVERY_WINDOW_BYTES - 1000, 3 * DELIVERY_WINDOW_BYTES, 1]
+        for size in sizes:
+            channel.basic_publish("", "sizes", bytes(size))
+        got = []
+        for message in channel.consume("sizes", prefetch=100, inactivity_timeout=20):
+            got.append(len(message.body))
+            message.ack()
+            if len(got) == len(sizes):
+                break
+        assert got == sizes
