@@ -44,6 +44,7 @@ RECONNECT_MAX_MS: Final = 500
 
 Incoming = TypeVar("Incoming", bound=Message)
 _POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
+_POLLOUT: Final = int(zmq.POLLOUT)
 _Envelope = tuple[int, int, list[Any]]
 _OF_LINKS: Final = frozenset({Hello, Welcome, Reset, Ping})
 """What is said between links: no business of their owners, wherever in an envelope it stands."""
@@ -119,11 +120,11 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
     return socket
 
 
-def _has_some(socket: "zmq.Socket[bytes]") -> bool:
-    """Whether there is something to receive. Asking takes 2 µs; to try, and to be told so by an exception, 10."""
+def _readiness(socket: "zmq.Socket[bytes]") -> int:
+    """What can be done: _POLLIN, _POLLOUT. Asking takes 2 µs; to try, and to be told so by an exception, 10."""
     events = socket.getsockopt(zmq.EVENTS)
     assert isinstance(events, int)
-    return events & _POLLIN != 0
+    return events
 
 
 def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
@@ -189,7 +190,10 @@ class Dialer(Generic[Incoming]):
         events: list[Opened | Lost | Incoming] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
-            if not _has_some(self.socket):
+            readiness = _readiness(self.socket)
+            if not readiness & _POLLIN:
+                if self.is_open and not readiness & _POLLOUT:  # no limit can have been reached: it is not connected
+                    self._lose("the peer is not connected")
                 break
             raw = self.socket.recv(zmq.NOBLOCK)
             envelope = _read(self._decode, [raw])
@@ -217,6 +221,8 @@ class Dialer(Generic[Incoming]):
             events.extend(self._take_lost())
         else:
             self.more = True
+        if self._lost:
+            events.extend(self._take_lost())
         return events
 
     def tick(self, now: float) -> list[Lost]:
@@ -324,7 +330,7 @@ class Listener(Generic[Incoming]):
         events: list[tuple[Peer, Opened | Lost | Incoming]] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
-            if not _has_some(self.socket):
+            if not _readiness(self.socket) & _POLLIN:
                 break
             identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
             peer = self._peers.get(identity)

@@ -11,7 +11,7 @@ import zmq
 
 from shardmq.bus.link import HELLO_SECONDS, Dialer, Listener, Lost, Opened
 from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
-from shardmq.limits import LINK_SILENCE_SECONDS
+from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 from shardmq.records import Run, pack_many
 
 PATIENCE_SECONDS = 10.0
@@ -161,3 +161,17 @@ def test_garbage_on_the_socket_harms_nobody(pair: Pair) -> None:
     finally:
         stranger.close()
     assert pair.dialer.is_open
+
+
+def test_a_listener_that_is_gone_is_noticed_before_the_next_ping(pair: Pair) -> None:
+    pair.dialer.post(Purge(1, 1))
+    pair.dialer.flush()
+    pair.listener.close()
+    deadline = time.monotonic() + LINK_PING_SECONDS / 2
+    while not any(isinstance(event, Lost) for event in pair.at_dialer):
+        assert time.monotonic() < deadline
+        pair.dialer.socket.poll(5)
+        pair.at_dialer += pair.dialer.receive()
+    assert not pair.dialer.is_open
+    pair.listen()
+    pair.turn_until(lambda: pair.dialer.is_open)
