@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from shardmq.cmd.broker import Broker
+
+# How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
+settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shardmq")
 
 StartBroker = Callable[..., Broker]
 
