@@ -157,7 +157,12 @@ class Core:
     # --- requests: each leaves its frame in `outgoing` ------------------------------------------------------------
 
     def open(self, client: dict[str, Any], reply: Reply) -> None:
-        """Say who we are; the first request."""
+        """Say who we are; the first request.
+
+        Raises:
+            ConnectionFault: the server hung up before that.
+        """
+        self.check()
         address = self._address
 
         def finish(result: Any) -> ServerProperties:

@@ -296,6 +296,13 @@ def test_a_close_before_the_connection_opened_is_an_authentication_failure() -> 
         hear(core, ConnectionClose(403, "the password is wrong"))
 
 
+def test_opening_a_connection_that_was_lost_before_it_raises_what_ended_it() -> None:
+    core = Core(parse("shardmq://localhost/"), 60)
+    core.lose(ConnectionLost("it hung up"))
+    with pytest.raises(ConnectionLost, match="it hung up"):
+        core.open({}, Waiter())
+
+
 def test_a_close_says_whether_the_broker_went_or_the_client_was_at_fault() -> None:
     core, _ = opened()
     with pytest.raises(ConnectionLost, match="stops"):
