@@ -251,13 +251,14 @@ class Store:
             return _decode_runs(body)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the file, of what is used in it, and of the map."""
-        info = self._env.info()
-        page = self._env.stat()["psize"]
+        """Bytes of the file, of the pages in it that hold something, and of the map. The file keeps what it has had."""
+        with self._env.begin() as transaction:
+            stats = [transaction.stat(db) for db in self._dbs]
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
         return {
             "file_bytes": self.file.stat().st_size,
-            "used_bytes": (info["last_pgno"] + 1) * page,
-            "map_bytes": info["map_size"],
+            "used_bytes": pages * stats[0]["psize"],
+            "map_bytes": self._env.info()["map_size"],
         }
 
     def close(self) -> None:

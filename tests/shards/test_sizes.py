@@ -1,0 +1,25 @@
+"""What a store says of its size."""
+
+from pathlib import Path
+
+from shardmq.model import Queue as Declared
+from shardmq.records import Run, pack_many
+from shardmq.shards.segments import Segment
+from shardmq.shards.store import Store, Writes
+
+
+def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Path) -> None:
+    store = Store(tmp_path / "shard-0")
+    store.load()
+    segment = Segment(1, 0, durable=True, born=0.0)
+    run = Run("e", "k", 1, 1, 1, 0, 50, pack_many([bytes(100_000)] * 50))
+    segment.runs, segment.end, segment.count, segment.bytes = [(0, run)], 50, 50, len(run.records)
+    before = store.sizes()["used_bytes"]
+    store.write(Writes(queues=[Declared("/", "q", 1, 0)], put=[segment]))
+    full = store.sizes()
+    assert full["used_bytes"] > before + 5_000_000
+    store.write(Writes(delete=[segment]))
+    store.rest(store._overlay_since + 60)
+    assert store.sizes()["used_bytes"] < before + 100_000
+    assert store.sizes()["file_bytes"] >= full["file_bytes"]
+    store.close()
