@@ -89,10 +89,6 @@ class TagLedger(Generic[Holder]):
             self._trim()
         return taken
 
-    def oldest(self) -> int:
-        """The lowest outstanding tag; `next_tag` when there is none."""
-        return self._firsts[self._head] if self._head < len(self._firsts) else self.next_tag
-
     def clear(self) -> None:
         """Forget what is outstanding."""
         self._spans, self._firsts, self._head, self.outstanding = [], [], 0, 0

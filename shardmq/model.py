@@ -46,7 +46,7 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
-    """`password` is a salted scrypt hash (`coordinator.users`), never the password."""
+    """`password` is a salted scrypt hash (`shardmq.passwords`), never the password."""
 
     name: str
     password: str

@@ -1,7 +1,8 @@
 """Records and runs: how messages travel and lie, from the publisher's socket to the consumer's, without being unpacked.
 
 A record is one message, msgpack `[properties | nil, body]`. Records stand back to back; a run is a number of them under
-one header. Joining is concatenation; cutting skips over records without decoding them.
+one header. Joining is concatenation; cutting (`shards.segments.Cutter`) skips over records without
+decoding them.
 
     run:      exchange, routing key, flags, time, id, count
     records:  92 c0 c4 03 'a' 'b' 'c'   92 81 .. .. c4 01 'd'   …
@@ -144,15 +145,6 @@ def check(records: bytes, count: int) -> None:
             start = end
 
 
-def skip(records: bytes, count: int) -> int:
-    """Where the first `count` records end, in bytes."""
-    unpacker = msgpack.Unpacker(max_buffer_size=0)
-    unpacker.feed(records)
-    for _ in range(count):
-        unpacker.skip()
-    return int(unpacker.tell())
-
-
 def ends(records: bytes, count: int) -> list[int]:
     """Where each of the first `count` records ends, in bytes."""
     unpacker = msgpack.Unpacker(max_buffer_size=0)
@@ -162,17 +154,6 @@ def ends(records: bytes, count: int) -> list[int]:
         unpacker.skip()
         offsets.append(unpacker.tell())
     return offsets
-
-
-def cut(run: Run, start: int, stop: int) -> Run:
-    """Messages `start` to `stop` (exclusive) of a run, as a run; the run itself when that is all of it."""
-    if start == 0 and stop == run.count:
-        return run
-    records = run.records
-    first = skip(records, start) if start else 0
-    last = len(records) if stop == run.count else first + skip(records[first:], stop - start)
-    return Run(run.exchange, run.routing_key, run.flags, run.timestamp_ms, run.origin, run.serial + start, stop - start,
-               records[first:last])  # fmt: skip
 
 
 def continues(left: Run, right: Run) -> bool:

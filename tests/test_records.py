@@ -45,28 +45,6 @@ def test_packing_many_cuts_off_every_width_of_array_header(count: int) -> None:
 
 
 @given(messages, st.data())
-def test_a_run_cut_in_two_and_joined_is_the_run(
-    items: list[tuple[Properties | None, bytes]], data: st.DataObject
-) -> None:
-    run = run_of(items)
-    place = data.draw(st.integers(0, run.count))
-    if 0 < place < run.count:
-        left, right = records.cut(run, 0, place), records.cut(run, place, run.count)
-        assert right.serial == run.serial + place
-        assert records.continues(left, right)
-        assert records.join([left, right]) == run
-
-
-@given(messages, st.data())
-def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None, bytes]], data: st.DataObject) -> None:
-    run = run_of(items)
-    start = data.draw(st.integers(0, run.count - 1))
-    stop = data.draw(st.integers(start + 1, run.count))
-    part = records.cut(run, start, stop)
-    assert records.unpack(part.records, part.count) == [Record(*item) for item in items[start:stop]]
-
-
-@given(messages, st.data())
 def test_a_changed_byte_is_refused_or_still_whole_records(
     items: list[tuple[Properties | None, bytes]], data: st.DataObject
 ) -> None:

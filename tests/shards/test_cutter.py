@@ -1,0 +1,51 @@
+"""Cutting runs: pieces hold the messages asked for, and joined they are the run."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq import records
+from shardmq.records import PERSISTENT, Properties, Record, Run
+from shardmq.shards.segments import Cutter
+
+properties = st.none() | st.builds(Properties, content_type=st.none() | st.text(max_size=20))
+messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
+
+
+def run_of(items: list[tuple[Properties | None, bytes]]) -> Run:
+    packed = b"".join(records.pack(*item) for item in items)
+    return Run("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, 7, len(items), packed)
+
+
+@given(messages, st.data())
+def test_a_run_cut_in_two_and_joined_is_the_run(
+    items: list[tuple[Properties | None, bytes]], data: st.DataObject
+) -> None:
+    run = run_of(items)
+    place = data.draw(st.integers(0, run.count))
+    if 0 < place < run.count:
+        left, right = Cutter().cut(run, 0, place), Cutter().cut(run, place, run.count)
+        assert right.serial == run.serial + place
+        assert records.continues(left, right)
+        assert records.join([left, right]) == run
+
+
+@given(messages, st.data())
+def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None, bytes]], data: st.DataObject) -> None:
+    run = run_of(items)
+    start = data.draw(st.integers(0, run.count - 1))
+    stop = data.draw(st.integers(start + 1, run.count))
+    part = Cutter().cut(run, start, stop)
+    assert records.unpack(part.records, part.count) == [Record(*item) for item in items[start:stop]]
+
+
+@given(messages, st.lists(st.integers(1, 5)))
+def test_one_cutter_cuts_a_run_piece_by_piece_from_the_front(
+    items: list[tuple[Properties | None, bytes]], sizes: list[int]
+) -> None:
+    run, cutter, pieces, start = run_of(items), Cutter(), [], 0
+    for size in [*sizes, len(items)]:
+        stop = min(start + size, run.count)
+        if start < stop:
+            pieces.append(cutter.cut(run, start, stop))
+        start = stop
+    assert records.join(pieces) == run
