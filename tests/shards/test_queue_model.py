@@ -222,7 +222,7 @@ TestQueueAgreesWithAList = QueueMachine.TestCase
 TestQueueAgreesWithAList.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_a_cut_run_is_what_records_cut_makes_of_it() -> None:
+def test_a_cut_run_holds_the_messages_asked_for() -> None:
     from shardmq.shards.segments import Cutter
 
     run = Run("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
