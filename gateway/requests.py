@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from shardmq.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
 from shardmq.errors import InvalidRequest, RequestError
 from shardmq.gateway.session import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.gateway.status import gather
 from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, check_nesting
-from shardmq.topology import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
 from shardmq.wire.operations import (
     BasicCancel,
     BasicConsume,
@@ -124,7 +124,7 @@ def _queue_table(queue: Queue) -> dict[str, Any]:
 def _binding_table(binding: Binding) -> dict[str, Any]:
     return {
         "exchange": binding.exchange,
-        "queue": binding.queue,
+        "queue": binding.destination,
         "routing_key": binding.key,
         "arguments": binding.arguments,
     }

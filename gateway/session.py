@@ -6,6 +6,7 @@ The front of a protocol (native.py) turns frames into calls here and is called b
 from typing import ClassVar, Protocol
 
 from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
+from shardmq.commands import Command, DeclareQueue
 from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Consumer, Fan, Holding, Outcome, Reply, ShardLink
@@ -13,7 +14,6 @@ from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
 from shardmq.model import Queue
 from shardmq.records import Run
-from shardmq.topology import Command, DeclareQueue
 
 
 class Front(Protocol):

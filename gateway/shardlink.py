@@ -219,6 +219,8 @@ class ShardLink:
             and open_run.head.routing_key == run.routing_key
             and open_run.head.exchange == run.exchange
             and open_run.head.timestamp_ms == run.timestamp_ms
+            and open_run.head.priority == run.priority
+            and open_run.head.ttl_ms == run.ttl_ms
         ):
             open_run.records.append(run.records)
             open_run.count += run.count

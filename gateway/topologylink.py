@@ -11,10 +11,11 @@ from typing import Any
 
 from shardmq.bus.link import Dialer, Lost, Opened
 from shardmq.bus.messages import Answer, Changes, FromCoordinator, Inspect, Perform, Refusal, Snapshot, Synced
+from shardmq.commands import Change, Command, DeleteExchange, DeleteQueue
 from shardmq.errors import NotFound, Unavailable, request_error
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import DECLARE_SECONDS
-from shardmq.topology import Change, Command, DeleteExchange, DeleteQueue, Topology
+from shardmq.topology import Topology
 
 
 @dataclass(slots=True)

@@ -20,6 +20,9 @@ CHANNELS_MAX: Final = 2047
 PREFETCH_MAX: Final = 65_535
 """AMQP's prefetch-count is 16 bits wide."""
 
+DELAY_MS_MAX: Final = 2**32 - 1
+"""Delays, times to live and timeouts, in milliseconds: RabbitMQ's limit, some 49 days."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """From accept to an open connection; RabbitMQ's `handshake_timeout`."""
 

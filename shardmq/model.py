@@ -1,5 +1,5 @@
-"""The nouns of the broker: virtual hosts, exchanges, queues, bindings, users. Plain frozen values, the same in every
-process, on the bus and in the coordinator's store.
+"""The nouns of the broker: virtual hosts, exchanges, queues, bindings, users, permissions. Plain frozen values, the
+same in every process, on the bus and in the coordinator's store.
 """
 
 from typing import Any, Final
@@ -22,10 +22,15 @@ class Exchange(msgspec.Struct, frozen=True, array_like=True):
     type: str
     durable: bool = True
     arguments: dict[str, Any] = {}
+    auto_delete: bool = False
+    internal: bool = False
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True):
-    """Where messages wait. `id` is given once and never used again; `shard` is where its messages are, for ever."""
+    """Where messages wait. `id` is given once and never used again; `shard` is where its messages are, for ever.
+
+    `owner` names the connection an exclusive queue belongs to (`Session.identity` of the gateway); "" for all others.
+    """
 
     vhost: str
     name: str
@@ -33,27 +38,72 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     shard: int
     durable: bool = True
     arguments: dict[str, Any] = {}
+    auto_delete: bool = False
+    owner: str = ""
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True):
-    """`queue` gets what is published to `exchange` with a routing key that matches `key`."""
+    """`destination` gets what is published to `exchange` with a routing key that matches `key`.
+
+    `destination` is a queue, or another exchange where `to_exchange`.
+    """
 
     vhost: str
     exchange: str
-    queue: str
+    destination: str
     key: str
     arguments: dict[str, Any] = {}
+    to_exchange: bool = False
+
+
+class Vhost(msgspec.Struct, frozen=True, array_like=True):
+    """A world of its own: exchanges, queues and bindings with nothing in common with those of another.
+
+    `limits` has "max-connections" and "max-queues", where they are limited.
+    """
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    limits: dict[str, int] = {}
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
-    """`password` is a salted scrypt hash (`shardmq.passwords`), never the password."""
+    """`password` is a salted hash (`shardmq.passwords`), never the password; "" lets nobody in by password.
+
+    `limits` has "max-connections" and "max-channels", where they are limited.
+    """
 
     name: str
     password: str
     tags: tuple[str, ...] = ()
+    limits: dict[str, int] = {}
 
 
-PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"))
+class Permission(msgspec.Struct, frozen=True, array_like=True):
+    """What a user may do in a virtual host: regular expressions that the names of things must match.
+
+    As in RabbitMQ, an expression matches when it is found anywhere in the name; "" matches nothing, ".*" everything.
+    The default exchange is called "amq.default" here.
+    """
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+USER_TAGS: Final = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+"""Tags with a meaning; RabbitMQ's. Others may be given and mean nothing."""
+
+PREDECLARED: Final = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
 """Exchanges every virtual host is born with: (name, type)."""
 
 

@@ -21,6 +21,9 @@ from shardmq.limits import MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
 PERSISTENT: Final = 1
 """Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
 
+MANDATORY: Final = 2
+"""Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
+
 
 class Properties(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """A message's properties, with AMQP 0-9-1's names and meanings (section 4.2.6.1). None is not set.
@@ -75,6 +78,9 @@ class Run(msgspec.Struct, array_like=True, gc=False):
         serial: message i of the run is number `serial + i` of that origin: its message id when it brought none.
         count: how many records, at least 1.
         records: them, back to back.
+        priority: of each of them (the property of that name), 0 to 255.
+        ttl_ms: how long each of them may wait in a queue (the property `expiration`), None for ever. The gateway cuts
+            a publish where priority or ttl_ms change; a shard need not look into records for them.
     """
 
     exchange: str
@@ -85,6 +91,8 @@ class Run(msgspec.Struct, array_like=True, gc=False):
     serial: int
     count: int
     records: bytes
+    priority: int = 0
+    ttl_ms: int | None = None
 
 
 def message_id(origin: int, serial: int) -> str:
@@ -165,6 +173,8 @@ def continues(left: Run, right: Run) -> bool:
         and left.flags == right.flags
         and left.origin == right.origin
         and left.timestamp_ms == right.timestamp_ms
+        and left.priority == right.priority
+        and left.ttl_ms == right.ttl_ms
     )
 
 
@@ -172,4 +182,5 @@ def join(runs: Sequence[Run]) -> Run:
     """One run of several that continue one another."""
     head = runs[0]
     return Run(head.exchange, head.routing_key, head.flags, head.timestamp_ms, head.origin, head.serial,
-               sum(run.count for run in runs), b"".join([run.records for run in runs]))  # fmt: skip
+               sum(run.count for run in runs), b"".join([run.records for run in runs]),
+               head.priority, head.ttl_ms)  # fmt: skip

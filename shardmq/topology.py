@@ -1,6 +1,8 @@
-"""What exists: exchanges, queues, bindings, users. Authoritative in the coordinator, a replica in every gateway.
+"""What exists: virtual hosts, exchanges, queues, bindings, users. Authoritative in the coordinator, a replica in every
+gateway; kept up to date by changes (`shardmq.commands`).
 
-Commands ask, changes tell. The coordinator turns a command into changes, writes them down and sends them to all.
+A message's way: the bindings of its exchange lead to queues and to other exchanges, whose bindings lead on; where an
+exchange's bindings lead nowhere, its alternate exchange is tried. Nothing is passed twice, so cycles end.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,117 +10,39 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from shardmq.errors import NotFound
-from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Queue, User
+from shardmq.commands import (
+    BindingAdded,
+    BindingRemoved,
+    Change,
+    ConnectionExpelled,
+    ExchangeAdded,
+    ExchangeRemoved,
+    PermissionPut,
+    PermissionRemoved,
+    QueueAdded,
+    QueueRemoved,
+    UserPut,
+    UserRemoved,
+    VhostPut,
+    VhostRemoved,
+)
+from shardmq.errors import AccessRefused, NotFound
+from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.records import Properties
 from shardmq.routing import TYPES
 from shardmq.routing.direct import Direct
 from shardmq.routing.exchange_type import ExchangeType
 
+ALTERNATE: Final = "alternate-exchange"
+"""The argument that names the exchange for what an exchange's bindings lead nowhere."""
 
-class _Command(msgspec.Struct, frozen=True, array_like=True, tag_field="command"):
-    vhost: str
-
-
-class DeclareExchange(_Command, tag=1, frozen=True):
-    """Make an exchange, or find the same one there."""
-
-    name: str
-    type: str
-    durable: bool
-    arguments: dict[str, Any]
-
-
-class DeleteExchange(_Command, tag=2, frozen=True):
-    """Remove an exchange and its bindings."""
-
-    name: str
-
-
-class DeclareQueue(_Command, tag=3, frozen=True):
-    """Make a queue, or find the same one there. The answer is the queue's id."""
-
-    name: str
-    durable: bool
-    arguments: dict[str, Any]
-
-
-class DeleteQueue(_Command, tag=4, frozen=True):
-    """Remove a queue, its messages and its bindings. The answer is how many messages it had."""
-
-    name: str
-
-
-class Bind(_Command, tag=5, frozen=True):
-    """Make a binding, or find it there."""
-
-    exchange: str
-    queue: str
-    key: str
-    arguments: dict[str, Any]
-
-
-class Unbind(_Command, tag=6, frozen=True):
-    """Remove a binding, if it is there."""
-
-    exchange: str
-    queue: str
-    key: str
-    arguments: dict[str, Any]
-
-
-Command = DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
-
-
-class _Change(msgspec.Struct, frozen=True, array_like=True, tag_field="change"):
-    pass
-
-
-class VhostAdded(_Change, tag=1, frozen=True):
-    vhost: str
-
-
-class ExchangeAdded(_Change, tag=2, frozen=True):
-    exchange: Exchange
-
-
-class ExchangeRemoved(_Change, tag=3, frozen=True):
-    vhost: str
-    name: str
-
-
-class QueueAdded(_Change, tag=4, frozen=True):
-    queue: Queue
-
-
-class QueueRemoved(_Change, tag=5, frozen=True):
-    vhost: str
-    name: str
-
-
-class BindingAdded(_Change, tag=6, frozen=True):
-    binding: Binding
-
-
-class BindingRemoved(_Change, tag=7, frozen=True):
-    binding: Binding
-
-
-class UserAdded(_Change, tag=8, frozen=True):
-    user: User
-
-
-Change = (
-    VhostAdded | ExchangeAdded | ExchangeRemoved | QueueAdded | QueueRemoved | BindingAdded | BindingRemoved | UserAdded
-)
-"""Removing an exchange or a queue is told as the removal of its bindings first, then of itself."""
-
-BindingId = tuple[str, str, str, str, bytes]
+BindingId = tuple[str, str, str, bool, str, bytes]
 
 
 def binding_id(binding: Binding) -> BindingId:
     """What makes a binding itself: both ends, key and arguments, in which the order of names does not count."""
     arguments = _encode_sorted(binding.arguments) if binding.arguments else b""
-    return binding.vhost, binding.exchange, binding.queue, binding.key, arguments
+    return binding.vhost, binding.exchange, binding.destination, binding.to_exchange, binding.key, arguments
 
 
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
@@ -130,7 +54,7 @@ class TopologyFields(Protocol):
     @property
     def version(self) -> int: ...
     @property
-    def vhosts(self) -> Sequence[str]: ...
+    def vhosts(self) -> Sequence[Vhost]: ...
     @property
     def exchanges(self) -> Sequence[Exchange]: ...
     @property
@@ -139,17 +63,20 @@ class TopologyFields(Protocol):
     def bindings(self) -> Sequence[Binding]: ...
     @property
     def users(self) -> Sequence[User]: ...
+    @property
+    def permissions(self) -> Sequence[Permission]: ...
 
 
 class TopologySnapshot(NamedTuple):
     """A topology at one version, as lists."""
 
     version: int
-    vhosts: list[str]
+    vhosts: list[Vhost]
     exchanges: list[Exchange]
     queues: list[Queue]
     bindings: list[Binding]
     users: list[User]
+    permissions: list[Permission]
 
 
 ROUTES_MAX: Final = 32_768
@@ -162,11 +89,12 @@ class Topology:
 
     Attributes:
         version: counts the applied commands; its owner sets it.
-        vhosts: names of the virtual hosts, in order of appearance.
+        vhosts: by name, in order of appearance.
         exchanges: by virtual host and name. The default exchange is in none of them.
         queues: by virtual host and name.
         bindings: by `binding_id`.
         users: by name.
+        permissions: by user and virtual host.
     """
 
     def __init__(self) -> None:
@@ -174,32 +102,55 @@ class Topology:
 
     def _clear(self) -> None:
         self.version = 0
-        self.vhosts: dict[str, None] = {}
+        self.vhosts: dict[str, Vhost] = {}
         self.exchanges: dict[tuple[str, str], Exchange] = {}
         self.queues: dict[tuple[str, str], Queue] = {}
         self.bindings: dict[BindingId, Binding] = {}
         self.users: dict[str, User] = {}
+        self.permissions: dict[tuple[str, str], Permission] = {}
         self._by_id: dict[int, Queue] = {}
         self._of_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
-        self._of_queue: dict[tuple[str, str], dict[BindingId, Binding]] = {}
+        self._to: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
         self._rules: dict[tuple[str, str], ExchangeType] = {}
         self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
         self._routes_size = 0
+        self._by_message: dict[tuple[str, str], bool] = {}
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
-        """The queues that a message goes to, each once.
+        """The queues that a message goes to, each once, where `by_message` is false.
 
         The hot path of a gateway: a route found before costs one dict lookup (0.1 µs).
 
         Raises:
             NotFound: no such exchange, or virtual host.
+            AccessRefused: the exchange is internal.
         """
         try:
             return self._routes[vhost, exchange, routing_key]
         except KeyError:
             return self._find_route(vhost, exchange, routing_key)
+
+    def by_message(self, vhost: str, exchange: str) -> bool:
+        """Whether the key does not settle where a message goes: an exchange on its way looks at its properties."""
+        try:
+            return self._by_message[vhost, exchange]
+        except KeyError:
+            found = self._by_message[vhost, exchange] = self._leads_by_message(vhost, exchange)
+            return found
+
+    def route_message(
+        self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None
+    ) -> tuple[Queue, ...]:
+        """The queues that one message goes to, each once: with several keys (CC), or where its properties matter.
+
+        Raises:
+            NotFound: no such exchange, or virtual host.
+            AccessRefused: the exchange is internal.
+        """
+        self._check_publishable(vhost, exchange)
+        return tuple([self._by_id[queue] for queue in self._reach(vhost, exchange, keys, properties)])
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """An exchange by its name.
@@ -224,8 +175,12 @@ class Topology:
         return queue
 
     def has_queue(self, queue_id: int) -> bool:
-        """Whether there is a queue of that id; looks at all of them."""
-        return any(queue.id == queue_id for queue in self.queues.values())
+        """Whether there is a queue of that id."""
+        return queue_id in self._by_id
+
+    def queue_by_id(self, queue_id: int) -> Queue | None:
+        """The queue of that id, if there is one."""
+        return self._by_id.get(queue_id)
 
     def bindings_of_exchange(self, vhost: str, name: str) -> list[Binding]:
         """The bindings whose source it is."""
@@ -233,7 +188,11 @@ class Topology:
 
     def bindings_of_queue(self, vhost: str, name: str) -> list[Binding]:
         """The bindings that lead to it, without that to the default exchange, which every queue has."""
-        return list(self._of_queue.get((vhost, name), {}).values())
+        return list(self._to.get((vhost, name, False), {}).values())
+
+    def bindings_to_exchange(self, vhost: str, name: str) -> list[Binding]:
+        """The bindings whose destination it is."""
+        return list(self._to.get((vhost, name, True), {}).values())
 
     def check_vhost(self, vhost: str) -> None:
         """Make sure that a virtual host is there.
@@ -257,11 +216,12 @@ class Topology:
         """All there is."""
         return TopologySnapshot(
             self.version,
-            list(self.vhosts),
+            list(self.vhosts.values()),
             list(self.exchanges.values()),
             list(self.queues.values()),
             list(self.bindings.values()),
             list(self.users.values()),
+            list(self.permissions.values()),
         )
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -270,7 +230,7 @@ class Topology:
         """Forget all and hold what a snapshot says instead."""
         self._clear()
         for vhost in fields.vhosts:
-            self._add_vhost(VhostAdded(vhost))
+            self._put_vhost(VhostPut(vhost))
         for exchange in fields.exchanges:
             self._add_exchange(ExchangeAdded(exchange))
         for queue in fields.queues:
@@ -278,7 +238,9 @@ class Topology:
         for binding in fields.bindings:
             self._add_binding(BindingAdded(binding))
         for user in fields.users:
-            self._add_user(UserAdded(user))
+            self._put_user(UserPut(user))
+        for permission in fields.permissions:
+            self._put_permission(PermissionPut(permission))
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
@@ -290,15 +252,22 @@ class Topology:
         _APPLY[type(change)](self, change)
         self._routes.clear()
         self._routes_size = 0
+        self._by_message.clear()
 
-    def _add_vhost(self, change: VhostAdded) -> None:
-        self.vhosts[change.vhost] = None
-        self._rules[change.vhost, DEFAULT_EXCHANGE] = Direct()
+    def _put_vhost(self, change: VhostPut) -> None:
+        name = change.vhost.name
+        if name not in self.vhosts:
+            self._rules[name, DEFAULT_EXCHANGE] = Direct({})
+        self.vhosts[name] = change.vhost
+
+    def _remove_vhost(self, change: VhostRemoved) -> None:
+        del self.vhosts[change.name]
+        del self._rules[change.name, DEFAULT_EXCHANGE]
 
     def _add_exchange(self, change: ExchangeAdded) -> None:
         exchange = change.exchange
         self.exchanges[exchange.vhost, exchange.name] = exchange
-        self._rules[exchange.vhost, exchange.name] = TYPES[exchange.type]()
+        self._rules[exchange.vhost, exchange.name] = TYPES[exchange.type](exchange.arguments)
 
     def _remove_exchange(self, change: ExchangeRemoved) -> None:
         del self.exchanges[change.vhost, change.name]
@@ -317,37 +286,101 @@ class Topology:
 
     def _add_binding(self, change: BindingAdded) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.queue)
-        self._rules[source].add(binding.key, self.queues[target].id, binding.arguments)
+        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
+        self._rules[source].add(binding.key, self._destination(binding), binding.arguments)
         self.bindings[identity] = binding
         self._of_exchange.setdefault(source, {})[identity] = binding
-        self._of_queue.setdefault(target, {})[identity] = binding
+        self._to.setdefault(target, {})[identity] = binding
 
     def _remove_binding(self, change: BindingRemoved) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.queue)
+        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
         del self.bindings[identity]
-        self._rules[source].remove(binding.key, self.queues[target].id, binding.arguments)
-        for index, end in ((self._of_exchange, source), (self._of_queue, target)):
-            del index[end][identity]
-            if not index[end]:
-                del index[end]
+        self._rules[source].remove(binding.key, self._destination(binding), binding.arguments)
+        del self._of_exchange[source][identity]
+        if not self._of_exchange[source]:
+            del self._of_exchange[source]
+        del self._to[target][identity]
+        if not self._to[target]:
+            del self._to[target]
 
-    def _add_user(self, change: UserAdded) -> None:
+    def _destination(self, binding: Binding) -> int | str:
+        """As it stands in the exchange's rule: a queue's id, or an exchange's name."""
+        end = binding.vhost, binding.destination
+        return self.exchanges[end].name if binding.to_exchange else self.queues[end].id
+
+    def _put_user(self, change: UserPut) -> None:
         self.users[change.user.name] = change.user
 
+    def _remove_user(self, change: UserRemoved) -> None:
+        del self.users[change.name]
+
+    def _put_permission(self, change: PermissionPut) -> None:
+        self.permissions[change.permission.user, change.permission.vhost] = change.permission
+
+    def _remove_permission(self, change: PermissionRemoved) -> None:
+        del self.permissions[change.user, change.vhost]
+
+    def _expel(self, change: ConnectionExpelled) -> None:
+        """Not of the topology; whoever has the connection looks at the change itself."""
+
+    # --- routes -------------------------------------------------------------------------------------------------------
+
     def _find_route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
-        rule = self._rules.get((vhost, exchange))
-        if rule is None:
-            raise self._missing("exchange", vhost, exchange)
-        by_id = self._by_id
-        route = tuple([by_id[queue] for queue in rule.match(routing_key)])
+        route = self.route_message(vhost, exchange, (routing_key,), None)
         self._routes_size += 1 + len(route)
         if self._routes_size > ROUTES_MAX:
             self._routes.clear()
             self._routes_size = 1 + len(route)
         self._routes[vhost, exchange, routing_key] = route
         return route
+
+    def _reach(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> dict[int, None]:
+        """The ids of the queues that a message gets to from an exchange."""
+        found: dict[int, None] = {}
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            name = ahead.pop()
+            rule = self._rules.get((vhost, name))
+            if rule is None:
+                continue  # an alternate exchange that was never declared, or is deleted
+            matched = [destination for key in keys for destination in rule.match(key, properties)]
+            for destination in matched or self._alternate(vhost, name):
+                if isinstance(destination, int):
+                    found[destination] = None
+                elif destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+        return found
+
+    def _leads_by_message(self, vhost: str, exchange: str) -> bool:
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            name = ahead.pop()
+            rule = self._rules.get((vhost, name))
+            if rule is not None and rule.by_message:
+                return True
+            following = [binding.destination for binding in self.bindings_of_exchange(vhost, name)
+                         if binding.to_exchange]  # fmt: skip
+            for destination in [*following, *self._alternate(vhost, name)]:
+                if destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+        return False
+
+    def _alternate(self, vhost: str, name: str) -> tuple[str, ...]:
+        exchange = self.exchanges.get((vhost, name))
+        alternate = exchange.arguments.get(ALTERNATE) if exchange is not None else None
+        return () if alternate is None else (alternate,)
+
+    def _check_publishable(self, vhost: str, name: str) -> None:
+        exchange = self.exchanges.get((vhost, name))
+        if exchange is None and (name != DEFAULT_EXCHANGE or vhost not in self.vhosts):
+            raise self._missing("exchange", vhost, name)
+        if exchange is not None and exchange.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{vhost}'; use one bound to it")
 
     def _missing(self, noun: str, vhost: str, name: str) -> NotFound:
         if vhost not in self.vhosts:
@@ -356,12 +389,17 @@ class Topology:
 
 
 _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
-    VhostAdded: Topology._add_vhost,
+    VhostPut: Topology._put_vhost,
+    VhostRemoved: Topology._remove_vhost,
     ExchangeAdded: Topology._add_exchange,
     ExchangeRemoved: Topology._remove_exchange,
     QueueAdded: Topology._add_queue,
     QueueRemoved: Topology._remove_queue,
     BindingAdded: Topology._add_binding,
     BindingRemoved: Topology._remove_binding,
-    UserAdded: Topology._add_user,
+    UserPut: Topology._put_user,
+    UserRemoved: Topology._remove_user,
+    PermissionPut: Topology._put_permission,
+    PermissionRemoved: Topology._remove_permission,
+    ConnectionExpelled: Topology._expel,
 }

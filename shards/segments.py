@@ -108,7 +108,7 @@ class Cutter:
         offsets = self._offsets(run)
         begin = offsets[start - 1] if start else 0
         piece = Run(run.exchange, run.routing_key, run.flags, run.timestamp_ms, run.origin, run.serial + start,
-                    stop - start, run.records[begin : offsets[stop - 1]])  # fmt: skip
+                    stop - start, run.records[begin : offsets[stop - 1]], run.priority, run.ttl_ms)  # fmt: skip
         if stop == run.count:
             self.forget()
         return piece

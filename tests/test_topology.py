@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq import topology as module
-from shardmq.coordinator.rules import Places, changes_for, new_vhost
-from shardmq.errors import InvalidRequest, NotFound, RequestError
-from shardmq.model import Binding, Exchange, Queue, User
-from shardmq.topology import (
+from shardmq.commands import (
     Bind,
     BindingAdded,
     BindingRemoved,
@@ -22,11 +19,14 @@ from shardmq.topology import (
     ExchangeAdded,
     QueueAdded,
     QueueRemoved,
-    Topology,
     Unbind,
-    UserAdded,
-    VhostAdded,
+    UserPut,
+    VhostPut,
 )
+from shardmq.coordinator.rules import Places, changes_for, new_vhost
+from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.model import Binding, Exchange, Queue, User
+from shardmq.topology import Topology
 
 
 def with_queues(*names: str) -> Topology:
@@ -110,7 +110,7 @@ def test_binding_keys_are_checked_by_the_exchanges_type() -> None:
 
 def test_virtual_hosts_are_apart() -> None:
     topology = with_queues("a")
-    topology.apply(VhostAdded("other"))
+    topology.apply(VhostPut("other"))
     topology.apply(ExchangeAdded(Exchange("other", "e", "fanout")))
     topology.apply(QueueAdded(Queue("other", "a", 77, 0)))
     topology.apply(BindingAdded(Binding("other", "e", "a", "")))
@@ -120,7 +120,7 @@ def test_virtual_hosts_are_apart() -> None:
 
 def test_loading_a_snapshot_forgets_what_was_there() -> None:
     topology = with_queues("a")
-    topology.apply(UserAdded(User("guest", "hash")))
+    topology.apply(UserPut(User("guest", "hash")))
     topology.version = 7
     replica = with_queues("b")
     replica.route("/", "", "b")
@@ -154,7 +154,7 @@ def expected(topology: Topology, exchange: str, key: str) -> set[str]:
             or binding.key in ("#", key)
             or (binding.key == "k.*" and key == "k.l")
         ):
-            found.add(binding.queue)
+            found.add(binding.destination)
     return found
 
 
@@ -173,7 +173,7 @@ def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) ->
             replica.apply(change)
         for binding in topology.bindings.values():
             assert ("/", binding.exchange) in topology.exchanges
-            assert ("/", binding.queue) in topology.queues
+            assert ("/", binding.destination) in topology.queues
         fresh: Any = Topology()
         fresh.load(topology.snapshot())
         assert replica.snapshot() == topology.snapshot()

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from shardmq.model import Binding, Exchange, Queue, User
+from shardmq.commands import Change, Command
+from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
 from shardmq.records import Run
-from shardmq.topology import Change, Command
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -77,14 +77,25 @@ class Inspect(Message, frozen=True, tag=12):
 
 
 class Publish(Message, frozen=True, tag=20):
-    """Append a run to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed."""
+    """Append a run to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed.
+
+    `producer` is who published, 0 for nobody in particular; message i is then its message number `sequence + i`, and a
+    queue takes each number once. With `delay_ms` the run joins its queues so much later.
+    """
 
     queues: tuple[int, ...]
     run: Run
+    producer: int = 0
+    sequence: int = 0
+    delay_ms: int = 0
 
 
 class Consume(Message, frozen=True, tag=21):
-    """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it."""
+    """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it.
+
+    Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
+    `timeout_ms` after it was delivered returns (0: the queue's own time, if it has one).
+    """
 
     request: int
     consumer: int
@@ -92,6 +103,9 @@ class Consume(Message, frozen=True, tag=21):
     prefetch: int
     auto_ack: bool
     window: int
+    priority: int = 0
+    exclusive: bool = False
+    timeout_ms: int = 0
 
 
 class Cancel(Message, frozen=True, tag=22):
@@ -115,11 +129,12 @@ class Settle(Message, frozen=True, tag=24):
 
 
 class Return(Message, frozen=True, tag=25):
-    """Not acked: back to their place, or dropped."""
+    """Not acked: back to their place, after `delay_ms`; or, without `requeue`, dead-lettered or dropped."""
 
     consumer: int
     ranges: list[tuple[int, int]]
     requeue: bool
+    delay_ms: int = 0
 
 
 class Credit(Message, frozen=True, tag=26):
@@ -174,6 +189,47 @@ class Drop(Message, frozen=True, tag=32):
     queue: int
 
 
+class Renew(Message, frozen=True, tag=33):
+    """Still being worked on: the time until they must be settled begins anew."""
+
+    consumer: int
+    ranges: list[tuple[int, int]]
+
+
+class Peek(Message, frozen=True, tag=34):
+    """Look at ready messages and leave everything as it is. Answer: [(first, redelivered, deliveries, Run), …] in the
+    order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most."""
+
+    request: int
+    queue: int
+    offset: int
+    count: int
+
+
+class Condemn(Message, frozen=True, tag=35):
+    """This queue is about to be deleted, if it has no consumers (`if_unused`), no ready messages (`if_empty`): answered
+    by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406)."""
+
+    request: int
+    queue: int
+    if_unused: bool
+    if_empty: bool
+
+
+class DeadLettered(Message, frozen=True, tag=36):
+    """Dead letters have arrived wherever they were to go, or there was nowhere to go to: they may leave the queue."""
+
+    queue: int
+    ranges: list[tuple[int, int]]
+
+
+class DeadLetterRefused(Message, frozen=True, tag=37):
+    """Dead letters have not arrived, or not everywhere: to be sent again a little later."""
+
+    queue: int
+    ranges: list[tuple[int, int]]
+
+
 # --- from a shard -----------------------------------------------------------------------------------------------------
 
 
@@ -184,20 +240,25 @@ class Confirmed(Message, frozen=True, tag=40):
 
 
 class PublishRefusal(Message, frozen=True, tag=41):
-    """Publish `number` was not taken. Sent before the Confirmed that passes it."""
+    """Publish `number` was not taken, but for its first `taken` messages. Sent before the Confirmed that passes it."""
 
     number: int
     code: int
     text: str
+    taken: int = 0
 
 
 class Delivered(Message, frozen=True, tag=42):
-    """Messages for a consumer: sequence numbers `first` to `first + run.count`."""
+    """Messages for a consumer: sequence numbers `first` to `first + run.count`.
+
+    `deliveries`: how often each was delivered in vain before, where the queue counts that (x-delivery-limit).
+    """
 
     consumer: int
     first: int
     redelivered: bool
     run: Run
+    deliveries: int = 0
 
 
 class Got(Message, frozen=True, tag=43):
@@ -208,12 +269,40 @@ class Got(Message, frozen=True, tag=43):
     redelivered: bool
     run: Run
     ready: int
+    deliveries: int = 0
 
 
 class Cancelled(Message, frozen=True, tag=44):
     """The consumer's queue is gone."""
 
     consumer: int
+
+
+class Dead(Message, frozen=True, tag=45):
+    """Messages of a queue with a dead-letter exchange that died: a gateway routes them on, and answers DeadLettered or
+    DeadLetterRefused for every one. `reason` is rejected, expired, maxlen, delivery_limit or ack_timeout."""
+
+    queue: int
+    first: int
+    reason: str
+    run: Run
+    deliveries: int = 0
+
+
+class Unused(Message, frozen=True, tag=46):
+    """To the coordinator: this queue's last consumer is gone (auto-delete), or nobody used it for its time (x-expires):
+    it is to be deleted, unless that has changed when the shard is asked (Condemn with `if_unused`)."""
+
+    queue: int
+
+
+class Alarm(Message, frozen=True, tag=47):
+    """To gateways: the machine runs short of something here ("memory", "disk"), or does so no longer. Told on every new
+    session while it lasts."""
+
+    resource: str
+    is_on: bool
+    text: str
 
 
 # --- between gateway and coordinator ----------------------------------------------------------------------------------
@@ -236,11 +325,12 @@ class Snapshot(Message, frozen=True, tag=62):
     """The whole topology; first thing a gateway is told."""
 
     version: int
-    vhosts: list[str]
+    vhosts: list[Vhost]
     exchanges: list[Exchange]
     queues: list[Queue]
     bindings: list[Binding]
     users: list[User]
+    permissions: list[Permission]
     shards: list[str]
 
 
@@ -249,6 +339,22 @@ class Changes(Message, frozen=True, tag=63):
 
     version: int
     changes: list[Change]
+
+
+class Present(Message, frozen=True, tag=64):
+    """Who is connected to this gateway: its life (`Hub.origin`), and how many connections each (vhost, user) has. Said
+    when a session opens, and when it changes. Exclusive queues of lives that nobody has any more are deleted."""
+
+    origin: int
+    connections: list[tuple[str, str, int]]
+
+
+class Admit(Message, frozen=True, tag=65):
+    """May one more connection be opened? Answered by nil, or refused (530) where a limit is reached."""
+
+    request: int
+    vhost: str
+    user: str
 
 
 ToShard = (
@@ -266,7 +372,12 @@ ToShard = (
     | Inspect
     | Assign
     | Drop
+    | Renew
+    | Peek
+    | Condemn
+    | DeadLettered
+    | DeadLetterRefused
 )
-FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Answer | Refusal
-ToCoordinator = Perform | Synced | Inspect | Answer
+FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Dead | Unused | Alarm | Answer | Refusal
+ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit
 FromCoordinator = Snapshot | Changes | Inspect | Answer | Refusal

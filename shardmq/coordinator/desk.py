@@ -18,24 +18,22 @@ from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Changes, Message, Refusal, Snapshot
+from shardmq.commands import (
+    Bind,
+    Change,
+    Command,
+    DeclareQueue,
+    DeleteQueue,
+    QueueAdded,
+    Unbind,
+)
 from shardmq.coordinator.rules import Places, changes_for
 from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
 from shardmq.errors import RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.model import Queue
-from shardmq.topology import (
-    Bind,
-    Change,
-    Command,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    QueueAdded,
-    Topology,
-    Unbind,
-)
+from shardmq.topology import Topology
 
 SHARD_SECONDS: Final = DECLARE_SECONDS - 3
 """A command waits this long for a shard; early enough that the gateway hears why, and does not just give up."""
@@ -317,6 +315,6 @@ def _queue_named(command: Command) -> Name | None:
         case DeclareQueue() | DeleteQueue():
             return command.vhost, command.name
         case Bind() | Unbind():
-            return command.vhost, command.queue
-        case DeclareExchange() | DeleteExchange():
+            return command.vhost, command.destination
+        case _:
             return None

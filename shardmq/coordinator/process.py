@@ -12,6 +12,7 @@ from shardmq import notify
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
+from shardmq.commands import Change, UserPut
 from shardmq.coordinator.census import Census
 from shardmq.coordinator.desk import RETURN_SECONDS, Desk
 from shardmq.coordinator.rules import new_vhost
@@ -19,7 +20,7 @@ from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
 from shardmq.coordinator.users import guest
 from shardmq.model import DEFAULT_VHOST
-from shardmq.topology import Change, Topology, UserAdded
+from shardmq.topology import Topology
 from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
@@ -149,7 +150,7 @@ class Coordinator:
 
     def _found(self) -> None:
         """A first start: the default virtual host, and a user to begin with."""
-        changes: list[Change] = [*new_vhost(DEFAULT_VHOST), UserAdded(guest())]
+        changes: list[Change] = [*new_vhost(DEFAULT_VHOST), UserPut(guest())]
         self._store.write(changes)
         for change in changes:
             self._topology.apply(change)

@@ -6,11 +6,7 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
-from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
-from shardmq.limits import NAME_BYTES_MAX
-from shardmq.model import DEFAULT_EXCHANGE, PREDECLARED, Binding, Exchange, Queue, check_name_free, check_nesting
-from shardmq.routing import TYPES
-from shardmq.topology import (
+from shardmq.commands import (
     Bind,
     BindingAdded,
     BindingRemoved,
@@ -24,11 +20,14 @@ from shardmq.topology import (
     ExchangeRemoved,
     QueueAdded,
     QueueRemoved,
-    Topology,
     Unbind,
-    VhostAdded,
-    binding_id,
+    VhostPut,
 )
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed
+from shardmq.limits import NAME_BYTES_MAX
+from shardmq.model import DEFAULT_EXCHANGE, PREDECLARED, Binding, Exchange, Queue, Vhost, check_name_free, check_nesting
+from shardmq.routing import TYPES
+from shardmq.topology import Topology, binding_id
 
 EXCHANGE_ARGUMENTS: Final[Mapping[str, type]] = {}
 """Arguments of exchanges this version knows, with the type of their values."""
@@ -73,7 +72,7 @@ def changes_for(topology: Topology, command: Command, places: Places) -> list[Ch
 def new_vhost(vhost: str) -> list[Change]:
     """A virtual host and the exchanges it is born with."""
     exchanges = [ExchangeAdded(Exchange(vhost, name, kind)) for name, kind in PREDECLARED]
-    return [VhostAdded(vhost), *exchanges]
+    return [VhostPut(Vhost(vhost)), *exchanges]
 
 
 def check_arguments(thing: str, arguments: Mapping[str, Any], known: Mapping[str, type]) -> None:
@@ -161,10 +160,10 @@ def _ends(topology: Topology, command: Bind | Unbind, verb: str) -> Binding:
     if command.exchange == DEFAULT_EXCHANGE:
         raise AccessRefused(f"queues can not be {verb} the default exchange; it routes to every queue by its name")
     topology.exchange(command.vhost, command.exchange)
-    topology.queue(command.vhost, command.queue)
+    topology.queue(command.vhost, command.destination)
     if len(command.key.encode()) > NAME_BYTES_MAX:
         raise InvalidRequest(f"binding key '{command.key[:32]}…' is over {NAME_BYTES_MAX} bytes of UTF-8")
-    return Binding(command.vhost, command.exchange, command.queue, command.key, command.arguments)
+    return Binding(command.vhost, command.exchange, command.destination, command.key, command.arguments)
 
 
 def _check_same(thing: str, asked: dict[str, Any], there: dict[str, Any]) -> None:

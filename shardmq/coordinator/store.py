@@ -3,8 +3,9 @@
     exchanges   vhost 0 name            -> [boot, Exchange]
     queues      vhost 0 name            -> [boot, Queue]
     bindings    blake2b of the binding  -> [boot, Binding]       a key of all its names would be too long for LMDB
-    vhosts      vhost                   -> nothing
+    vhosts      vhost                   -> Vhost, or nothing (as the first version wrote it)
     users       name                    -> User
+    permissions user 0 vhost            -> Permission
     tombstones  queue id, u64           -> shard, u32            deleted queues their shard has not dropped yet
     state       "next_queue"            -> u64
                 "boot"                  -> boot id of the last start
@@ -22,25 +23,29 @@ from typing import Any, Final
 import lmdb
 import msgspec
 
-from shardmq.environment import open_environment
-from shardmq.errors import StartupRefused, StoreRefused
-from shardmq.model import Binding, Exchange, Queue, User
-from shardmq.topology import (
+from shardmq.commands import (
     BindingAdded,
     BindingRemoved,
     Change,
+    ConnectionExpelled,
     ExchangeAdded,
     ExchangeRemoved,
+    PermissionPut,
+    PermissionRemoved,
     QueueAdded,
     QueueRemoved,
-    TopologySnapshot,
-    UserAdded,
-    VhostAdded,
-    binding_id,
+    UserPut,
+    UserRemoved,
+    VhostPut,
+    VhostRemoved,
 )
+from shardmq.environment import open_environment
+from shardmq.errors import StartupRefused, StoreRefused
+from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.topology import TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
-DATABASES: Final = (b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"tombstones", b"state")
+DATABASES: Final = (b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"permissions", b"tombstones", b"state")
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
@@ -67,6 +72,8 @@ _decode_exchange = msgspec.msgpack.Decoder(_KeptExchange).decode
 _decode_queue = msgspec.msgpack.Decoder(_KeptQueue).decode
 _decode_binding = msgspec.msgpack.Decoder(_KeptBinding).decode
 _decode_user = msgspec.msgpack.Decoder(User).decode
+_decode_vhost = msgspec.msgpack.Decoder(Vhost).decode
+_decode_permission = msgspec.msgpack.Decoder(Permission).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,8 @@ class Store:
             queues = self._kept(b"queues", _decode_queue)
             bindings = self._kept(b"bindings", _decode_binding)
             users = [_decode_user(value) for _, value in self._entries(b"users")]
+            vhosts = [_decode_vhost(value) if value else Vhost(key.decode()) for key, value in self._entries(b"vhosts")]
+            permissions = [_decode_permission(value) for _, value in self._entries(b"permissions")]
         except msgspec.DecodeError as fault:
             raise StoreRefused(f"{self._environment.file} has an entry that cannot be read: {fault}; "
                                "restore it from a copy") from fault  # fmt: skip
@@ -132,11 +141,12 @@ class Store:
                 self._write(transaction, change)
         topology = TopologySnapshot(
             version=0,
-            vhosts=[key.decode() for key, _ in self._entries(b"vhosts")],
+            vhosts=vhosts,
             exchanges=[exchange for boot, exchange in exchanges if not self._is_over(boot)],
             queues=[queue for boot, queue in queues if not self._is_over(boot)],
             bindings=[binding for boot, binding in bindings if not self._is_over(boot)],
             users=users,
+            permissions=permissions,
         )
         tombstones = {
             int.from_bytes(key, "big"): int.from_bytes(value, "big") for key, value in self._entries(b"tombstones")
@@ -176,7 +186,7 @@ class Store:
             case ExchangeRemoved(vhost, name):
                 transaction.delete(_key(vhost, name), db=dbs[b"exchanges"])
             case QueueAdded(queue):
-                kept = _encode((self._boot(queue.durable), queue))
+                kept = _encode((self._boot(queue.durable and not queue.owner), queue))
                 transaction.put(_key(queue.vhost, queue.name), kept, db=dbs[b"queues"])
                 transaction.put(NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"), db=dbs[b"state"])
             case QueueRemoved(vhost, name):
@@ -188,16 +198,31 @@ class Store:
                 transaction.put(_binding_key(binding), kept, db=dbs[b"bindings"])
             case BindingRemoved(binding):
                 transaction.delete(_binding_key(binding), db=dbs[b"bindings"])
-            case UserAdded(user):
+            case UserPut(user):
                 transaction.put(user.name.encode(), _encode(user), db=dbs[b"users"])
-            case VhostAdded(vhost):
-                transaction.put(vhost.encode(), b"", db=dbs[b"vhosts"])
+            case UserRemoved(name):
+                transaction.delete(name.encode(), db=dbs[b"users"])
+            case VhostPut(vhost):
+                transaction.put(vhost.name.encode(), _encode(vhost), db=dbs[b"vhosts"])
+            case VhostRemoved(name):
+                transaction.delete(name.encode(), db=dbs[b"vhosts"])
+            case PermissionPut(permission):
+                kept = _encode(permission)
+                transaction.put(_key(permission.user, permission.vhost), kept, db=dbs[b"permissions"])
+            case PermissionRemoved(user, vhost):
+                transaction.delete(_key(user, vhost), db=dbs[b"permissions"])
+            case ConnectionExpelled():
+                pass  # it is told, and nothing of it stays
 
     def _is_durable(self, transaction: lmdb.Transaction, binding: Binding) -> bool:
         """A binding is durable when both its ends are; they are on disk, or in this transaction."""
-        exchange = transaction.get(_key(binding.vhost, binding.exchange), db=self._dbs[b"exchanges"])
-        queue = transaction.get(_key(binding.vhost, binding.queue), db=self._dbs[b"queues"])
-        return _decode_exchange(_found(exchange)).value.durable and _decode_queue(_found(queue)).value.durable
+        exchanges, queues = self._dbs[b"exchanges"], self._dbs[b"queues"]
+        source = _decode_exchange(_found(transaction.get(_key(binding.vhost, binding.exchange), db=exchanges))).value
+        end = _key(binding.vhost, binding.destination)
+        if binding.to_exchange:
+            return source.durable and _decode_exchange(_found(transaction.get(end, db=exchanges))).value.durable
+        queue = _decode_queue(_found(transaction.get(end, db=queues))).value
+        return source.durable and queue.durable and not queue.owner
 
     def _boot(self, durable: bool) -> str:
         return DURABLE if durable else self._boot_id

@@ -1,9 +1,10 @@
 """Direct exchanges: a message goes to the queues bound with exactly its routing key (AMQP 0-9-1, 3.1.3.1)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from shardmq.routing.exchange_type import BoundQueues, ExchangeType
+from shardmq.records import Properties
+from shardmq.routing.exchange_type import NONE, Bound, Destination, ExchangeType
 
 
 class Direct(ExchangeType):
@@ -11,19 +12,19 @@ class Direct(ExchangeType):
 
     __slots__ = ("_bound",)
 
-    def __init__(self) -> None:
-        self._bound: dict[str, BoundQueues] = {}
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
+        self._bound: dict[str, Bound] = {}
 
-    def add(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
-        self._bound.setdefault(key, BoundQueues()).bind(queue)
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound.setdefault(key, Bound()).bind(destination)
 
-    def remove(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
         bound = self._bound[key]
-        bound.unbind(queue)
+        bound.unbind(destination)
         if not bound:
             del self._bound[key]
 
-    def match(self, routing_key: str) -> Collection[int]:
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
         return self._bound.get(routing_key, ())
 
     @property

@@ -1,35 +1,52 @@
 """What every exchange type can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from shardmq.records import Properties
+
+Destination = int | str
+"""Where a binding leads: a queue, by its id, or another exchange, by its name."""
+
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+"""An exchange declared without arguments."""
 
 
 class ExchangeType(ABC):
-    """The bindings of one exchange, arranged for finding the queues of a routing key.
+    """The bindings of one exchange, arranged for finding the destinations of a message.
 
-    Queues stand here by their ids. Two bindings may differ in their arguments only; each is added and removed by
-    itself, and the message still goes to the queue once.
+    Two bindings may differ in their arguments only; each is added and removed by itself, and the message still goes to
+    the destination once. Made with the exchange's arguments.
     """
 
     __slots__ = ()
 
     @abstractmethod
-    def add(self, key: str, queue: int, arguments: dict[str, Any]) -> None:
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None: ...
+
+    @abstractmethod
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
         """Put in a binding that is not there yet."""
 
     @abstractmethod
-    def remove(self, key: str, queue: int, arguments: dict[str, Any]) -> None:
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
         """Take out a binding that is there; KeyError when it is not."""
 
     @abstractmethod
-    def match(self, routing_key: str) -> Collection[int]:
-        """The queues that a message with this routing key goes to, each once. To be read before the next change."""
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:
+        """Where a message with this routing key goes to, each once. To be read before the next change.
+
+        Args:
+            routing_key: of the message.
+            properties: of the message; looked at only where `by_message`.
+        """
 
     @property
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no binding."""
+    def by_message(self) -> bool:
+        """Whether `match` looks at a message's properties: such a publish is routed message by message."""
+        return False
 
     @staticmethod
     def check_binding_key(key: str) -> None:  # noqa: ARG004  (any key will do where a type does not say otherwise)
@@ -43,18 +60,18 @@ class ExchangeType(ABC):
         return
 
 
-class BoundQueues(dict[int, int]):
-    """Queue ids with the number of bindings that lead to each."""
+class Bound(dict[Destination, int]):
+    """Destinations with the number of bindings that lead to each."""
 
     __slots__ = ()
 
-    def bind(self, queue: int) -> None:
-        """One binding more to that queue."""
-        self[queue] = self.get(queue, 0) + 1
+    def bind(self, destination: Destination) -> None:
+        """One binding more to it."""
+        self[destination] = self.get(destination, 0) + 1
 
-    def unbind(self, queue: int) -> None:
+    def unbind(self, destination: Destination) -> None:
         """One binding less; KeyError when there is none."""
-        if self[queue] == 1:
-            del self[queue]
+        if self[destination] == 1:
+            del self[destination]
         else:
-            self[queue] -= 1
+            self[destination] -= 1

@@ -1,9 +1,10 @@
 """Fanout exchanges: a message goes to every queue bound, whatever the keys (AMQP 0-9-1, 3.1.3.2)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from shardmq.routing.exchange_type import BoundQueues, ExchangeType
+from shardmq.records import Properties
+from shardmq.routing.exchange_type import NONE, Bound, Destination, ExchangeType
 
 
 class Fanout(ExchangeType):
@@ -11,16 +12,16 @@ class Fanout(ExchangeType):
 
     __slots__ = ("_bound",)
 
-    def __init__(self) -> None:
-        self._bound = BoundQueues()
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
+        self._bound = Bound()
 
-    def add(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
-        self._bound.bind(queue)
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound.bind(destination)
 
-    def remove(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
-        self._bound.unbind(queue)
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound.unbind(destination)
 
-    def match(self, routing_key: str) -> Collection[int]:  # noqa: ARG002
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
         return self._bound
 
     @property

@@ -9,11 +9,12 @@ at most words times nodes steps, however the wildcards stand; a place is never f
                                       └ b
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from shardmq.errors import InvalidRequest
-from shardmq.routing.exchange_type import BoundQueues, ExchangeType
+from shardmq.records import Properties
+from shardmq.routing.exchange_type import NONE, Bound, Destination, ExchangeType
 
 ONE: Final = "*"
 ANY: Final = "#"
@@ -29,7 +30,7 @@ class _Node:
         self.one: _Node | None = None
         self.any: _Node | None = None
         self.repeats = repeats  # a `#` leads here: it swallows further words and stays
-        self.bound = BoundQueues()
+        self.bound = Bound()
 
     @property
     def is_bare(self) -> bool:
@@ -69,16 +70,16 @@ class Topic(ExchangeType):
 
     __slots__ = ("_root",)
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
         self._root = _Node()
 
-    def add(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
         node = self._root
         for word in _words(key):
             node = node.grow(word)
-        node.bound.bind(queue)
+        node.bound.bind(destination)
 
-    def remove(self, key: str, queue: int, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
         node: _Node | None = self._root
         path: list[tuple[_Node, str]] = []
         for word in _words(key):
@@ -88,14 +89,14 @@ class Topic(ExchangeType):
             node = node.child(word)
         if node is None:
             raise KeyError(key)
-        node.bound.unbind(queue)
+        node.bound.unbind(destination)
         for parent, word in reversed(path):
             child = parent.child(word)
             if child is None or not child.is_bare:
                 break
             parent.prune(word)
 
-    def match(self, routing_key: str) -> Collection[int]:
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
         places: dict[_Node, None] = {}
         _reach(self._root, places)
         for word in _words(routing_key):

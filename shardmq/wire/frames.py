@@ -1,6 +1,6 @@
 """Frames: bytes in, whole payloads out, and back. No I/O; the bytes are drawn in SPEC.md.
 
-    type u32 | length u32 | payload (length bytes)      big-endian
+type u32 | length u32 | payload (length bytes)      big-endian
 """
 
 from struct import Struct

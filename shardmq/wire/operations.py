@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from shardmq.errors import ProtocolError, ReplyCode
-from shardmq.limits import CHANNELS_MAX, NAME_BYTES_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
+from shardmq.limits import CHANNELS_MAX, DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
 from shardmq.wire.frames import HEADER
 
 PROTOCOL_VERSION: Final = 1
@@ -96,7 +96,8 @@ class ChannelClose(Operation, frozen=True):
 
 
 class ExchangeDeclare(Operation, frozen=True):
-    """Answered by Ok."""
+    """Answered by Ok. `passive` only asks whether it is there. With `auto_delete` it goes with its last binding; to an
+    `internal` one only other exchanges publish."""
 
     request: Request
     channel: Channel
@@ -104,32 +105,46 @@ class ExchangeDeclare(Operation, frozen=True):
     type: Name
     durable: bool = False
     arguments: Arguments = {}
+    auto_delete: bool = False
+    internal: bool = False
+    passive: bool = False
 
 
 class ExchangeDelete(Operation, frozen=True):
-    """Answered by Ok; its bindings go with it."""
+    """Answered by Ok; its bindings go with it. With `if_unused` refused (406) where something is bound to it."""
 
     request: Request
     channel: Channel
     exchange: Name
+    if_unused: bool = False
 
 
 class QueueDeclare(Operation, frozen=True):
-    """Answered by Ok: `{"queue", "messages", "consumers"}`, messages being those ready."""
+    """Answered by Ok: `{"queue", "messages", "consumers"}`, messages being those ready.
+
+    The server makes up a name for "". `passive` only asks. An `exclusive` queue is this connection's alone (405 for
+    others) and goes with it; with `auto_delete` it goes with its last consumer."""
 
     request: Request
     channel: Channel
     queue: Name
     durable: bool = False
     arguments: Arguments = {}
+    exclusive: bool = False
+    auto_delete: bool = False
+    passive: bool = False
 
 
 class QueueDelete(Operation, frozen=True):
-    """Answered by Ok: `{"messages"}` that went with it; its bindings go too, its consumers are cancelled."""
+    """Answered by Ok: `{"messages"}` that went with it; its bindings go too, its consumers are cancelled.
+
+    Refused (406) with `if_unused` where it has consumers, with `if_empty` where it has ready messages."""
 
     request: Request
     channel: Channel
     queue: Name
+    if_unused: bool = False
+    if_empty: bool = False
 
 
 class QueueBind(Operation, frozen=True):
@@ -162,9 +177,44 @@ class QueuePurge(Operation, frozen=True):
     queue: Name
 
 
+class ExchangeBind(Operation, frozen=True):
+    """`destination` gets what is published to `source` with a matching key; twice is as once. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    destination: Name
+    source: Name
+    routing_key: Name
+    arguments: Arguments = {}
+
+
+class ExchangeUnbind(Operation, frozen=True):
+    """Answered by Ok, also when there was no such binding."""
+
+    request: Request
+    channel: Channel
+    destination: Name
+    source: Name
+    routing_key: Name
+    arguments: Arguments = {}
+
+
+class QueuePeek(Operation, frozen=True):
+    """Looks at ready messages and leaves all as it is, `offset` behind the head. Answered by Ok: a list of tables
+    with the fields of BasicDeliver (consumer "", tag 0); fewer than `count` messages where there are no more, or where
+    they are large."""
+
+    request: Request
+    channel: Channel
+    queue: Name
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    count: Annotated[int, Meta(ge=1, le=RUN_RECORDS_MAX)]
+
+
 class TopologyList(Operation, frozen=True):
-    """What there is in the connection's virtual host. `noun` is "exchanges", "queues" or "bindings"; Ok's result is a
-    list of tables."""
+    """What there is. `noun` is "exchanges", "queues", "bindings", "permissions" of the connection's virtual host, or
+    "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is a list of
+    tables."""
 
     request: Request
     channel: Channel
@@ -178,20 +228,150 @@ class StatusGet(Operation, frozen=True):
     channel: Channel
 
 
+# --- administration: for users tagged administrator (403 for others) ---------------------------------------------
+
+
+class VhostPut(Operation, frozen=True):
+    """Makes a virtual host, or changes what is said of it. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    vhost: Name
+    description: str = ""
+    tags: list[str] = []
+
+
+class VhostDelete(Operation, frozen=True):
+    """Removes a virtual host with everything in it. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    vhost: Name
+
+
+class UserPut(Operation, frozen=True):
+    """Makes a user, or changes one: what is nil stays. `password_hash` instead of a password is one as `TopologyList`
+    of users and RabbitMQ's definitions have it. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    user: Name
+    password: str | None = None
+    password_hash: str | None = None
+    tags: list[str] | None = None
+
+
+class UserDelete(Operation, frozen=True):
+    """Removes a user with all permissions. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    user: Name
+
+
+class PermissionPut(Operation, frozen=True):
+    """What a user may do in a virtual host, as regular expressions. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    user: Name
+    vhost: Name
+    configure: str
+    write: str
+    read: str
+
+
+class PermissionDelete(Operation, frozen=True):
+    """Answered by Ok, also when there was none."""
+
+    request: Request
+    channel: Channel
+    user: Name
+    vhost: Name
+
+
+class LimitsPut(Operation, frozen=True):
+    """Limits a "vhost" (max-connections, max-queues) or a "user" (max-connections, max-channels); nil lifts a limit.
+    Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    noun: Name
+    name: Name
+    limits: dict[str, int | None]
+
+
+class ConnectionExpel(Operation, frozen=True):
+    """Closes a client's connection, as `TopologyList` of connections names it. Answered by Ok."""
+
+    request: Request
+    channel: Channel
+    connection: Name
+    reason: str = ""
+
+
+class DefinitionsExport(Operation, frozen=True):
+    """Answered by Ok: all that is durable, in the shape of RabbitMQ's definitions."""
+
+    request: Request
+    channel: Channel
+
+
+class DefinitionsImport(Operation, frozen=True):
+    """Makes what is in definitions of RabbitMQ's shape and not there yet. Answered by Ok: `{"imported": {noun: count},
+    "skipped": [sentence, …]}`; refused with what was wrong, and what was made until then."""
+
+    request: Request
+    channel: Channel
+    definitions: dict[str, Any]
+
+
 # --- publishing -----------------------------------------------------------------------------------------------------
 
 
 class BasicPublish(Operation, frozen=True):
     """A run of `count` records to one exchange with one key. Never answered by Ok: confirmed by BasicConfirm or
-    refused by BasicRefused, in any order."""
+    refused by BasicRefused, in any order.
+
+    `flags`: 1 persistent, 2 mandatory (what no queue takes comes back by BasicReturn, before the confirm). With
+    `delay_ms` they join their queues so much later. `producer` and `sequence` make resending harmless: message i is
+    number `sequence + i` of that producer, and a queue takes each number once; 0 is none. Sequences of a producer rise.
+    """
 
     request: Request
     channel: Channel
     exchange: Name
     routing_key: Name
-    flags: Annotated[int, Meta(ge=0, le=1)]
+    flags: Annotated[int, Meta(ge=0, le=3)]
     count: Annotated[int, Meta(ge=1, le=RUN_RECORDS_MAX)]
     records: bytes
+    delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
+    producer: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+
+
+class BasicReturn(Operation, frozen=True):
+    """Mandatory messages of publish `request` that no queue took (code 312). The publish is confirmed behind it."""
+
+    channel: Channel
+    request: int
+    code: int
+    text: str
+    exchange: str
+    routing_key: str
+    flags: int
+    count: int
+    records: bytes
+
+
+class ConnectionBlocked(Operation, frozen=True):
+    """The broker runs short of something: publishes are held until ConnectionUnblocked. Everything else goes on."""
+
+    reason: str
+
+
+class ConnectionUnblocked(Operation, frozen=True):
+    """Publishes are taken again."""
 
 
 class BasicConfirm(Operation, frozen=True):
@@ -202,19 +382,24 @@ class BasicConfirm(Operation, frozen=True):
 
 
 class BasicRefused(Operation, frozen=True):
-    """These publishes were not taken, or not by all queues they were routed to."""
+    """These publishes were not taken, or not by all queues they were routed to; but for the first `taken` messages of
+    the one publish it then is about."""
 
     channel: Channel
     requests: Ranges
     code: int
     text: str
+    taken: int = 0
 
 
 # --- consuming ------------------------------------------------------------------------------------------------------
 
 
 class BasicConsume(Operation, frozen=True):
-    """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit."""
+    """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit.
+
+    `arguments` may have `x-priority` (int) and `x-consumer-timeout` (ms). An `exclusive` one is alone on its queue,
+    or refused (403)."""
 
     request: Request
     channel: Channel
@@ -223,6 +408,7 @@ class BasicConsume(Operation, frozen=True):
     auto_ack: bool = False
     prefetch: Annotated[int, Meta(ge=0, le=PREFETCH_MAX)] = 0
     arguments: Arguments = {}
+    exclusive: bool = False
 
 
 class BasicCancel(Operation, frozen=True):
@@ -241,7 +427,8 @@ class BasicCancelled(Operation, frozen=True):
 
 
 class BasicDeliver(Operation, frozen=True):
-    """`count` messages for a consumer; message i has delivery tag `tag + i` and id (`origin`, `serial + i`)."""
+    """`count` messages for a consumer; message i has delivery tag `tag + i` and id (`origin`, `serial + i`).
+    `deliveries`: how often each was delivered in vain before, in queues with x-delivery-limit."""
 
     channel: Channel
     consumer: Name
@@ -255,6 +442,7 @@ class BasicDeliver(Operation, frozen=True):
     serial: int
     count: int
     records: bytes
+    deliveries: int = 0
 
 
 class BasicGet(Operation, frozen=True):
@@ -274,11 +462,27 @@ class BasicAck(Operation, frozen=True):
 
 
 class BasicNack(Operation, frozen=True):
-    """These deliveries are not: back to their place in the queue with `requeue`, else dropped."""
+    """These deliveries are not: back to their place in the queue with `requeue`, after `delay_ms`; else dead-lettered
+    or dropped."""
 
     channel: Channel
     tags: Ranges
     requeue: bool = True
+    delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
+
+
+class BasicRenew(Operation, frozen=True):
+    """These deliveries are still being worked on: their acknowledgement timeout begins anew."""
+
+    channel: Channel
+    tags: Ranges
+
+
+class BasicRecover(Operation, frozen=True):
+    """Everything unacked on the channel returns to its place and is delivered again. Answered by Ok."""
+
+    request: Request
+    channel: Channel
 
 
 class BasicQos(Operation, frozen=True):
@@ -318,21 +522,38 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     25: QueuePurge,
     26: TopologyList,
     27: StatusGet,
+    28: ExchangeBind,
+    29: ExchangeUnbind,
+    30: BasicReturn,
+    31: ConnectionBlocked,
+    32: ConnectionUnblocked,
+    33: BasicRecover,
+    34: BasicRenew,
+    35: QueuePeek,
+    36: VhostPut,
+    37: VhostDelete,
+    38: UserPut,
+    39: UserDelete,
+    40: PermissionPut,
+    41: PermissionDelete,
+    42: LimitsPut,
+    43: ConnectionExpel,
+    44: DefinitionsExport,
+    45: DefinitionsImport,
 }
 """Type numbers; 1 to 12 are the design's. A number once given keeps its meaning."""
 
 TYPES: Final = {operation: number for number, operation in OPERATIONS.items()}
 
 FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
-    {BasicDeliver, ConnectionClose, Heartbeat, Ok, Refused, BasicConfirm, BasicRefused, BasicCancelled, ChannelClose}
-)
+    {BasicDeliver, ConnectionClose, Heartbeat, Ok, Refused, BasicConfirm, BasicRefused, BasicCancelled, ChannelClose,
+     BasicReturn, ConnectionBlocked, ConnectionUnblocked}
+)  # fmt: skip
 FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (
     FROM_SERVER - {ConnectionClose, Heartbeat, ChannelClose}
 )
 
-_DECODERS: Final = {
-    number: msgspec.msgpack.Decoder(operation).decode for number, operation in OPERATIONS.items()
-}
+_DECODERS: Final = {number: msgspec.msgpack.Decoder(operation).decode for number, operation in OPERATIONS.items()}
 _pack = msgspec.msgpack.Encoder().encode
 
 

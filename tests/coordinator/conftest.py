@@ -23,8 +23,9 @@ from shardmq.bus.messages import (
     ToShard,
 )
 from shardmq.bus.wait import Waiter, context
+from shardmq.commands import Command, DeleteExchange
 from shardmq.coordinator.process import Coordinator, CoordinatorOptions
-from shardmq.topology import Command, DeleteExchange, Topology
+from shardmq.topology import Topology
 
 GIVE_UP_SECONDS = 10.0
 Kind = TypeVar("Kind")

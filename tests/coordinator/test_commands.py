@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages import Answer, Changes, Inspect, Refusal, Snapshot
-from shardmq.coordinator import desk, process
-from shardmq.coordinator.rules import Places
-from shardmq.model import Binding, Exchange, Queue
-from shardmq.topology import (
+from shardmq.commands import (
     Bind,
     BindingAdded,
     BindingRemoved,
@@ -20,6 +17,9 @@ from shardmq.topology import (
     ExchangeRemoved,
     QueueRemoved,
 )
+from shardmq.coordinator import desk, process
+from shardmq.coordinator.rules import Places
+from shardmq.model import PREDECLARED, Binding, Exchange, Queue
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room
@@ -42,8 +42,8 @@ def test_a_gateway_is_first_told_everything(room: "Room") -> None:
     room.start()
     gateway = room.gateway()
     snapshot = next(event for event in gateway.heard if isinstance(event, Snapshot))
-    assert snapshot.vhosts == ["/"]
-    assert {exchange.name for exchange in snapshot.exchanges} == {"amq.direct", "amq.fanout", "amq.topic"}
+    assert [vhost.name for vhost in snapshot.vhosts] == ["/"]
+    assert {exchange.name for exchange in snapshot.exchanges} == {name for name, _ in PREDECLARED}
     assert [user.name for user in snapshot.users] == ["guest"]
     assert snapshot.shards == [room.address("shard-0"), room.address("shard-1")]
 

@@ -2,10 +2,7 @@
 
 import pytest
 
-from shardmq.coordinator.rules import Places, changes_for, check_arguments, new_vhost
-from shardmq.errors import AccessRefused, InvalidRequest, NotAllowed, NotFound, PreconditionFailed, RequestError
-from shardmq.model import Binding, Exchange, Queue
-from shardmq.topology import (
+from shardmq.commands import (
     Bind,
     BindingAdded,
     BindingRemoved,
@@ -19,9 +16,12 @@ from shardmq.topology import (
     ExchangeRemoved,
     QueueAdded,
     QueueRemoved,
-    Topology,
     Unbind,
 )
+from shardmq.coordinator.rules import Places, changes_for, check_arguments, new_vhost
+from shardmq.errors import AccessRefused, InvalidRequest, NotAllowed, NotFound, PreconditionFailed, RequestError
+from shardmq.model import Binding, Exchange, Queue
+from shardmq.topology import Topology
 
 PLACES = Places(11, 4)
 

@@ -5,20 +5,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from shardmq.commands import BindingAdded, BindingRemoved, Change, ExchangeAdded, QueueAdded, QueueRemoved, UserPut
 from shardmq.coordinator.rules import new_vhost
 from shardmq.coordinator.store import FORMAT, Store, Stored
 from shardmq.environment import open_environment
 from shardmq.errors import StartupRefused, StoreRefused
-from shardmq.model import Binding, Exchange, Queue, User
-from shardmq.topology import (
-    BindingAdded,
-    BindingRemoved,
-    Change,
-    ExchangeAdded,
-    QueueAdded,
-    QueueRemoved,
-    UserAdded,
-)
+from shardmq.model import Binding, Exchange, Queue, User, Vhost
 
 
 def write(folder: Path, boot_id: str, changes: list[Change], dropped: tuple[int, ...] = ()) -> None:
@@ -43,9 +35,9 @@ def test_everything_written_is_read_back(tmp_path: Path) -> None:
     exchange, queue = Exchange("/", "e", "topic", True, {}), Queue("/", "q", 5, 3)
     binding, user = Binding("/", "e", "q", "k", {"x": [1, "y"]}), User("guest", "scrypt$...", ("administrator",))
     write(tmp_path, "first", [*new_vhost("/"), ExchangeAdded(exchange), QueueAdded(queue), BindingAdded(binding)])
-    write(tmp_path, "first", [UserAdded(user)])
+    write(tmp_path, "first", [UserPut(user)])
     stored = load(tmp_path)
-    assert stored.topology.vhosts == ["/"]
+    assert stored.topology.vhosts == [Vhost("/")]
     assert exchange in stored.topology.exchanges
     assert stored.topology.queues == [queue]
     assert stored.topology.bindings == [binding]
