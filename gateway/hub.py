@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from shardmq.bus.curve import Security
 from shardmq.bus.link import Dialer
 from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
@@ -46,22 +47,25 @@ class Hub:
         name: of this gateway.
         coordinator: bus address.
         shards: bus addresses, by shard number.
+        security: of the bus, where it is TCP.
 
     Attributes:
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: wall-clock time of this pass, milliseconds since 1970.
     """
 
-    def __init__(self, name: str, coordinator: str, shards: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, coordinator: str, shards: tuple[str, ...], security: Security | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._context = context()
+        self._context = context(security)
         self.name = name
         self.origin = secrets.randbits(64)
         self.next_serial = 1
         self.now_ms = time.time_ns() // 1_000_000
         self.topology = Topology()
         self.coordinator = TopologyLink(
-            Dialer(self._context, coordinator, "gateway", name, FromCoordinator),
+            Dialer(self._context, coordinator, "gateway", name, FromCoordinator, "coordinator"),
             self.topology,
             self.changed,
             self._forget_plans,
@@ -69,7 +73,7 @@ class Hub:
         )
         self.links = [
             ShardLink(
-                Dialer(self._context, address, "gateway", name, FromShard),
+                Dialer(self._context, address, "gateway", name, FromShard, f"shard-{index}"),
                 f"shard-{index}",
                 self.changed,
                 self.topology.has_queue,

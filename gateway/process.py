@@ -10,6 +10,7 @@ from typing import Any, Final
 import uvloop
 
 from shardmq import notify
+from shardmq.bus.curve import Security
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
 
@@ -31,6 +32,7 @@ class GatewayOptions:
         port: TCP port; gateways of one broker share it.
         coordinator: the coordinator's bus address.
         shards: the shards' bus addresses, by number.
+        security: of the bus, where it is TCP.
     """
 
     name: str
@@ -38,6 +40,7 @@ class GatewayOptions:
     port: int
     coordinator: str
     shards: tuple[str, ...]
+    security: Security = Security()
 
 
 def run(options: GatewayOptions) -> None:
@@ -64,7 +67,7 @@ async def _serve(options: GatewayOptions) -> None:
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    hub = Hub(options.name, options.coordinator, options.shards)
+    hub = Hub(options.name, options.coordinator, options.shards, options.security)
     ticking = asyncio.create_task(hub.run())
     stopped = asyncio.create_task(stop.wait())
     try:

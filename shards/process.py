@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Final
 
 from shardmq import notify
+from shardmq.bus.curve import Security
 from shardmq.bus.link import Listener
 from shardmq.bus.messages import ToShard
 from shardmq.bus.wait import Waiter, context
@@ -27,12 +28,14 @@ class ShardOptions:
         data_dir: the broker's data directory.
         listen: ZeroMQ endpoint, as `ipc:///run/shardmq/shard-0`.
         memory_bytes: what message bodies in memory may take.
+        security: of the bus, where it is TCP.
     """
 
     index: int
     data_dir: Path
     listen: str
     memory_bytes: int = SHARD_MEMORY_BYTES
+    security: Security = Security()
 
     @property
     def name(self) -> str:
@@ -63,7 +66,7 @@ def run(options: ShardOptions) -> None:
     """
     stop = _Stop()
     store = Store(options.data_dir / options.name)
-    sockets = context()
+    sockets = context(options.security)
     listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
     worker = Worker(options.name, store, listener, options.memory_bytes)
     waiter = Waiter([listener.socket])

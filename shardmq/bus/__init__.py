@@ -2,6 +2,7 @@
 
 messages.py   what they say: typed messages, and who says which to whom
 link.py       sessions with numbering, pings and loss made visible
+address.py    which addresses are safe to use
+curve.py      keys, and who may call over TCP
 wait.py       the context links are made with, and waiting for them without an event loop
-wait.py       waiting for links, for processes without an event loop
 """

@@ -28,7 +28,10 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 import zmq
 
+from shardmq.bus.address import check_private, is_tcp
+from shardmq.bus.curve import guard_of
 from shardmq.bus.messages import Hello, Message, Ping, Reset, Welcome
+from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
 BUS_PROTOCOL: Final = 1
@@ -120,6 +123,30 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
     return socket
 
 
+def _attach(context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str) -> None:
+    """Connect a socket to a peer, or bind it where there is none, as safely as its address needs."""
+    try:
+        if is_tcp(address):
+            socket.ipv6 = "[" in address
+            guard = guard_of(context, address)
+            if guard is not None and peer:
+                guard.protect_dialer(socket, peer)
+            elif guard is not None:
+                guard.protect_listener(socket)
+        else:
+            check_private(address, must_exist=not peer)
+        if peer:
+            socket.connect(address)
+        else:
+            socket.bind(address)
+    except zmq.ZMQError as fault:
+        socket.close()
+        raise StartupRefused(f"the bus cannot use {address}: {fault.strerror}; choose another address") from fault
+    except StartupRefused:
+        socket.close()
+        raise
+
+
 def _readiness(socket: "zmq.Socket[bytes]") -> int:
     """What can be done: _POLLIN, _POLLOUT. Asking takes 2 µs; to try, and to be told so by an exception, 10."""
     events = socket.getsockopt(zmq.EVENTS)
@@ -150,10 +177,20 @@ class Dialer(Generic[Incoming]):
         role: this process's role, told to the listener.
         name: this process's name, unique among the listener's callers, as `gateway-0`.
         incoming: union of the message types the listener sends.
+        peer: the listener's name, as `shard-0`: over TCP, the holder of that key answers, or nobody.
+
+    Raises:
+        StartupRefused: the address is none, or not safe to use.
     """
 
     def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        address: str,
+        role: str,
+        name: str,
+        incoming: Any,
+        peer: str = "listener",
     ) -> None:
         self.address = address
         self.socket = _socket(context, zmq.DEALER)
@@ -161,7 +198,7 @@ class Dialer(Generic[Incoming]):
         self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
-        self.socket.connect(address)
+        _attach(context, self.socket, address, peer)
         self.is_open = False
         self.more = False
         self._hello = Hello(role, name, BUS_PROTOCOL)
@@ -296,6 +333,9 @@ class Listener(Generic[Incoming]):
         role: this process's role, told to callers.
         name: this process's name, as `shard-0`.
         incoming: union of the message types callers send.
+
+    Raises:
+        StartupRefused: the address is none, or not safe to use, or in use.
     """
 
     def __init__(
@@ -304,7 +344,7 @@ class Listener(Generic[Incoming]):
         self.address = address
         self.socket = _socket(context, zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self.socket.bind(address)
+        _attach(context, self.socket, address, "")
         self.more = False
         self._welcome = Welcome(role, name)
         self._decode = _decoder(incoming).decode

@@ -7,10 +7,19 @@ from collections.abc import Iterable
 
 import zmq
 
+from shardmq.bus.curve import Context, Security, guarded
 
-def context() -> "zmq.Context[zmq.Socket[bytes]]":
-    """The ZeroMQ context a process makes its links with; one I/O thread carries gigabytes a second."""
-    return zmq.Context()
+
+def context(security: Security | None = None) -> Context:
+    """The ZeroMQ context a process makes its links with; one I/O thread carries gigabytes a second.
+
+    Args:
+        security: of its links over TCP; without it there can be none.
+
+    Raises:
+        StartupRefused: the keys are not there, or not safe.
+    """
+    return guarded(security or Security())
 
 
 class Waiter:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, Final
 
 from shardmq import notify
+from shardmq.bus.curve import Security
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
@@ -39,12 +40,14 @@ class CoordinatorOptions:
         listen: bus address for gateways, as `ipc:///run/shardmq/coordinator`.
         shards: bus addresses of all shards, by number.
         boot_id: names this life of the broker; with another one, what is not durable is gone.
+        security: of the bus, where it is TCP.
     """
 
     data_dir: Path
     listen: str
     shards: tuple[str, ...]
     boot_id: str
+    security: Security = Security()
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -89,7 +92,7 @@ class Coordinator:
         self._topology.load(stored.topology)
         if not self._topology.vhosts:
             self._found()
-        self._context = context()
+        self._context = context(options.security)
         self._listener: Listener[ToCoordinator] = Listener(
             self._context, options.listen, "coordinator", "coordinator", ToCoordinator
         )
@@ -145,8 +148,9 @@ class Coordinator:
         self._store.close()
 
     def _shard(self, number: int, address: str) -> Shard:
-        dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard)
-        return Shard(f"shard-{number}", dialer)
+        name = f"shard-{number}"
+        dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard, name)
+        return Shard(name, dialer)
 
     def _found(self) -> None:
         """A first start: the default virtual host, and a user to begin with."""

@@ -1,0 +1,254 @@
+"""Who may speak on the bus when it leaves the machine: CurveZMQ, a key for each process, an allow-list of keys.
+
+    <folder>/<name>.key_secret     this process's own pair of keys, readable by its user alone (0600)
+    <folder>/allowed/<name>.key    public keys of the processes this one talks with, itself calling or being called
+
+Names are those of the processes: `coordinator`, `shard-0`, `gateway-0`. A caller takes no answer but from the holder of
+the key that is allowed under the name of whom it calls; a listener takes calls from every key that is allowed. That
+list is read anew for every call, so that a key can be added or taken away while processes run; a session that is open
+stays open. The own pair and the keys of those called are read at the start.
+
+ZeroMQ accepts every key unless somebody answers its questions (ZAP, rfc.zeromq.org/spec/27). The guard does, on a
+thread of its own which sleeps unless somebody calls.
+"""
+
+import logging
+import os
+import stat
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import zmq
+import zmq.auth
+from zmq.utils.monitor import recv_monitor_message
+from zmq.utils.z85 import encode as z85
+
+from shardmq.bus.address import is_loopback
+from shardmq.errors import StartupRefused
+
+SECRET_SUFFIX: Final = ".key_secret"
+PUBLIC_SUFFIX: Final = ".key"
+ALLOWED: Final = "allowed"
+ZAP_ADDRESS: Final = "inproc://zeromq.zap.01"
+COMPLAINT_SECONDS: Final = 60.0
+"""Who is turned away calls again at once; the log hears of each of them this often."""
+
+COMPLAINTS_MAX: Final = 1000
+"""Callers remembered for that; beyond it, all are forgotten."""
+
+_FAILURES: Final = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it speaks without encryption, or to another key than ours",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up in the middle of its call",
+}
+"""Calls that end before the key is asked for. Keys that are refused are told of with their names."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What protects a process's links where they are TCP.
+
+    Attributes:
+        folder: of the keys; None for none, and then there is no TCP.
+        name: this process's, that of its own pair of keys.
+        is_insecure: no keys are needed on loopback addresses, where everybody on this machine may call.
+    """
+
+    folder: Path | None = None
+    name: str = ""
+    is_insecure: bool = False
+
+
+class Context(zmq.Context["zmq.Socket[bytes]"]):
+    """A ZeroMQ context whose TCP links are protected. Made by `wait.context`."""
+
+    guard: "Guard | None" = None
+    is_insecure: bool = False
+
+
+class Guard:
+    """A process's own keys, those it trusts, and the thread that answers for them.
+
+    Args:
+        context: whose sockets are guarded.
+        folder: of the keys.
+        name: of this process.
+
+    Raises:
+        StartupRefused: the own keys are missing, not readable, or readable by others.
+    """
+
+    def __init__(self, context: Context, folder: Path, name: str) -> None:
+        self._allowed = folder / ALLOWED
+        self._public, self._secret = _load_pair(folder, name)
+        if not self._allowed.is_dir():
+            raise StartupRefused(
+                f"there is no folder {self._allowed}; put the public keys of the processes to talk with there"
+            )
+        self._complaints: dict[str, float] = {}
+        self._watched: list[zmq.Socket[bytes]] = []
+        self._questions = context.socket(zmq.REP)
+        self._questions.linger = 0
+        self._questions.bind(ZAP_ADDRESS)
+
+    def protect_listener(self, socket: "zmq.Socket[bytes]") -> None:
+        """Let a socket take calls from allowed keys only; before it is bound. A context has one such socket."""
+        socket.curve_server = True
+        socket.curve_publickey, socket.curve_secretkey = self._public, self._secret
+        watched = socket.get_monitor_socket(sum(_FAILURES))
+        watched.linger = 0
+        self._watched.append(watched)
+        # Sockets may move to another thread as long as one of them has them at a time: from here on it is that one.
+        threading.Thread(target=self._answer_all, name="shardmq bus guard", daemon=True).start()
+
+    def protect_dialer(self, socket: "zmq.Socket[bytes]", peer: str) -> None:
+        """Let a socket call the holder of a peer's key only; before it is connected.
+
+        Raises:
+            StartupRefused: no such key is there.
+        """
+        path = self._allowed / f"{peer}{PUBLIC_SUFFIX}"
+        try:
+            public, _ = zmq.auth.load_certificate(path)
+        except (OSError, ValueError) as fault:
+            raise StartupRefused(f"the public key of {peer} cannot be read: {fault}; copy it to {path}") from fault
+        socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = self._public, self._secret, public
+
+    def close(self) -> None:
+        """Let go of the sockets no thread has; those of the thread close with the context."""
+        if not self._watched:
+            self._questions.close()
+
+    def _answer_all(self) -> None:
+        """The guard's thread: until the context ends."""
+        poller = zmq.Poller()
+        sockets = [self._questions, *self._watched]
+        for socket in sockets:
+            poller.register(socket, zmq.POLLIN)
+        try:
+            while True:
+                for socket, _ in poller.poll():
+                    if socket is self._questions:
+                        self._questions.send_multipart(self._answer(self._questions.recv_multipart()))
+                    else:
+                        self._note_failure(socket)
+        except zmq.ContextTerminated:
+            for socket in sockets:
+                socket.close()
+
+    def _answer(self, question: list[bytes]) -> list[bytes]:
+        """ZAP: who calls, and may they?"""
+        version, request, _domain, address, _identity, mechanism, *credentials = question
+        name = None
+        if version == b"1.0" and mechanism == b"CURVE" and credentials:
+            key = z85(credentials[0])
+            name = self._name_of(key)
+            if name is None:
+                self._complain(f"{address.decode(errors='replace')} with the unknown key {key.decode()}")
+        if name is None:
+            return [b"1.0", request, b"400", b"this key is not allowed here", b"", b""]
+        return [b"1.0", request, b"200", b"OK", name.encode(), b""]
+
+    def _name_of(self, key: bytes) -> str | None:
+        """The name a key is allowed under."""
+        for path in self._allowed.glob(f"*{PUBLIC_SUFFIX}"):
+            try:
+                public, _ = zmq.auth.load_certificate(path)
+            except (OSError, ValueError) as fault:
+                self._complain(f"nobody by {path}, which holds no public key ({fault})")
+                continue
+            if public == key:
+                return path.name.removesuffix(PUBLIC_SUFFIX)
+        return None
+
+    def _note_failure(self, watched: "zmq.Socket[bytes]") -> None:
+        event: Any = recv_monitor_message(watched)
+        reason = _FAILURES.get(event["event"])
+        if reason is not None:
+            self._complain(f"a caller of {event['endpoint'].decode(errors='replace')}: {reason}")
+
+    def _complain(self, whom: str) -> None:
+        now = time.monotonic()
+        if now - self._complaints.get(whom, -COMPLAINT_SECONDS) < COMPLAINT_SECONDS:
+            return
+        if len(self._complaints) >= COMPLAINTS_MAX:
+            self._complaints.clear()
+        self._complaints[whom] = now
+        _log.warning("the bus turns away %s", whom)
+
+
+def guarded(security: Security) -> Context:
+    """A context for links that are protected as asked.
+
+    Raises:
+        StartupRefused: the keys are not there, or not safe.
+    """
+    context = Context()
+    context.is_insecure = security.is_insecure
+    if security.folder is not None:
+        context.guard = Guard(context, security.folder, security.name)
+    return context
+
+
+def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> Guard | None:
+    """Who guards a link to a TCP address; None where nobody need.
+
+    Raises:
+        StartupRefused: there are no keys, and nobody has said that none are needed.
+    """
+    if isinstance(context, Context):
+        if context.guard is not None:
+            return context.guard
+        if context.is_insecure and is_loopback(address):
+            return None
+    raise StartupRefused(
+        f"{address}: everybody who reaches a TCP address could read and write all messages; make keys "
+        "(`shardmq keys create`) and give --keys, or --insecure-bus for loopback addresses, or use ipc:// addresses"
+    )
+
+
+def create_pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """Make a process's pair of keys; its public key is allowed in this folder at once.
+
+    Returns:
+        The files of the public and of the secret key.
+
+    Raises:
+        StartupRefused: there is such a pair, or the folder cannot be written.
+    """
+    allowed = folder / ALLOWED
+    secret_path, public_path = folder / f"{name}{SECRET_SUFFIX}", allowed / f"{name}{PUBLIC_SUFFIX}"
+    for path in (secret_path, public_path):
+        if path.exists():
+            raise StartupRefused(f"{path} is there already; choose another name, or remove it if nobody uses it")
+    mask = os.umask(0o077)  # the secret must not be readable by others for a moment either
+    try:
+        allowed.mkdir(parents=True, exist_ok=True)
+        public, secret = zmq.auth.create_certificates(folder, name)
+        Path(public).rename(public_path)
+    except OSError as fault:
+        raise StartupRefused(f"keys cannot be written in {folder}: {fault.strerror}") from fault
+    finally:
+        os.umask(mask)
+    public_path.chmod(0o644)
+    return public_path, Path(secret)
+
+
+def _load_pair(folder: Path, name: str) -> tuple[bytes, bytes]:
+    path = folder / f"{name}{SECRET_SUFFIX}"
+    try:
+        status = path.stat()
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or status.st_uid not in (os.geteuid(), 0):
+            raise StartupRefused(f"{path} can be read or written by others; `chmod 600 {path}`, and own it")
+        public, secret = zmq.auth.load_certificate(path)
+    except (OSError, ValueError) as fault:
+        raise StartupRefused(
+            f"the keys of {name} cannot be read: {fault}; `shardmq keys create {name} --dir {folder}` makes them"
+        ) from fault
+    if secret is None:
+        raise StartupRefused(f"{path} has no secret key; `shardmq keys create {name}` makes a pair")
+    return public, secret
