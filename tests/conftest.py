@@ -1,6 +1,6 @@
 """Brokers for tests: real processes on real sockets, gone when the test is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,16 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Starts brokers for one test, which may do to them what it likes: `start_broker(shards=2, gateways=2)`."""
     brokers: list[Broker] = []
 
-    def start(*, shards: int = 4, gateways: int = 1, data_dir: Path | None = None, launch_only: bool = False) -> Broker:
-        broker = Broker(data_dir or tmp_path / f"broker-{len(brokers)}", shards=shards, gateways=gateways)
+    def start(
+        *,
+        shards: int = 4,
+        gateways: int = 1,
+        data_dir: Path | None = None,
+        launch_only: bool = False,
+        options: Sequence[str] = (),
+    ) -> Broker:
+        folder = data_dir or tmp_path / f"broker-{len(brokers)}"
+        broker = Broker(folder, shards=shards, gateways=gateways, options=options)
         brokers.append(broker)
         if launch_only:
             broker.launch()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -33,6 +34,7 @@ class Broker:
         shards: how many.
         gateways: how many.
         host: address for clients.
+        options: more of `shardmq up`'s.
 
     Attributes:
         port: for clients; the same in every life of this broker.
@@ -42,8 +44,17 @@ class Broker:
         log: file with what the processes wrote to stderr.
     """
 
-    def __init__(self, data_dir: Path, *, shards: int = 4, gateways: int = 1, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        shards: int = 4,
+        gateways: int = 1,
+        host: str = "127.0.0.1",
+        options: Sequence[str] = (),
+    ) -> None:
         self.data_dir = data_dir
+        self.options = tuple(options)
         self.shards = shards
         self.gateways = gateways
         self.host = host
@@ -82,7 +93,7 @@ class Broker:
         """
         assert self._process is None, "the broker is running already"
         arguments = ["--shards", str(self.shards), "--gateways", str(self.gateways), "--host", self.host]
-        arguments += ["--port", str(self.port), "--data-dir", str(self.data_dir), "--json"]
+        arguments += ["--port", str(self.port), "--data-dir", str(self.data_dir), "--json", *self.options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command("up", *arguments),
