@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from shardmq.bus.curve import Security
+from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer
 from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
@@ -55,7 +55,7 @@ class Hub:
     """
 
     def __init__(
-        self, name: str, coordinator: str, shards: tuple[str, ...], security: Security | None = None
+        self, name: str, coordinator: str, shards: tuple[str, ...], security: Security = NO_KEYS
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = context(security)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import uvloop
 
 from shardmq import notify
-from shardmq.bus.curve import Security
+from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
 
@@ -40,7 +40,7 @@ class GatewayOptions:
     port: int
     coordinator: str
     shards: tuple[str, ...]
-    security: Security = Security()
+    security: Security = NO_KEYS
 
 
 def run(options: GatewayOptions) -> None:

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Final
 
 from shardmq import notify
-from shardmq.bus.curve import Security
+from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Listener
 from shardmq.bus.messages import ToShard
 from shardmq.bus.wait import Waiter, context
@@ -35,7 +35,7 @@ class ShardOptions:
     data_dir: Path
     listen: str
     memory_bytes: int = SHARD_MEMORY_BYTES
-    security: Security = Security()
+    security: Security = NO_KEYS
 
     @property
     def name(self) -> str:

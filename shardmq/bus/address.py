@@ -60,8 +60,6 @@ def check_private(address: str, must_exist: bool) -> None:
     except OSError as fault:
         raise StartupRefused(f"{folder} cannot hold sockets: {fault.strerror}; choose another directory") from fault
     if status.st_uid != os.geteuid():
-        raise StartupRefused(
-            f"{folder} belongs to another user, who could listen; use one of your own"
-        )
+        raise StartupRefused(f"{folder} belongs to another user, who could listen; use one of your own")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise StartupRefused(f"other users can enter {folder} and so the bus; `chmod 700 {folder}`")

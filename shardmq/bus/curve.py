@@ -63,6 +63,10 @@ class Security:
     is_insecure: bool = False
 
 
+NO_KEYS: Final = Security()
+"""Links over ipc alone."""
+
+
 class Context(zmq.Context["zmq.Socket[bytes]"]):
     """A ZeroMQ context whose TCP links are protected. Made by `wait.context`."""
 
@@ -236,6 +240,25 @@ def create_pair(folder: Path, name: str) -> tuple[Path, Path]:
         os.umask(mask)
     public_path.chmod(0o644)
     return public_path, Path(secret)
+
+
+def held(folder: Path) -> list[dict[str, Any]]:
+    """The keys in a folder, by name: `{"name", "public_key", "allowed", "secret"}`, the last two whether there is one.
+
+    Raises:
+        StartupRefused: a file holds no key.
+    """
+    allowed = {path.name.removesuffix(PUBLIC_SUFFIX): path for path in (folder / ALLOWED).glob(f"*{PUBLIC_SUFFIX}")}
+    secret = {path.name.removesuffix(SECRET_SUFFIX): path for path in folder.glob(f"*{SECRET_SUFFIX}")}
+    rows = []
+    for name in sorted({*allowed, *secret}):
+        path = allowed.get(name) or secret[name]
+        try:
+            public, _ = zmq.auth.load_certificate(path)
+        except (OSError, ValueError) as fault:
+            raise StartupRefused(f"{path} holds no key: {fault}; remove it, or put the right one there") from fault
+        rows.append({"name": name, "public_key": public.decode(), "allowed": name in allowed, "secret": name in secret})
+    return rows
 
 
 def _load_pair(folder: Path, name: str) -> tuple[bytes, bytes]:

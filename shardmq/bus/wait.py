@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import zmq
 
-from shardmq.bus.curve import Context, Security, guarded
+from shardmq.bus.curve import NO_KEYS, Context, Security, guarded
 
 
-def context(security: Security | None = None) -> Context:
+def context(security: Security = NO_KEYS) -> Context:
     """The ZeroMQ context a process makes its links with; one I/O thread carries gigabytes a second.
 
     Args:
@@ -19,7 +19,7 @@ def context(security: Security | None = None) -> Context:
     Raises:
         StartupRefused: the keys are not there, or not safe.
     """
-    return guarded(security or Security())
+    return guarded(security)
 
 
 class Waiter:

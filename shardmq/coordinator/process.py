@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, Final
 
 from shardmq import notify
-from shardmq.bus.curve import Security
+from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
@@ -47,7 +47,7 @@ class CoordinatorOptions:
     listen: str
     shards: tuple[str, ...]
     boot_id: str
-    security: Security = Security()
+    security: Security = NO_KEYS
 
 
 def run(options: CoordinatorOptions) -> None:
