@@ -9,6 +9,7 @@ from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
 from shardmq.commands import Command, DeclareQueue
 from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError
 from shardmq.gateway.hub import Hub
+from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import Consumer, Fan, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
@@ -256,6 +257,9 @@ class Session:
         front: the protocol in front.
         vhost: the virtual host it was opened on; it exists.
         user: who it is.
+
+    Attributes:
+        rights: what the user may do here.
     """
 
     _made: ClassVar[int] = 0
@@ -267,7 +271,13 @@ class Session:
         self.front = front
         self.vhost = vhost
         self.user = user
+        self.rights = Rights(hub.topology, user, vhost)
         self.channels: dict[int, Channel] = {}
+
+    @property
+    def identity(self) -> str:
+        """Names this connection in the whole broker, as the owner of exclusive queues, and to be closed by."""
+        return f"{self.hub.origin:016x}.{self.number}"
 
     def open_channel(self, number: int) -> Channel:
         """Open channel `number`.
