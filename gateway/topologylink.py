@@ -5,22 +5,52 @@ is sent again: declaring, binding and unbinding twice is the same as once, and d
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from shardmq.bus.link import Dialer, Lost, Opened
-from shardmq.bus.messages import Answer, Changes, FromCoordinator, Inspect, Perform, Refusal, Snapshot, Synced
-from shardmq.commands import Change, Command, DeleteExchange, DeleteQueue
+from shardmq.bus.messages import (
+    Admit,
+    Answer,
+    Changes,
+    FromCoordinator,
+    Inspect,
+    Perform,
+    Present,
+    Refusal,
+    Snapshot,
+    Synced,
+)
+from shardmq.commands import Change, Command, DeleteExchange, DeleteQueue, DeleteUser, DeleteVhost
 from shardmq.errors import NotFound, Unavailable, request_error
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.topology import Topology
 
 
+REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
+"""Commands that find nothing when they are carried out twice."""
+
+ADMIT_SECONDS: Final = 5.0
+"""A client that wants in waits this long for the coordinator; half of what a handshake may take."""
+
+
+class Follower(Protocol):
+    """Whoever wants to know of changes, once they are in the replica."""
+
+    def loaded(self) -> None:
+        """All may be different from what it was."""
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """This has changed."""
+
+
 @dataclass(slots=True)
 class _Asked:
-    command: Command | None  # None asks how the coordinator is
+    message: Perform | Inspect | Admit  # with the request number 0
     reply: Reply
     deadline: float
     again: bool = False
@@ -54,14 +84,36 @@ class TopologyLink:
         self._number = 0
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
+        self._followers: list[Follower] = []
+        self._lists: Callable[[str], Any] = lambda _noun: []
+        self._present: Present | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Tell somebody of all changes from now on."""
+        self._followers.append(follower)
+
+    def on_list(self, call: Callable[[str], Any]) -> None:
+        """Have other gateways' questions for a list of what is here ("connections", …) answered by `call`."""
+        self._lists = call
+
+    def present(self, present: Present) -> None:
+        """Tell the coordinator who is connected here, now and whenever it has forgotten."""
+        self._present = present
+        if self.dialer.is_open:
+            self.dialer.post(present)
+            self._changed()
+
+    def admit(self, vhost: str, user: str, reply: Reply) -> None:
+        """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
+        self._ask(_Asked(Admit(0, vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
 
     def perform(self, command: Command, reply: Reply) -> None:
         """Have a command carried out; the outcome is its answer, or the error that refused it."""
-        self._ask(_Asked(command, reply, time.monotonic() + DECLARE_SECONDS))
+        self._ask(_Asked(Perform(0, command), reply, time.monotonic() + DECLARE_SECONDS))
 
-    def inspect(self, reply: Reply, seconds: float) -> None:
-        """Ask how the coordinator is."""
-        self._ask(_Asked(None, reply, time.monotonic() + seconds))
+    def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
+        """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
+        self._ask(_Asked(Inspect(0, noun), reply, time.monotonic() + seconds))
 
     def receive(self) -> bool:
         """Take in what the coordinator sent; returns whether more is left."""
@@ -71,17 +123,24 @@ class TopologyLink:
                     self._topology.load(event)
                     self.is_synced = True
                     self._synced(event.version)
+                    for follower in self._followers:
+                        follower.loaded()
                 case Changes():
                     for change in event.changes:
-                        self._apply(change)
+                        self._topology.apply(change)
                     self._topology.version = event.version
                     self._synced(event.version)
+                    for follower in self._followers:
+                        follower.changed(event.changes)
                 case Answer() | Refusal():
                     self._on_answer(event)
                 case Inspect():
-                    self.dialer.post(Answer(event.request, self._table()))
+                    table = self._lists(event.noun) if event.noun else self._table()
+                    self.dialer.post(Answer(event.request, table))
                     self._changed()
                 case Opened():
+                    if self._present is not None:
+                        self.dialer.post(self._present)
                     waiting, self._waiting = self._waiting, []
                     for asked in waiting:
                         self._send(asked)
@@ -106,9 +165,6 @@ class TopologyLink:
                 Unavailable("the coordinator did not answer in time; messages still flow, try this again later")
             )
 
-    def _apply(self, change: Change) -> None:
-        self._topology.apply(change)
-
     def _synced(self, version: int) -> None:
         self._rerouted()
         self.dialer.post(Synced(version))
@@ -123,10 +179,7 @@ class TopologyLink:
     def _send(self, asked: _Asked) -> None:
         self._number += 1
         self._asked[self._number] = asked
-        if asked.command is None:
-            self.dialer.post(Inspect(self._number))
-        else:
-            self.dialer.post(Perform(self._number, asked.command))
+        self.dialer.post(msgspec.structs.replace(asked.message, request=self._number))
         self._changed()
 
     def _on_answer(self, message: Answer | Refusal) -> None:
@@ -134,12 +187,12 @@ class TopologyLink:
         if asked is None:
             return  # its deadline passed
         outcome: Outcome = message.result if isinstance(message, Answer) else request_error(message.code, message.text)
-        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.command, DeleteQueue | DeleteExchange):
-            outcome = 0
+        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.message, Perform):
+            outcome = 0 if isinstance(asked.message.command, REMOVALS) else outcome
         asked.reply(outcome)
 
     def _on_lost(self) -> None:
         asked, self._asked = self._asked, {}
-        for command in asked.values():
-            command.again = True
+        for each in asked.values():
+            each.again = True
         self._waiting.extend(asked.values())

@@ -68,9 +68,14 @@ class Refusal(Message, frozen=True, tag=11):
 
 
 class Inspect(Message, frozen=True, tag=12):
-    """How are you? Answered by a table, as `shardmq status` shows it."""
+    """How are you? Answered by a table, as `shardmq status` shows it.
+
+    With a `noun` ("connections", "channels", "consumers") a gateway answers with a list of tables, and the coordinator
+    with the lists of all other gateways, joined.
+    """
 
     request: int
+    noun: str = ""
 
 
 # --- to a shard -------------------------------------------------------------------------------------------------------

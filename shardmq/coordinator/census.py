@@ -26,7 +26,8 @@ class _Round:
     table: Table
     missing: set[Peer]
     since: float
-    others: list[Table] = field(default_factory=list)
+    noun: str
+    others: list[Any] = field(default_factory=list)
 
 
 class Census:
@@ -41,13 +42,18 @@ class Census:
         """Whether somebody is still to answer."""
         return bool(self._rounds)
 
-    def begin(self, peer: Peer, request: int, table: Table, gateways: Iterable[Peer], now: float) -> None:
-        """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own."""
+    def begin(
+        self, peer: Peer, request: int, table: Table, gateways: Iterable[Peer], now: float, noun: str = ""
+    ) -> None:
+        """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
+
+        With a `noun`, with what all gateways but its own list under it, joined.
+        """
         self._number += 1
         missing = {gateway for gateway in gateways if gateway is not peer}
-        self._rounds[self._number] = _Round(peer, request, table, missing, now)
+        self._rounds[self._number] = _Round(peer, request, table, missing, now, noun)
         for gateway in missing:
-            gateway.post(Inspect(self._number))
+            gateway.post(Inspect(self._number, noun))
         self._end_if(self._number)
 
     def take(self, peer: Peer, answer: Answer) -> None:
@@ -78,4 +84,8 @@ class Census:
         asked = self._rounds[number]
         if not asked.missing:
             del self._rounds[number]
-            asked.peer.post(Answer(asked.request, {**asked.table, "others": asked.others}))
+            if asked.noun:
+                result: Any = [row for rows in asked.others for row in rows]
+            else:
+                result = {**asked.table, "others": asked.others}
+            asked.peer.post(Answer(asked.request, result))

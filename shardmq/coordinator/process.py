@@ -174,7 +174,7 @@ class Coordinator:
             case Synced():
                 self._desk.synced(peer, event.version)
             case Inspect():
-                self._census.begin(peer, event.request, self._status(), self._listener.peers, now)
+                self._census.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
             case Answer():
                 self._census.take(peer, event)
             case Opened():
