@@ -45,6 +45,15 @@ class RangeSet:
         """The lowest range; IndexError when empty."""
         return self._starts[0], self._ends[0]
 
+    @property
+    def end(self) -> int:
+        """One past the highest number; 0 when empty."""
+        return self._ends[-1] if self._ends else 0
+
+    def fill(self, count: int) -> None:
+        """Put in everything from 0 to the end of the range `count` from below: they become one."""
+        self.add(0, self._ends[count - 1])
+
     def add(self, start: int, end: int) -> int:
         """Put [start, end) in; returns how many numbers are new."""
         if start >= end:
