@@ -1,6 +1,8 @@
 """The native client protocol without any I/O: bytes in, operations out, and back.
 
-SPEC.md        the protocol to the byte
-frames.py      type, length, payload: cutting a stream of bytes into frames
-operations.py  what the payloads mean: the table of typed operations
+SPEC.md            the protocol to the byte
+frames.py          type, length, payload: cutting a stream of bytes into frames
+operations.py      what the payloads mean: the table of typed operations
+administration.py  those of them that only administrators may use
+fields.py          what operations are made of
 """

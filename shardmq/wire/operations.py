@@ -4,29 +4,33 @@ A payload is the msgpack array of an operation's fields in the order they stand 
 `request` numbers a client's requests, rising by at least one each on a connection; `channel` 0 is the connection.
 """
 
+# ruff: noqa: RUF012 - structs copy their empty defaults; ruff does not see that operations are structs
+
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
 from shardmq.errors import ProtocolError, ReplyCode
-from shardmq.limits import CHANNELS_MAX, DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
+from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
+from shardmq.wire.administration import (
+    ConnectionExpel,
+    DefinitionsExport,
+    DefinitionsImport,
+    LimitsPut,
+    PermissionDelete,
+    PermissionPut,
+    UserDelete,
+    UserPut,
+    VhostDelete,
+    VhostPut,
+)
+from shardmq.wire.fields import Arguments, Channel, Name, Request, Tag
+from shardmq.wire.fields import Operation as Operation  # noqa: PLC0414 - whoever uses operations finds these two here
+from shardmq.wire.fields import Ranges as Ranges  # noqa: PLC0414
 from shardmq.wire.frames import HEADER
 
 PROTOCOL_VERSION: Final = 1
-
-Request = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Channel = Annotated[int, Meta(ge=0, le=CHANNELS_MAX)]
-Tag = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Name = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
-Arguments = dict[str, Any]
-Ranges = list[tuple[Tag, Tag]]
-"""Inclusive ranges [first, last], as delivery tags or request numbers."""
-
-
-class Operation(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One frame's meaning."""
-
 
 # --- the connection ---------------------------------------------------------------------------------------------
 
@@ -226,104 +230,6 @@ class StatusGet(Operation, frozen=True):
 
     request: Request
     channel: Channel
-
-
-# --- administration: for users tagged administrator (403 for others) ---------------------------------------------
-
-
-class VhostPut(Operation, frozen=True):
-    """Makes a virtual host, or changes what is said of it. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    vhost: Name
-    description: str = ""
-    tags: list[str] = []
-
-
-class VhostDelete(Operation, frozen=True):
-    """Removes a virtual host with everything in it. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    vhost: Name
-
-
-class UserPut(Operation, frozen=True):
-    """Makes a user, or changes one: what is nil stays. `password_hash` instead of a password is one as `TopologyList`
-    of users and RabbitMQ's definitions have it. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    user: Name
-    password: str | None = None
-    password_hash: str | None = None
-    tags: list[str] | None = None
-
-
-class UserDelete(Operation, frozen=True):
-    """Removes a user with all permissions. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    user: Name
-
-
-class PermissionPut(Operation, frozen=True):
-    """What a user may do in a virtual host, as regular expressions. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    user: Name
-    vhost: Name
-    configure: str
-    write: str
-    read: str
-
-
-class PermissionDelete(Operation, frozen=True):
-    """Answered by Ok, also when there was none."""
-
-    request: Request
-    channel: Channel
-    user: Name
-    vhost: Name
-
-
-class LimitsPut(Operation, frozen=True):
-    """Limits a "vhost" (max-connections, max-queues) or a "user" (max-connections, max-channels); nil lifts a limit.
-    Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    noun: Name
-    name: Name
-    limits: dict[str, int | None]
-
-
-class ConnectionExpel(Operation, frozen=True):
-    """Closes a client's connection, as `TopologyList` of connections names it. Answered by Ok."""
-
-    request: Request
-    channel: Channel
-    connection: Name
-    reason: str = ""
-
-
-class DefinitionsExport(Operation, frozen=True):
-    """Answered by Ok: all that is durable, in the shape of RabbitMQ's definitions."""
-
-    request: Request
-    channel: Channel
-
-
-class DefinitionsImport(Operation, frozen=True):
-    """Makes what is in definitions of RabbitMQ's shape and not there yet. Answered by Ok: `{"imported": {noun: count},
-    "skipped": [sentence, …]}`; refused with what was wrong, and what was made until then."""
-
-    request: Request
-    channel: Channel
-    definitions: dict[str, Any]
 
 
 # --- publishing -----------------------------------------------------------------------------------------------------

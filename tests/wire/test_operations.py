@@ -2,6 +2,7 @@
 
 import re
 from importlib import resources
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,31 +18,47 @@ EITHER = FROM_CLIENT | FROM_SERVER
 names = st.text(max_size=40)
 numbers = st.integers(0, 2000)
 tables = st.dictionaries(st.text(max_size=8), st.integers(0, 9) | st.text(max_size=8), max_size=3)
-ranges = st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 9000)), max_size=4)
 BY_FIELD = {
-    "request": st.integers(0, 2**63 - 1),
-    "channel": st.integers(0, 2047),
-    "arguments": tables,
-    "client": tables,
-    "durable": st.booleans(),
-    "auto_ack": st.booleans(),
-    "requeue": st.booleans(),
-    "redelivered": st.booleans(),
-    "tags": ranges,
-    "requests": ranges,
-    "records": st.binary(max_size=60),
     "result": st.none() | tables,
-    "count": st.integers(1, 65_536),
-    "tag": st.integers(1, 2**63 - 1),
-    "flags": st.integers(0, 1),
-    **dict.fromkeys(["version", "heartbeat", "prefetch", "code", "timestamp_ms", "origin", "serial"], numbers),
+    "limits": st.dictionaries(st.text(max_size=8), st.none() | numbers, max_size=3),
 }
+
+
+def values(field: msgspec.inspect.Field) -> st.SearchStrategy[Any]:
+    """What a field may hold, by its name where that says more than its type."""
+    return BY_FIELD[field.name] if field.name in BY_FIELD else of_type(field.type)
+
+
+def of_type(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    match kind:
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return st.integers(least or 0, 2000 if most is None else most)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.StrType():
+            return names
+        case msgspec.inspect.BytesType():
+            return st.binary(max_size=60)
+        case msgspec.inspect.DictType():
+            return tables
+        case msgspec.inspect.ListType():
+            return st.lists(of_type(kind.item_type), max_size=3)
+        case msgspec.inspect.TupleType(item_types=types):
+            return st.tuples(*[of_type(each) for each in types])
+        case msgspec.inspect.UnionType(types=types):
+            return st.one_of([of_type(each) for each in types])
+        case msgspec.inspect.NoneType():
+            return st.none()
+    raise NotImplementedError(f"no values for {kind}")
 
 
 @st.composite
 def any_operation(draw: st.DrawFn) -> Operation:
     kind = draw(st.sampled_from(list(OPERATIONS.values())))
-    return kind(*[draw(BY_FIELD.get(field, names)) for field in kind.__struct_fields__])
+    fields = msgspec.inspect.type_info(kind).fields
+    required = sum(field.required for field in fields)
+    given = draw(st.integers(required, len(fields)))
+    return kind(*[draw(values(field)) for field in fields[:given]])
 
 
 def decode_stream(stream: bytes) -> list[Operation]:
@@ -103,16 +120,42 @@ def test_the_numbers_of_the_design_stand() -> None:
 
 
 def test_the_spec_lists_every_operation_with_its_fields_in_order() -> None:
-    spec = (resources.files("shardmq.wire") / "SPEC.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| (\d+) \| [a-z.]+ \| [CS ]+ \| (.*) \|$", spec, re.MULTILINE))
+    rows = spec_rows()
+    assert rows.keys() == OPERATIONS.keys()
     for number, kind in OPERATIONS.items():
-        fields = [] if kind is operations.Heartbeat else [field.split()[0] for field in _fields(rows[str(number)])]
+        fields = [] if kind is operations.Heartbeat else [field.split()[0] for field in _fields(rows[number][2])]
         assert [field.rstrip(":") for field in fields] == list(kind.__struct_fields__), kind.__name__
 
 
+def test_the_spec_tells_which_fields_may_be_left_out_and_what_they_are_then() -> None:
+    shown = {"false": False, "true": True, '""': "", "{}": {}, "[]": [], "nil": None, "0": 0}
+    for number, (_, _, row) in spec_rows().items():
+        told = {field.split()[0].rstrip(":"): shown[field.split(" = ")[1]] for field in _fields(row) if " = " in field}
+        fields = msgspec.inspect.type_info(OPERATIONS[number]).fields
+        assert told == {field.encode_name: default(field) for field in fields if not field.required}, number
+
+
+def test_the_spec_names_and_directions_are_those_of_the_table() -> None:
+    for number, (name, senders, _) in spec_rows().items():
+        kind = OPERATIONS[number]
+        assert name.replace(".", "") == kind.__name__.lower()
+        assert senders.split() == [letter for letter, sent in (("C", FROM_CLIENT), ("S", FROM_SERVER)) if kind in sent]
+
+
+def spec_rows() -> dict[int, tuple[str, str, str]]:
+    """Name, senders and fields of each operation, as SPEC.md has them."""
+    spec = (resources.files("shardmq.wire") / "SPEC.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([a-z.]+) \| ([CS ]+) \| (.*) \|$", spec, re.MULTILINE)
+    return {int(number): (name, senders, fields) for number, name, senders, fields in rows}
+
+
+def default(field: msgspec.inspect.Field) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
 def _fields(row: str) -> list[str]:
-    row = re.sub(r"noun: .*", "noun", re.sub(r"\([^)]*\)", "", row))
-    return row.split(", ")
+    """The fields of a row, without what stands in parentheses; a row of none has only that."""
+    return [field for field in re.sub(r"\([^)]*\)", "", row).split(", ") if field.strip()]
 
 
 def test_the_example_of_the_spec_is_true() -> None:
