@@ -68,10 +68,10 @@ NO_KEYS: Final = Security()
 
 
 class Context(zmq.Context["zmq.Socket[bytes]"]):
-    """A ZeroMQ context whose TCP links are protected. Made by `wait.context`."""
+    """A ZeroMQ context that knows how its TCP links are protected. Made by `wait.context`."""
 
+    security: Security = NO_KEYS
     guard: "Guard | None" = None
-    is_insecure: bool = False
 
 
 class Guard:
@@ -94,20 +94,18 @@ class Guard:
                 f"there is no folder {self._allowed}; put the public keys of the processes to talk with there"
             )
         self._complaints: dict[str, float] = {}
-        self._watched: list[zmq.Socket[bytes]] = []
-        self._questions = context.socket(zmq.REP)
-        self._questions.linger = 0
-        self._questions.bind(ZAP_ADDRESS)
+        self._context = context
 
     def protect_listener(self, socket: "zmq.Socket[bytes]") -> None:
         """Let a socket take calls from allowed keys only; before it is bound. A context has one such socket."""
         socket.curve_server = True
         socket.curve_publickey, socket.curve_secretkey = self._public, self._secret
-        watched = socket.get_monitor_socket(sum(_FAILURES))
-        watched.linger = 0
-        self._watched.append(watched)
-        # Sockets may move to another thread as long as one of them has them at a time: from here on it is that one.
-        threading.Thread(target=self._answer_all, name="shardmq bus guard", daemon=True).start()
+        questions = self._context.socket(zmq.REP)
+        failures = socket.get_monitor_socket(sum(_FAILURES))
+        questions.linger = failures.linger = 0
+        questions.bind(ZAP_ADDRESS)
+        # A socket may be handed to another thread, as long as no two have it: from here on these are that one's.
+        threading.Thread(target=self._answer_all, args=(questions, failures), name="bus guard", daemon=True).start()
 
     def protect_dialer(self, socket: "zmq.Socket[bytes]", peer: str) -> None:
         """Let a socket call the holder of a peer's key only; before it is connected.
@@ -122,27 +120,21 @@ class Guard:
             raise StartupRefused(f"the public key of {peer} cannot be read: {fault}; copy it to {path}") from fault
         socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = self._public, self._secret, public
 
-    def close(self) -> None:
-        """Let go of the sockets no thread has; those of the thread close with the context."""
-        if not self._watched:
-            self._questions.close()
-
-    def _answer_all(self) -> None:
+    def _answer_all(self, questions: "zmq.Socket[bytes]", failures: "zmq.Socket[bytes]") -> None:
         """The guard's thread: until the context ends."""
         poller = zmq.Poller()
-        sockets = [self._questions, *self._watched]
-        for socket in sockets:
-            poller.register(socket, zmq.POLLIN)
+        poller.register(questions, zmq.POLLIN)
+        poller.register(failures, zmq.POLLIN)
         try:
             while True:
                 for socket, _ in poller.poll():
-                    if socket is self._questions:
-                        self._questions.send_multipart(self._answer(self._questions.recv_multipart()))
+                    if socket is questions:
+                        questions.send_multipart(self._answer(questions.recv_multipart()))
                     else:
-                        self._note_failure(socket)
+                        self._note_failure(recv_monitor_message(failures))
         except zmq.ContextTerminated:
-            for socket in sockets:
-                socket.close()
+            questions.close()
+            failures.close()
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
         """ZAP: who calls, and may they?"""
@@ -169,8 +161,7 @@ class Guard:
                 return path.name.removesuffix(PUBLIC_SUFFIX)
         return None
 
-    def _note_failure(self, watched: "zmq.Socket[bytes]") -> None:
-        event: Any = recv_monitor_message(watched)
+    def _note_failure(self, event: Any) -> None:
         reason = _FAILURES.get(event["event"])
         if reason is not None:
             self._complain(f"a caller of {event['endpoint'].decode(errors='replace')}: {reason}")
@@ -185,29 +176,18 @@ class Guard:
         _log.warning("the bus turns away %s", whom)
 
 
-def guarded(security: Security) -> Context:
-    """A context for links that are protected as asked.
-
-    Raises:
-        StartupRefused: the keys are not there, or not safe.
-    """
-    context = Context()
-    context.is_insecure = security.is_insecure
-    if security.folder is not None:
-        context.guard = Guard(context, security.folder, security.name)
-    return context
-
-
 def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> Guard | None:
-    """Who guards a link to a TCP address; None where nobody need.
+    """Who guards a link to a TCP address; None where nobody need. Keys are read when the first link needs them.
 
     Raises:
         StartupRefused: there are no keys, and nobody has said that none are needed.
     """
     if isinstance(context, Context):
-        if context.guard is not None:
+        security = context.security
+        if security.folder is not None:
+            context.guard = context.guard or Guard(context, security.folder, security.name)
             return context.guard
-        if context.is_insecure and is_loopback(address):
+        if security.is_insecure and is_loopback(address):
             return None
     raise StartupRefused(
         f"{address}: everybody who reaches a TCP address could read and write all messages; make keys "

@@ -18,6 +18,7 @@ the peer was holding is then its owner's to give back. A stale envelope of an ol
 Nothing here blocks or knows an event loop: owners wait on `socket` as they like, then call `receive`, `flush`, `tick`.
 """
 
+import contextlib
 import logging
 import secrets
 import time
@@ -42,6 +43,10 @@ ENVELOPE_BYTES: Final = 8 << 20
 """About where an envelope is closed and another begun, so that no peer has to swallow an evening's backlog at once."""
 
 HELLO_SECONDS: Final = 0.1
+RECALL_SECONDS: Final = 1.0
+"""ZeroMQ never calls again whom it was refused by, or who answered in another language. We do, this often: keys and
+processes are replaced."""
+
 RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 500
 
@@ -205,6 +210,7 @@ class Dialer(Generic[Incoming]):
         self._decode = _decoder(incoming).decode
         self._session: _Session | None = None
         self._lost: list[Lost] = []
+        self._called_at = time.monotonic()
 
     def post(self, message: Message) -> None:
         """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
@@ -275,7 +281,10 @@ class Dialer(Generic[Incoming]):
         if not self.is_open:
             if now - session.sent_at >= HELLO_SECONDS:
                 session.sent_at = now
-                self._send(_encode((session.number, 0, [self._hello])))
+                if self._send(_encode((session.number, 0, [self._hello]))):
+                    self._called_at = now
+                elif now - self._called_at >= RECALL_SECONDS:
+                    self._call_again(now)
         elif session.silent(now):
             self._lose(f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
         elif session.ping_due(now):
@@ -286,6 +295,12 @@ class Dialer(Generic[Incoming]):
     def close(self) -> None:
         """Hang up."""
         self.socket.close()
+
+    def _call_again(self, now: float) -> None:
+        self._called_at = now
+        with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
+            self.socket.disconnect(self.address)
+        self.socket.connect(self.address)
 
     def _send(self, envelope: bytes) -> bool:
         try:

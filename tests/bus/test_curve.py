@@ -1,0 +1,252 @@
+"""Links over TCP: only who has an allowed key talks, and only with whom it meant to."""
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+import zmq.auth
+
+from shardmq.bus.curve import ALLOWED, NO_KEYS, Security, create_pair, held
+from shardmq.bus.link import Dialer, Listener, Opened
+from shardmq.bus.messages import Answer, FromShard, Purge, ToShard
+from shardmq.bus.wait import context
+from shardmq.errors import StartupRefused
+
+PATIENCE_SECONDS = 10.0
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+class Room:
+    """Listeners and dialers of processes of their own, as far as ZeroMQ can tell; closed at the end."""
+
+    def __init__(self) -> None:
+        self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
+        self._links: list[Listener[Any] | Dialer[Any]] = []
+
+    def listen(self, security: Security, address: str = "", name: str = "shard-0") -> "Listener[Any]":
+        self._contexts.append(context(security))
+        listener: Listener[Any] = Listener(self._contexts[-1], address or free_address(), "shard", name, ToShard)
+        self._links.append(listener)
+        return listener
+
+    def dial(self, security: Security, address: str, peer: str = "shard-0") -> "Dialer[Any]":
+        self._contexts.append(context(security))
+        dialer: Dialer[Any] = Dialer(self._contexts[-1], address, "gateway", "gateway-0", FromShard, peer)
+        self._links.append(dialer)
+        return dialer
+
+    def close(self) -> None:
+        for link in self._links:
+            link.close()
+        for one in self._contexts:
+            one.term()
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    room = Room()
+    yield room
+    room.close()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    for name in ("shard-0", "gateway-0"):
+        create_pair(tmp_path / "keys", name)
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def listener(room: Room, keys: Path) -> "Listener[Any]":
+    return room.listen(Security(keys, "shard-0"))
+
+
+def turn_until(listener: "Listener[Any]", dialer: "Dialer[Any] | None", true: Callable[[list[Any]], bool]) -> None:
+    heard: list[Any] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true(heard):
+        assert time.monotonic() < deadline, heard
+        now = time.monotonic()
+        listener.tick(now)
+        if dialer is not None:
+            dialer.tick(now)
+            dialer.socket.poll(5)
+            heard += dialer.receive()
+        heard += [event for _, event in listener.receive()]
+
+
+def turned_away(listener: "Listener[Any]", dialer: "Dialer[Any] | None", log: pytest.LogCaptureFixture) -> str:
+    """What the log says of a caller that got nowhere."""
+    turn_until(listener, dialer, lambda _heard: "turns away" in log.text)
+    assert listener.peers == []
+    assert dialer is None or not dialer.is_open
+    return log.text
+
+
+def test_allowed_keys_talk_both_ways(room: Room, keys: Path, listener: "Listener[Any]") -> None:
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    turn_until(listener, dialer, lambda _heard: dialer.is_open)
+    dialer.post(Purge(1, 1))
+    dialer.flush()
+    turn_until(listener, dialer, lambda heard: Purge(1, 1) in heard)
+    listener.peers[0].post(Answer(1, 7))
+    turn_until(listener, dialer, lambda heard: Answer(1, 7) in heard)
+
+
+def test_what_is_said_cannot_be_read_on_the_way(room: Room, keys: Path, listener: "Listener[Any]") -> None:
+    host, port = listener.address.removeprefix("tcp://").split(":")
+    with socket.create_server(("127.0.0.1", 0)) as between:
+        dialer = room.dial(Security(keys, "gateway-0"), f"tcp://127.0.0.1:{between.getsockname()[1]}")
+        inward, _ = between.accept()
+    outward = socket.create_connection((host, int(port)))
+    seen = b""
+    with inward, outward:
+        inward.settimeout(0.01)
+        outward.settimeout(0.01)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not listener.peers:
+            assert time.monotonic() < deadline
+            dialer.tick(time.monotonic())
+            for source, target in ((inward, outward), (outward, inward)):
+                try:
+                    chunk = source.recv(65_536)
+                except TimeoutError:
+                    continue
+                seen += chunk
+                target.sendall(chunk)
+            listener.receive()
+    assert b"CURVE" in seen
+    assert b"gateway" not in seen
+
+
+def test_an_unknown_key_gets_nowhere_and_is_logged(
+    room: Room, listener: "Listener[Any]", tmp_path: Path, keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = tmp_path / "strange"
+    create_pair(strange, "gateway-0")
+    shutil.copy(keys / ALLOWED / "shard-0.key", strange / ALLOWED)
+    key = held(strange)[0]["public_key"]
+    assert key in turned_away(listener, room.dial(Security(strange, "gateway-0"), listener.address), caplog)
+
+
+def test_a_caller_that_expects_another_key_gets_nowhere(
+    room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
+) -> None:
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address, peer="gateway-0")
+    assert "another key than ours" in turned_away(listener, dialer, caplog)
+
+
+def test_a_caller_without_encryption_gets_nowhere_and_is_logged(
+    room: Room, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
+) -> None:
+    dialer = room.dial(Security(is_insecure=True), listener.address)
+    assert "without encryption" in turned_away(listener, dialer, caplog)
+
+
+def test_what_is_no_zeromq_at_all_harms_nobody(room: Room, keys: Path, listener: "Listener[Any]") -> None:
+    host, port = listener.address.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port))) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)
+        dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+        turn_until(listener, dialer, lambda _heard: dialer.is_open)
+
+
+def test_a_key_may_be_added_and_taken_away_while_the_process_runs(
+    room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
+) -> None:
+    public = keys / ALLOWED / "gateway-0.key"
+    kept = public.read_bytes()
+    public.unlink()
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    turned_away(listener, dialer, caplog)
+    public.write_bytes(kept)
+    turn_until(listener, dialer, lambda heard: any(isinstance(event, Opened) for event in heard))
+
+
+def test_a_file_that_is_no_key_keeps_the_others_valid(room: Room, keys: Path, listener: "Listener[Any]") -> None:
+    (keys / ALLOWED / "broken.key").write_text("nonsense")
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    turn_until(listener, dialer, lambda _heard: dialer.is_open)
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:5680", "tcp://*:5680", "tcp://shard.example:5680"])
+@pytest.mark.parametrize("security", [NO_KEYS, Security(is_insecure=True)])
+def test_tcp_without_keys_is_refused_with_what_to_do(room: Room, address: str, security: Security) -> None:
+    with pytest.raises(StartupRefused, match=r"make keys .* and give --keys"):
+        room.listen(security, address, "shard-0")
+    with pytest.raises(StartupRefused, match=r"make keys .* and give --keys"):
+        room.dial(security, address, "shard-0")
+
+
+def test_loopback_without_keys_needs_to_be_asked_for(room: Room) -> None:
+    with pytest.raises(StartupRefused, match="--insecure-bus"):
+        room.listen(NO_KEYS, "tcp://127.0.0.1:0", "shard-0")
+    plain = room.listen(Security(is_insecure=True), free_address(), "shard-0")
+    dialer = room.dial(Security(is_insecure=True), plain.address)
+    turn_until(plain, dialer, lambda _heard: dialer.is_open)
+
+
+def test_ipv6_addresses_are_as_good(room: Room, keys: Path) -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+            address = f"tcp://[::1]:{server.getsockname()[1]}"
+    except OSError:
+        pytest.skip("no IPv6 here")
+    listener = room.listen(Security(keys, "shard-0"), address, "shard-0")
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    turn_until(listener, dialer, lambda _heard: dialer.is_open)
+
+
+def test_keys_are_private_and_never_overwritten(tmp_path: Path) -> None:
+    public, secret = create_pair(tmp_path / "keys", "shard-0")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert zmq.auth.load_certificate(secret)[1]
+    assert zmq.auth.load_certificate(public)[1] is None
+    before = secret.read_bytes()
+    with pytest.raises(StartupRefused, match="is there already"):
+        create_pair(tmp_path / "keys", "shard-0")
+    assert secret.read_bytes() == before
+
+
+def test_a_secret_key_that_others_can_read_is_refused(room: Room, keys: Path) -> None:
+    (keys / "shard-0.key_secret").chmod(0o640)
+    with pytest.raises(StartupRefused, match="chmod 600"):
+        room.listen(Security(keys, "shard-0"), free_address(), "shard-0")
+
+
+def test_missing_keys_are_named_with_the_command_that_makes_them(room: Room, keys: Path) -> None:
+    with pytest.raises(StartupRefused, match=r"shardmq keys create shard-9"):
+        room.listen(Security(keys, "shard-9"), free_address(), "shard-9")
+    with pytest.raises(StartupRefused, match=r"public key of shard-9 .* copy it to"):
+        room.dial(Security(keys, "gateway-0"), free_address(), "shard-9")
+
+
+def test_a_context_ends_although_somebody_is_guarded(keys: Path) -> None:
+    made = context(Security(keys, "shard-0"))
+    listener: Listener[Any] = Listener(made, free_address(), "shard", "shard-0", ToShard)
+    listener.close()
+    made.term()
+    assert made.closed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_secret_key_of_another_user_is_refused(room: Room, keys: Path) -> None:
+    os.chown(keys / "shard-0.key_secret", 12_345, -1)
+    with pytest.raises(StartupRefused, match="own it"):
+        room.listen(Security(keys, "shard-0"), free_address(), "shard-0")
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
