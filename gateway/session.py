@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
 from shardmq.commands import Command, DeclareQueue
-from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError
+from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError, ResourceLocked
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import Consumer, Fan, Holding, Outcome, Reply, ShardLink
@@ -101,7 +101,18 @@ class Channel:
 
     # --- consuming ------------------------------------------------------------------------------------------------
 
-    def consume(self, queue_name: str, tag: str, auto_ack: bool, prefetch: int, reply: Reply) -> None:
+    def consume(
+        self,
+        queue_name: str,
+        tag: str,
+        auto_ack: bool,
+        prefetch: int,
+        reply: Reply,
+        *,
+        priority: int = 0,
+        exclusive: bool = False,
+        timeout_ms: int = 0,
+    ) -> None:
         """Start a consumer; the result is its tag."""
         queue = self.session.queue(queue_name)
         if not tag:
@@ -115,6 +126,9 @@ class Channel:
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.auto_ack = auto_ack
         consumer.prefetch = prefetch
+        consumer.priority = priority
+        consumer.exclusive = exclusive
+        consumer.timeout_ms = timeout_ms
         self.consumers[tag] = consumer
 
         def started(outcome: Outcome) -> None:
@@ -313,8 +327,15 @@ class Session:
 
         Raises:
             NotFound: there is none.
+            ResourceLocked: it is another connection's alone.
         """
-        return self.hub.topology.queue(self.vhost, name)
+        queue = self.hub.topology.queue(self.vhost, name)
+        if queue.owner and queue.owner != self.identity:
+            raise ResourceLocked(
+                f"cannot obtain access to locked queue '{name}' in vhost '{self.vhost}': it is exclusive to the "
+                "connection that declared it"
+            )
+        return queue
 
     # --- topology -------------------------------------------------------------------------------------------------
 
@@ -334,9 +355,13 @@ class Session:
             except RequestError as error:  # deleted by somebody else meanwhile
                 reply(error)
                 return
-            self.hub.links[queue.shard].ask(Counts(0, queue.id), reply)
+            self.count(queue, reply)
 
         self.perform(command, declared)
+
+    def count(self, queue: Queue, reply: Reply) -> None:
+        """See what is in a queue; the result is (ready messages, consumers)."""
+        self.hub.links[queue.shard].ask(Counts(0, queue.id), reply)
 
     def purge(self, queue_name: str, reply: Reply) -> None:
         """Remove what is ready; the result is how many."""

@@ -80,8 +80,8 @@ class Consumer:
         owed: bytes its socket has taken since the shard last heard.
     """
 
-    __slots__ = ("auto_ack", "channel", "holding", "link", "number", "owed", "prefetch", "queue", "running",
-                 "settled", "tag", "unacked")  # fmt: skip
+    __slots__ = ("auto_ack", "channel", "exclusive", "holding", "link", "number", "owed", "prefetch", "priority",
+                 "queue", "running", "settled", "tag", "timeout_ms", "unacked")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -91,6 +91,9 @@ class Consumer:
         self.tag = tag
         self.auto_ack = False
         self.prefetch = 0
+        self.priority = 0
+        self.exclusive = False
+        self.timeout_ms = 0
         self.running = False
         self.holding: Holding = (self, link.life)
         self.unacked = 0
@@ -355,7 +358,8 @@ class ShardLink:
         """Ask the shard for deliveries."""
         consumer.running = True
         self.ask(
-            Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack, DELIVERY_WINDOW_BYTES),
+            Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack, DELIVERY_WINDOW_BYTES,
+                    consumer.priority, consumer.exclusive, consumer.timeout_ms),  # fmt: skip
             reply,
             seconds,
         )
