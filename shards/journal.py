@@ -8,9 +8,11 @@ nothing to write but their end. A crash in between only means that those message
 import time
 from typing import Final
 
+from shardmq.clock import ClockNote
 from shardmq.model import Queue as Declared
+from shardmq.ranges import RangeSet
 from shardmq.shards.segments import Cache, NumberedRun, Segment
-from shardmq.shards.store import Store, Writes
+from shardmq.shards.store import Store, Timer, Writes
 
 SETTLED_SECONDS: Final = 0.05
 """How long what is done with may wait to be written."""
@@ -93,6 +95,32 @@ class Journal:
     def clear(self, queue: int) -> None:
         """Of a dropped queue nothing is left."""
         self._writes.cleared.append(queue)
+        self._due = True
+
+    def wait(self, timer: Timer) -> None:
+        """Something waits for a time from now on."""
+        self._writes.timers.append(timer)
+        self._due = True
+
+    def fire(self, timer: Timer) -> None:
+        """It waits no more; what became of it is in the same transaction."""
+        self._writes.fired.append(timer)
+        self._due = True
+
+    def saw(self, queue: int, producer: int, ranges: RangeSet) -> None:
+        """What a durable queue has of a producer; written with the messages, or when they are done with before that."""
+        self._writes.producers[queue, producer] = ranges
+        if self._settled_at is None:
+            self._settled_at = self.now
+
+    def forget(self, queue: int, producer: int) -> None:
+        """A queue does not remember that producer any more."""
+        self._writes.producers[queue, producer] = None
+        self._due = True
+
+    def note(self, clock: ClockNote) -> None:
+        """What time it is."""
+        self._writes.clock = clock
         self._due = True
 
     def demand(self) -> None:

@@ -6,7 +6,12 @@
     index       queue u64 | first u64     end u64 | count u32 | bytes u32 | msgpack [[start, end], ...], what is gone
     segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
+    timers      queue u64 | due ms u64 | serial u64 | count u32     xxh3_64 u64 | msgpack Run, delayed; or, with the
+                highest bit of the count set, empty: messages [serial, serial + count) are parked (timers.py)
+    spilled_timers   as timers; of transient messages, emptied at start
+    producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (producers.py)
     state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
+                "clock"                   msgpack ClockNote
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not. The store writes what it is told
@@ -14,21 +19,26 @@ and decides nothing.
 """
 
 import ctypes
+import heapq
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import lmdb
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from shardmq.clock import ClockNote
 from shardmq.environment import open_environment
 from shardmq.errors import StoreRefused
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
+from shardmq.records import Run
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 
@@ -43,12 +53,18 @@ twice would not be."""
 CHECKPOINT_SECONDS: Final = 0.25
 """How long changes stay in the redo log. Longer lets more of them cancel out, and makes the commit after it longer."""
 
-_DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state")
-_QUEUES, _DROPPED, _MARKS, _INDEX, _SEGMENTS, _SPILLED, _STATE = range(len(_DATABASES))
+_DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state",
+                     b"timers", b"spilled_timers", b"producers")  # fmt: skip
+(_QUEUES, _DROPPED, _MARKS, _INDEX, _SEGMENTS, _SPILLED, _STATE,
+ _TIMERS, _SPILLED_TIMERS, _PRODUCERS) = range(len(_DATABASES))  # fmt: skip
 _APPLIED: Final = b"redo"
+_CLOCK: Final = b"clock"
 _EXTENT: Final = Struct(">QII")
 _NUMBER: Final = Struct(">Q")
 _PLACE: Final = Struct(">QQ")
+_NEVER: Final = 1 << 63
+_TIMER: Final = Struct(">QQQI")
+_PARKED: Final = 1 << 31
 _NOTHING: Final = b"\x90"
 _CHECKSUM_BYTES: Final = 8
 _MADV_DONTNEED: Final = 4
@@ -59,7 +75,31 @@ _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
 _Edit = tuple[int, bytes, bytes | bytearray | None]
 """(database, key, value), None to delete."""
 _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
+_decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+_decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+
+
+class Timer(NamedTuple):
+    """Something of a queue that waits for a time: messages that are to come, or some it has that are to be ready.
+
+    Attributes:
+        queue: the queue's id.
+        due_ms: when.
+        serial: tells it from others of that time; of parked messages, the first's number.
+        messages: how many.
+        parked: whether they are in the queue already.
+        durable: whether it survives a restart.
+        run: the messages, unless they are parked or were not asked for.
+    """
+
+    queue: int
+    due_ms: int
+    serial: int
+    messages: int
+    parked: bool
+    durable: bool
+    run: Run | None = None
 
 
 @dataclass(slots=True)
@@ -71,12 +111,16 @@ class Contents:
         marks: of queues, by id.
         segments: of all queues, in order of queue and number.
         dropped: ids of queues that are being deleted.
+        producers: numbers that queues have of producers: (queue, producer, ranges).
+        clock: what time it was last.
     """
 
     queues: list[Declared] = field(default_factory=list)
     marks: dict[int, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
+    producers: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
+    clock: ClockNote | None = None
 
 
 @dataclass(slots=True)
@@ -91,6 +135,10 @@ class Writes:
         queues: that are new.
         dropped: ids of queues to be deleted.
         cleared: ids of queues of which nothing is left.
+        timers: that are new.
+        fired: timers that are no more.
+        producers: numbers that a queue has of a producer, by (queue, producer); None when it is forgotten.
+        clock: what time it is, where that is to be noted.
     """
 
     delete: list[Segment] = field(default_factory=list)
@@ -100,6 +148,10 @@ class Writes:
     queues: list[Declared] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     cleared: list[int] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    fired: list[Timer] = field(default_factory=list)
+    producers: dict[tuple[int, int], RangeSet | None] = field(default_factory=dict)
+    clock: ClockNote | None = None
 
 
 class Store:
@@ -121,6 +173,7 @@ class Store:
         self._map = _Map(self.file)
         self._overlay: dict[tuple[int, bytes], bytes | None] = {}  # in the redo log, not yet in LMDB; None is deleted
         self._overlay_since = 0.0
+        self._overlay_due = _NEVER  # the earliest timer in the overlay
         try:
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
@@ -142,8 +195,9 @@ class Store:
         contents = self._contents()
         self._check(contents)
         with self._env.begin(write=True) as transaction:
-            if transaction.stat(self._dbs[_SPILLED])["entries"]:
-                transaction.drop(self._dbs[_SPILLED], delete=False)
+            for spilled in (_SPILLED, _SPILLED_TIMERS):
+                if transaction.stat(self._dbs[spilled])["entries"]:
+                    transaction.drop(self._dbs[spilled], delete=False)
         return contents
 
     def write(self, writes: Writes) -> None:
@@ -160,6 +214,8 @@ class Store:
                 if not self._overlay:
                     self._overlay_since = time.monotonic()
                 self._overlay.update(((db, key), value) for db, key, value in edits)
+                if writes.timers:
+                    self._overlay_due = min(self._overlay_due, *[timer.due_ms for timer in writes.timers])
                 return
         self._commit(self._edits(writes))
 
@@ -182,6 +238,7 @@ class Store:
                 self._apply(transaction, *edit)
             transaction.put(_APPLIED, _NUMBER.pack(self._redo.last), db=self._dbs[_STATE])
         self._overlay.clear()
+        self._overlay_due = _NEVER
         self._redo.rewind()
 
     def _apply(self, transaction: lmdb.Transaction, number: int, key: bytes, value: bytes | bytearray | None) -> None:
@@ -216,6 +273,17 @@ class Store:
             yield _DROPPED, _NUMBER.pack(queue), b""
         for queue in writes.cleared:
             yield _DROPPED, _NUMBER.pack(queue), None
+        yield from self._edits_in_time(writes)
+
+    def _edits_in_time(self, writes: Writes) -> Iterator[_Edit]:
+        for timer in writes.fired:
+            yield _timers_of(timer.durable), _timer_key(timer), None
+        for timer in writes.timers:
+            yield _timers_of(timer.durable), _timer_key(timer), self._encode_timer(timer)
+        for (queue, producer), ranges in writes.producers.items():
+            yield _PRODUCERS, _PLACE.pack(queue, producer), None if ranges is None else _encoder.encode(list(ranges))
+        if writes.clock is not None:
+            yield _STATE, _CLOCK, _encoder.encode(writes.clock)
 
     def _recover(self) -> None:
         """Bring into LMDB what a crash left in the redo log; it is small."""
@@ -249,6 +317,82 @@ class Store:
             if xxh3_64_intdigest(body) != _number(value[:_CHECKSUM_BYTES]):
                 raise self._damaged(f"{segment!r} is not what was written")
             return _decode_runs(body)
+
+    # --- timers -----------------------------------------------------------------------------------------------------
+
+    def timers(self) -> Iterator[Timer]:
+        """All that are in LMDB and survive a restart, in order, without their messages."""
+        with self._env.begin(db=self._dbs[_TIMERS]) as transaction:
+            for key in transaction.cursor().iternext(keys=True, values=False):
+                yield self._timer(key, durable=True)
+
+    def timers_due(self, queue: int, until_ms: int, count_max: int, bytes_max: int) -> tuple[list[Timer], int | None]:
+        """The first timers of a queue that are due.
+
+        Returns:
+            Them, and when the next one is due; that may be a little early.
+        """
+        if self._overlay_due <= until_ms:
+            self._commit(())  # they are looked for in LMDB alone
+        timers: list[Timer] = []
+        size = 0
+        following = self._overlay_due if self._overlay_due < _NEVER else None
+        with self._env.begin(buffers=True) as transaction:
+            streams = [self._timers(transaction, number, queue) for number in (_TIMERS, _SPILLED_TIMERS)]
+            for timer, value in heapq.merge(*streams, key=itemgetter(0)):
+                if timer.due_ms > until_ms or len(timers) >= count_max or size >= bytes_max:
+                    following = timer.due_ms if following is None else min(following, timer.due_ms)
+                    break
+                size += len(value)
+                timers.append(timer if timer.parked else timer._replace(run=self._decode_timer(timer, value)))
+            for stream in streams:
+                stream.close()
+            self._map.read(size)
+        return timers, following
+
+    def timers_of(self, queue: int, count_max: int) -> list[Timer]:
+        """Some timers of a queue, without their messages."""
+        if self._overlay_due < _NEVER:
+            self._commit(())
+        with self._env.begin(buffers=True) as transaction:
+            streams = [self._timers(transaction, number, queue) for number in (_TIMERS, _SPILLED_TIMERS)]
+            timers = [timer for timer, _ in islice(chain(*streams), count_max)]
+            for stream in streams:
+                stream.close()
+        return timers
+
+    def _timers(
+        self, transaction: "lmdb.Transaction[memoryview]", number: int, queue: int
+    ) -> Generator[tuple[Timer, memoryview]]:
+        """Those of a queue in one database that are not deleted in the redo log."""
+        overlay = self._overlay
+        prefix = _NUMBER.pack(queue)
+        with transaction.cursor(self._dbs[number]) as cursor:
+            if cursor.set_range(prefix):
+                for place, value in cursor.iternext(keys=True, values=True):
+                    key = bytes(place)
+                    if key[:8] != prefix:
+                        break
+                    if (number, key) not in overlay:
+                        yield self._timer(key, number == _TIMERS), value
+
+    def _timer(self, key: bytes, durable: bool) -> Timer:
+        if len(key) != _TIMER.size:
+            raise self._damaged(f"timer {key.hex()} has {len(key)} bytes")
+        queue, due_ms, serial, count = _TIMER.unpack(key)
+        return Timer(queue, due_ms, serial, count & ~_PARKED, count & _PARKED != 0, durable)
+
+    def _encode_timer(self, timer: Timer) -> bytes:
+        if timer.run is None:
+            return b""
+        body = _encoder.encode(timer.run)
+        return _NUMBER.pack(xxh3_64_intdigest(body)) + body
+
+    def _decode_timer(self, timer: Timer, value: memoryview) -> Run:
+        with value[_CHECKSUM_BYTES:] as body:
+            if xxh3_64_intdigest(body) != _number(value[:_CHECKSUM_BYTES]):
+                raise self._damaged(f"{timer!r} is not what was written")
+            return _decode_run(body)
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the file, of the pages in it that hold something, and of the map. The file keeps what it has had."""
@@ -290,6 +434,10 @@ class Store:
             )
             index = self._items(transaction, self._dbs[_INDEX])
             contents.segments = [self._segment(key, value) for key, value in index]
+            for key, value in self._items(transaction, self._dbs[_PRODUCERS]):
+                contents.producers.append((*_PLACE.unpack(key), _decode_ranges(value)))
+            note = transaction.get(_CLOCK, db=self._dbs[_STATE])
+            contents.clock = _decode_note(note) if note is not None else None
         return contents
 
     def _items(self, transaction: "lmdb.Transaction[bytes]", db: "lmdb._Database") -> Iterator[tuple[bytes, bytes]]:
@@ -346,8 +494,12 @@ class _Map:
 
 
 def _is_small(writes: Writes) -> bool:
-    others = len(writes.delete) + len(writes.gone) + len(writes.dropped)
-    return sum([segment.bytes for segment in writes.put]) + 100 * others <= REDO_ENTRY_BYTES
+    others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
+    bodies = sum([segment.bytes for segment in writes.put])
+    if writes.timers:
+        others += len(writes.timers)
+        bodies += sum([len(timer.run.records) for timer in writes.timers if timer.run is not None])
+    return bodies + 100 * others <= REDO_ENTRY_BYTES
 
 
 def _key(segment: Segment) -> bytes:
@@ -357,6 +509,15 @@ def _key(segment: Segment) -> bytes:
 def _extent(segment: Segment) -> bytes:
     ranges = _encoder.encode(list(segment.gone)) if segment.gone is not None else _NOTHING
     return _EXTENT.pack(segment.end, segment.count, segment.bytes) + ranges
+
+
+def _timers_of(durable: bool) -> int:
+    return _TIMERS if durable else _SPILLED_TIMERS
+
+
+def _timer_key(timer: Timer) -> bytes:
+    count = timer.messages | _PARKED if timer.parked else timer.messages
+    return _TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
 
 
 def _number(value: bytes | memoryview) -> int:

@@ -1,0 +1,98 @@
+"""Watermarks: whether this process takes too much memory, or its disk has too little left.
+
+An alarm goes off a good way behind where it went on, so that publishers are not stopped and started by turns.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shardmq.memory import memory_default, rss_bytes
+
+WATCH_SECONDS: Final = 0.5
+"""How often is looked. At 500 MB/s, that is a quarter of a gigabyte more on the disk."""
+
+MEMORY_CLEAR_SHARE: Final = 0.9
+DISK_CLEAR_SHARE: Final = 1.1
+
+DISK_FREE_BYTES: Final = 512 << 20
+"""What must be left of a disk, so that queues can still be emptied: deleting writes, too."""
+
+SMALL_DISK_BYTES: Final = 5 << 30
+SMALL_DISK_FREE_BYTES: Final = 50 << 20
+"""On a small one; RabbitMQ's default for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """A resource that went over its limit, or came back.
+
+    Attributes:
+        resource: "memory" or "disk".
+        is_on: whether publishers are to wait.
+        text: what it is and what to do.
+    """
+
+    resource: str
+    is_on: bool
+    text: str
+
+
+class Watch:
+    """Looks at both, now and then.
+
+    Args:
+        name: of the process.
+        folder: on the disk in question.
+        rss_bytes_max: of resident memory; None for the default.
+        disk_free_bytes_min: of the disk; None for the default.
+
+    Attributes:
+        on: the alarms that are on, by resource.
+    """
+
+    def __init__(self, name: str, folder: Path, rss_bytes_max: int | None, disk_free_bytes_min: int | None) -> None:
+        self._name = name
+        self._folder = folder
+        self._rss_bytes_max = memory_default() if rss_bytes_max is None else rss_bytes_max
+        self._disk_free_bytes_min = disk_default(folder) if disk_free_bytes_min is None else disk_free_bytes_min
+        self._looked_at = float("-inf")
+        self.on: dict[str, Watermark] = {}
+
+    def look(self, now: float) -> list[Watermark]:
+        """What has changed, at monotonic time `now`."""
+        if now - self._looked_at < WATCH_SECONDS:
+            return []
+        self._looked_at = now
+        return [changed for changed in (self._memory(), self._disk()) if changed is not None]
+
+    def _memory(self) -> Watermark | None:
+        limit = self._rss_bytes_max
+        taken = rss_bytes()
+        is_on = taken > (limit * MEMORY_CLEAR_SHARE if "memory" in self.on else limit)
+        return self._turned("memory", is_on, f"{taken >> 20} MB of {limit >> 20} MB taken; consume what is queued")
+
+    def _disk(self) -> Watermark | None:
+        least = self._disk_free_bytes_min
+        stats = os.statvfs(self._folder)
+        free = stats.f_bavail * stats.f_frsize
+        is_on = free < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
+        text = f"{free >> 20} MB free at {self._folder}, {least >> 20} MB must be; consume what is queued, or make room"
+        return self._turned("disk", is_on, text)
+
+    def _turned(self, resource: str, is_on: bool, text: str) -> Watermark | None:
+        if is_on is (resource in self.on):
+            return None
+        mark = Watermark(resource, is_on, f"{resource} alarm on {self._name} {'set' if is_on else 'cleared'}: {text}")
+        if is_on:
+            self.on[resource] = mark
+        else:
+            del self.on[resource]
+        return mark
+
+
+def disk_default(folder: Path) -> int:
+    """What must be left on the disk of this folder."""
+    stats = os.statvfs(folder)
+    return SMALL_DISK_FREE_BYTES if stats.f_blocks * stats.f_frsize < SMALL_DISK_BYTES else DISK_FREE_BYTES
