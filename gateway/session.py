@@ -221,6 +221,15 @@ class Channel:
         self._release_retired()
         self.session.hub.changed()
 
+    def recover(self) -> None:
+        """Everything unacked goes back to its place, to be delivered again."""
+        for (consumer, life), start, end in self.ledger.settle_all():
+            if life == consumer.link.life:
+                consumer.unacked -= end - start
+                consumer.link.give_back(consumer, start, end, requeue=True)
+        self._release_retired()
+        self.session.hub.changed()
+
     def close(self) -> None:
         """Give back what is unacked."""
         self.is_open = False

@@ -89,6 +89,14 @@ class TagLedger(Generic[Holder]):
             self._trim()
         return taken
 
+    def settle_all(self) -> list[tuple[Holder, int, int]]:
+        """As `settle`, of all that is outstanding."""
+        taken = [
+            (span.holder, span.sequence, span.sequence + span.end - span.first) for span in self._spans[self._head :]
+        ]
+        self.clear()
+        return taken
+
     def clear(self) -> None:
         """Forget what is outstanding."""
         self._spans, self._firsts, self._head, self.outstanding = [], [], 0, 0
