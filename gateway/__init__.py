@@ -8,7 +8,8 @@ requests.py   the native protocol's requests as a table: operation to session ca
 rights.py     what a user may do in a virtual host
 session.py    a connection's channels, whatever its protocol: publishing, consumers, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges
-shardlink.py  one shard as seen from here: runs being gathered, confirms due, consumers, requests
+confirms.py   publishes on their way to one shard: runs being gathered, confirms due
+shardlink.py  one shard as seen from here: consumers, requests, dead letters, alarms
 topologylink.py  the coordinator as seen from here: commands under way, changes coming in
 status.py     the broker's state, gathered from every process
 """

@@ -99,7 +99,7 @@ class Hub:
     @property
     def is_settled(self) -> bool:
         """Whether every publish has been answered."""
-        return all(link.is_settled for link in self.links)
+        return all(link.confirms.is_settled for link in self.links)
 
     def on_tick(self, call: Callable[[float], None]) -> None:
         """Have `call(monotonic now)` made with every tick."""

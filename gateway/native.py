@@ -405,8 +405,8 @@ class NativeConnection(asyncio.BufferedProtocol):
             self._hub.write_due(self)
         self._confirming.append(channel)
 
-    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str) -> None:
-        self.send(BasicRefused(channel, [(first, last)], code, text))
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        self.send(BasicRefused(channel, [(first, last)], code, text, taken))
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         self.send(BasicCancelled(channel, consumer))
@@ -417,7 +417,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         reason = f"publishing to {link.name}"
         if reason not in self._reading_held_by:
             self._hold_reading(reason)
-            link.relieved.append(lambda: self._resume_reading(reason))
+            link.confirms.relieved.append(lambda: self._resume_reading(reason))
 
     def _hold_reading(self, reason: str) -> None:
         if not self._reading_held_by and not self._transport.is_closing():

@@ -8,9 +8,10 @@ from typing import ClassVar, Protocol
 from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
 from shardmq.commands import Command, DeclareQueue
 from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError, ResourceLocked
+from shardmq.gateway.confirms import Fan
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.rights import Rights
-from shardmq.gateway.shardlink import Consumer, Fan, Holding, Outcome, Reply, ShardLink
+from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
 from shardmq.model import Queue
@@ -27,8 +28,8 @@ class Front(Protocol):
     def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
         """Messages for a consumer."""
 
-    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str) -> None:
-        """These publishes are not."""
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int) -> None:
+        """These publishes are not certain to be stored; but for the first `taken` messages if it is one."""
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         """A consumer's queue is gone."""
@@ -75,7 +76,7 @@ class Channel:
         for link, queues in plan:
             run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records)
             link.publish(self, request, queues, run, fan)
-            if link.is_full:
+            if link.confirms.is_full:
                 session.front.hold_publishing(link)
 
     def confirm(self, first: int, last: int) -> None:
@@ -94,10 +95,10 @@ class Channel:
         confirmed, self._confirmed = self._confirmed, []
         return confirmed
 
-    def refuse(self, first: int, last: int, code: int, text: str) -> None:
-        """Publishes `first` to `last` are not stored, or not certain to be."""
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        """Publishes `first` to `last` are not certain to be stored; but for the first `taken` messages if it is one."""
         if self.is_open:
-            self.session.front.send_refusal(self.number, first, last, code, text)
+            self.session.front.send_refusal(self.number, first, last, code, text, taken)
 
     # --- consuming ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
-"""One shard as seen from a gateway: runs being gathered, confirms due, consumers, requests under way."""
+"""One shard as seen from a gateway: consumers, requests under way, dead letters and alarms; publishes: confirms.py."""
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -19,7 +18,6 @@ from shardmq.bus.messages import (
     FromShard,
     Get,
     Got,
-    Publish,
     PublishRefusal,
     Refusal,
     Release,
@@ -27,17 +25,8 @@ from shardmq.bus.messages import (
     Settle,
 )
 from shardmq.errors import ReplyCode, RequestError, Unavailable, request_error
-from shardmq.limits import (
-    DECLARE_SECONDS,
-    DELIVERY_CREDIT_SHARE,
-    DELIVERY_WINDOW_BYTES,
-    PUBLISH_WINDOW_BYTES,
-    RUN_RECORDS_MAX,
-)
-from shardmq.records import Run
-
-JOINED_BYTES: Final = 256 << 10
-"""Past this, a run being gathered is closed: longer ones cost the shard memory and gain nothing."""
+from shardmq.gateway.confirms import Confirms
+from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE, DELIVERY_WINDOW_BYTES
 
 CREDIT_BYTES: Final = DELIVERY_WINDOW_BYTES // DELIVERY_CREDIT_SHARE
 """How much a consumer's socket takes before the shard hears of it."""
@@ -48,16 +37,6 @@ RESUME_SECONDS: Final = math.inf
 Outcome = Any | RequestError
 Reply = Callable[[Outcome], None]
 """Called once with a request's result, or with the error that refused it."""
-
-
-class Publisher(Protocol):
-    """Whoever waits for confirms: a channel."""
-
-    def confirm(self, first: int, last: int) -> None:
-        """Publishes `first` to `last` are where they should be."""
-
-    def refuse(self, first: int, last: int, code: int, text: str) -> None:
-        """Publishes `first` to `last` are not, or not everywhere."""
 
 
 class Receiver(Protocol):
@@ -105,39 +84,6 @@ Holding = tuple[Consumer, int]
 """A consumer and the life of its link in which it was given messages."""
 
 
-class Fan:
-    """A publish that went to several shards: confirmed when the last has it, refused when one has not."""
-
-    __slots__ = ("refusal", "remaining")
-
-    def __init__(self, remaining: int) -> None:
-        self.remaining = remaining
-        self.refusal: tuple[int, str] | None = None
-
-
-@dataclass(slots=True)
-class _Unconfirmed:
-    number: int
-    queues: tuple[int, ...]
-    publisher: Publisher
-    first: int
-    last: int
-    size: int
-    fan: Fan | None
-
-
-@dataclass(slots=True)
-class _Gathering:
-    """A run that is still growing: publishes that follow one another with the same route."""
-
-    queues: tuple[int, ...]
-    head: Run  # count and records are filled in when it is closed
-    next_serial: int
-    records: list[bytes]
-    count: int
-    size: int
-
-
 @dataclass(slots=True)
 class _Asked:
     message: Any
@@ -160,13 +106,10 @@ class ShardLink:
         self.dialer = dialer
         self.name = name
         self.life = 0
-        self.unconfirmed_bytes = 0
-        self.relieved: list[Callable[[], None]] = []
+        self.confirms = Confirms(dialer, name, exists)
+        self.publish = self.confirms.add
         self._changed = changed
         self._exists = exists
-        self._numbers = 0  # publishes posted in this session
-        self._unconfirmed: deque[_Unconfirmed] = deque()
-        self._gathering: _Gathering | None = None
         self._consumers: dict[int, Consumer] = {}
         self._next_number = 1
         self._touched: set[Consumer] = set()
@@ -175,8 +118,8 @@ class ShardLink:
         self._early: list[_Asked] = []
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Confirmed: self._on_confirmed,
-            PublishRefusal: self._on_publish_refusal,
+            Confirmed: self.confirms.on_confirmed,
+            PublishRefusal: self.confirms.on_refusal,
             Delivered: self._on_delivered,
             Answer: self._on_answer,
             Got: self._on_answer,
@@ -190,113 +133,6 @@ class ShardLink:
     def is_open(self) -> bool:
         """Whether the shard is there."""
         return self.dialer.is_open
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not)."""
-        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether every publish has been confirmed or refused."""
-        return not self._unconfirmed
-
-    # --- publishing -----------------------------------------------------------------------------------------------
-
-    def publish(self, publisher: Publisher, request: int, queues: tuple[int, ...], run: Run, fan: Fan | None) -> None:
-        """Append a run to queues of this shard; neighbours with the same route and header travel as one run."""
-        if not self.dialer.is_open:
-            text = f"{self.name} is not there now; publish again"
-            self._refuse(publisher, request, request, fan, ReplyCode.RESOURCE_ERROR, text)
-            return
-        size = len(run.records)
-        self.unconfirmed_bytes += size
-        open_run = self._gathering
-        if (
-            open_run is not None
-            and open_run.queues is queues
-            and open_run.next_serial == run.serial
-            and open_run.size < JOINED_BYTES
-            and open_run.count + run.count <= RUN_RECORDS_MAX
-            and open_run.head.flags == run.flags
-            and open_run.head.routing_key == run.routing_key
-            and open_run.head.exchange == run.exchange
-            and open_run.head.timestamp_ms == run.timestamp_ms
-            and open_run.head.priority == run.priority
-            and open_run.head.ttl_ms == run.ttl_ms
-        ):
-            open_run.records.append(run.records)
-            open_run.count += run.count
-            open_run.next_serial += run.count
-            open_run.size += size
-            newest = self._unconfirmed[-1]
-            if newest.publisher is publisher and newest.last + 1 == request and fan is None and newest.fan is None:
-                newest.last = request
-                newest.size += size
-                return
-        else:
-            self._close_run()
-            self._gathering = _Gathering(queues, run, run.serial + run.count, [run.records], run.count, size)
-            self._numbers += 1
-        self._unconfirmed.append(_Unconfirmed(self._numbers, queues, publisher, request, request, size, fan))
-
-    def _close_run(self) -> None:
-        gathered = self._gathering
-        if gathered is None:
-            return
-        self._gathering = None
-        run = gathered.head
-        if len(gathered.records) > 1:
-            run.count = gathered.count
-            run.records = b"".join(gathered.records)
-        self.dialer.post(Publish(gathered.queues, run))
-
-    def _on_confirmed(self, message: Confirmed) -> None:
-        unconfirmed, upto = self._unconfirmed, message.upto
-        while unconfirmed and unconfirmed[0].number <= upto:
-            entry = unconfirmed.popleft()
-            self.unconfirmed_bytes -= entry.size
-            if entry.fan is None:
-                entry.publisher.confirm(entry.first, entry.last)
-            else:
-                self._one_of_fan(entry.fan, entry.publisher, entry.first, entry.last)
-        self._relieve()
-
-    def _on_publish_refusal(self, message: PublishRefusal) -> None:
-        kept: deque[_Unconfirmed] = deque()
-        while self._unconfirmed and self._unconfirmed[0].number <= message.number:
-            entry = self._unconfirmed.popleft()
-            if entry.number < message.number:
-                kept.append(entry)
-                continue
-            self.unconfirmed_bytes -= entry.size
-            code, text = message.code, message.text
-            if code == ReplyCode.NOT_FOUND and any(map(self._exists, entry.queues)):
-                code, text = ReplyCode.RESOURCE_ERROR, f"{self.name} is back, but has not all its queues; publish again"
-            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, code, text)
-        self._unconfirmed.extendleft(reversed(kept))
-
-    def _one_of_fan(self, fan: Fan, publisher: Publisher, first: int, last: int) -> None:
-        fan.remaining -= 1
-        if fan.remaining:
-            return
-        if fan.refusal is None:
-            publisher.confirm(first, last)
-        else:
-            publisher.refuse(first, last, *fan.refusal)
-
-    def _refuse(self, publisher: Publisher, first: int, last: int, fan: Fan | None, code: int, text: str) -> None:
-        if fan is None:
-            publisher.refuse(first, last, code, text)
-            return
-        fan.refusal = (code, text)
-        self._one_of_fan(fan, publisher, first, last)
-
-    def _relieve(self) -> None:
-        if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:
-            relieved, self.relieved = self.relieved, []
-            for call in relieved:
-                call()
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -317,7 +153,7 @@ class ShardLink:
     def _send(self, asked: _Asked) -> None:
         number = self._next_number
         self._next_number += 1
-        self._close_run()
+        self.confirms.close_run()
         self._post_settlements()
         message = asked.message
         fields = [getattr(message, field) for field in message.__struct_fields__]
@@ -357,12 +193,10 @@ class ShardLink:
     def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard for deliveries."""
         consumer.running = True
-        self.ask(
-            Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack, DELIVERY_WINDOW_BYTES,
-                    consumer.priority, consumer.exclusive, consumer.timeout_ms),  # fmt: skip
-            reply,
-            seconds,
-        )
+        message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
+                          DELIVERY_WINDOW_BYTES, consumer.priority, consumer.exclusive,
+                          consumer.timeout_ms)  # fmt: skip
+        self.ask(message, reply, seconds)
 
     def get(self, consumer: Consumer, auto_ack: bool, reply: Reply) -> None:
         """Ask the shard for one message."""
@@ -433,7 +267,7 @@ class ShardLink:
 
     def flush(self) -> bool:
         """Send what was gathered, as one envelope; returns whether there was anything."""
-        self._close_run()
+        self.confirms.close_run()
         if self._touched:
             self._post_settlements()
         return self.dialer.flush()
@@ -487,20 +321,15 @@ class ShardLink:
 
     def _on_lost(self, lost: Lost) -> None:
         self.life += 1
-        self._gathering = None
-        self._numbers = 0
-        unconfirmed, self._unconfirmed = self._unconfirmed, deque()
-        self.unconfirmed_bytes = 0
+        self.confirms.lost(
+            f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
+        )
         for consumer in self._touched:
             consumer.settled = []
         self._touched.clear()
-        text = f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
-        for entry in unconfirmed:
-            self._refuse(entry.publisher, entry.first, entry.last, entry.fan, ReplyCode.RESOURCE_ERROR, text)
         asked, self._asked = self._asked, {}
         early, self._early = self._early, []
         # Every request may be asked twice; their deadlines stand. Consumers are resumed anew.
         self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
         self._given_up.clear()
-        self._relieve()
         self._changed()

@@ -102,6 +102,10 @@ def message_id(origin: int, serial: int) -> str:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_records = msgspec.msgpack.Decoder(list[Record]).decode
+_decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
+_PLAIN: Final = b"\x92\xc0"
+"""How a record without properties begins."""
+
 _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 
 
@@ -132,11 +136,14 @@ def unpack(records: bytes, count: int) -> list[Record]:
         raise InvalidRequest(text) from fault
 
 
-def check(records: bytes, count: int) -> None:
+def check(records: bytes, count: int) -> list[Record] | None:
     """Make sure that a publisher's bytes are `count` well-formed records, so that nobody behind need ask again.
 
-    Decoding them all is the cheapest full check there is (50 ns a record; skipping with msgpack takes the same and
-    does not look at the types).
+    Decoding them all is the cheapest full check there is: 50 ns a record without properties (70 with the decoder for
+    all; skipping with msgpack takes the same and does not look at the types).
+
+    Returns:
+        The records, where some have properties; None where none has.
 
     Raises:
         InvalidRequest: malformed, or not `count` of them.
@@ -144,13 +151,25 @@ def check(records: bytes, count: int) -> None:
     """
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
-    unpack(records, count)
+    decoded = None if _is_plain(records, count) else unpack(records, count)
     if len(records) > MESSAGE_BYTES_MAX:
         start = 0
         for end in ends(records, count):
             if end - start > MESSAGE_BYTES_MAX:
                 raise ContentTooLarge(f"a message of {end - start} bytes; the limit is {MESSAGE_BYTES_MAX}")
             start = end
+    return decoded
+
+
+def _is_plain(records: bytes, count: int) -> bool:
+    """Whether these are `count` records of which none has properties."""
+    if not records.startswith(_PLAIN):
+        return False
+    try:
+        _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def ends(records: bytes, count: int) -> list[int]:

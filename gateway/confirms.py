@@ -1,0 +1,285 @@
+"""Publishes on their way to one shard: runs being gathered, and the confirms that are due for them."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
+from shardmq.errors import ReplyCode
+from shardmq.limits import PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
+from shardmq.records import Run
+
+if TYPE_CHECKING:
+    from shardmq.bus.link import Dialer
+    from shardmq.bus.messages import FromShard
+
+JOINED_BYTES: Final = 256 << 10
+"""Past this, a run being gathered is closed: longer ones cost the shard memory and gain nothing."""
+
+
+class Publisher(Protocol):
+    """Whoever waits for confirms: a channel."""
+
+    def confirm(self, first: int, last: int) -> None:
+        """Publishes `first` to `last` are where they should be."""
+
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        """Publishes `first` to `last` are not, or not everywhere; but for the first `taken` messages if it is one."""
+
+
+class Fan:
+    """A publish in several parts: confirmed when the last is, refused when one is."""
+
+    __slots__ = ("refusal", "remaining", "taken")
+
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+        self.refusal: tuple[int, str] | None = None
+        self.taken = 0
+
+    def confirm(self, publisher: Publisher, request: int) -> None:
+        """One part is where it should be."""
+        self.remaining -= 1
+        if self.remaining:
+            return
+        if self.refusal is None:
+            publisher.confirm(request, request)
+        else:
+            publisher.refuse(request, request, *self.refusal, self.taken)
+
+    def refuse(self, publisher: Publisher, request: int, code: int, text: str, taken: int) -> None:
+        """One part is not; only the first `taken` messages of the publish are certain to be in it."""
+        if self.refusal is None or taken < self.taken:
+            self.refusal = code, text
+            self.taken = taken
+        self.confirm(publisher, request)
+
+
+@dataclass(slots=True)
+class _Unconfirmed:
+    """Publishes in a run: `each` messages in every one of them, from message `start` of the run on."""
+
+    number: int
+    queues: tuple[int, ...]
+    publisher: Publisher
+    first: int
+    last: int
+    each: int
+    start: int
+    size: int
+    fan: Fan | None
+    offset: int  # of its first message in the publish that a fan puts together
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """A run that is still growing: publishes that follow one another with the same route."""
+
+    queues: tuple[int, ...]
+    head: Run  # count and records are filled in when it is closed
+    next_serial: int
+    records: list[bytes]
+    count: int
+    size: int
+    producer: int
+    sequence: int
+    next_sequence: int
+    delay_ms: int
+
+
+class Confirms:
+    """See the module.
+
+    Args:
+        dialer: the link to the shard.
+        name: of the shard.
+        exists: whether the topology has a queue of that id.
+
+    Attributes:
+        unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
+        relieved: called once when publishers need not wait any longer.
+    """
+
+    def __init__(self, dialer: "Dialer[FromShard]", name: str, exists: Callable[[int], bool]) -> None:
+        self.unconfirmed_bytes = 0
+        self.relieved: list[Callable[[], None]] = []
+        self._dialer = dialer
+        self._name = name
+        self._exists = exists
+        self._numbers = 0  # publishes posted in this session
+        self._unconfirmed: deque[_Unconfirmed] = deque()
+        self._refusals: dict[int, PublishRefusal] = {}
+        self._gathering: _Gathering | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not)."""
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every publish has been confirmed or refused."""
+        return not self._unconfirmed
+
+    def unconfirmed(self) -> Counter[Publisher]:
+        """How many messages each publisher waits for."""
+        counts: Counter[Publisher] = Counter()
+        for entry in self._unconfirmed:
+            counts[entry.publisher] += (entry.last + 1 - entry.first) * entry.each
+        return counts
+
+    def add(
+        self,
+        publisher: Publisher,
+        request: int,
+        queues: tuple[int, ...],
+        run: Run,
+        fan: Fan | None = None,
+        offset: int = 0,
+        producer: int = 0,
+        sequence: int = 0,
+        delay_ms: int = 0,
+    ) -> None:
+        """Append a run to queues of the shard; neighbours with the same route and header travel as one run.
+
+        Publishes wait for their confirm together where they have the same number of messages each: that is all it takes
+        to tell, should the shard take a part of the run, which of them that was.
+
+        Args:
+            publisher: hears of it.
+            request: its number for this publish.
+            queues: where to; the same object each time for the same route.
+            run: the messages; filled up with more of them here.
+            fan: puts the parts of the publish together, where it has several.
+            offset: of the run's first message in such a publish.
+            producer: as in `Publish`, as are `sequence` and `delay_ms`.
+        """
+        if not self._dialer.is_open:
+            refuse(publisher, request, request, fan, f"{self._name} is not there now; publish again")
+            return
+        size, count = len(run.records), run.count
+        self.unconfirmed_bytes += size
+        open_run = self._gathering
+        start = 0
+        if (
+            open_run is not None
+            and open_run.queues is queues
+            and open_run.next_serial == run.serial
+            and open_run.size < JOINED_BYTES
+            and open_run.count + count <= RUN_RECORDS_MAX
+            and open_run.next_sequence == sequence
+            and open_run.producer == producer
+            and open_run.delay_ms == delay_ms
+            and open_run.head.flags == run.flags
+            and open_run.head.routing_key == run.routing_key
+            and open_run.head.exchange == run.exchange
+            and open_run.head.timestamp_ms == run.timestamp_ms
+            and open_run.head.priority == run.priority
+            and open_run.head.ttl_ms == run.ttl_ms
+        ):
+            start = open_run.count
+            open_run.records.append(run.records)
+            open_run.count += count
+            open_run.next_serial += count
+            open_run.size += size
+            if producer:
+                open_run.next_sequence += count
+            newest = self._unconfirmed[-1]
+            if (newest.publisher is publisher and newest.last + 1 == request and newest.each == count
+                    and fan is None and newest.fan is None):  # fmt: skip
+                newest.last = request
+                newest.size += size
+                return
+        else:
+            self.close_run()
+            self._gathering = _Gathering(queues, run, run.serial + count, [run.records], count, size, producer,
+                                         sequence, sequence + count if producer else 0, delay_ms)  # fmt: skip
+            self._numbers += 1
+        self._unconfirmed.append(
+            _Unconfirmed(self._numbers, queues, publisher, request, request, count, start, size, fan, offset)
+        )
+
+    def close_run(self) -> None:
+        """What was gathered is sent; the next publish begins another run."""
+        gathered = self._gathering
+        if gathered is None:
+            return
+        self._gathering = None
+        run = gathered.head
+        if len(gathered.records) > 1:
+            run.count = gathered.count
+            run.records = b"".join(gathered.records)
+        self._dialer.post(Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms))
+
+    def on_refusal(self, message: PublishRefusal) -> None:
+        """Noted until its confirm comes: of several queues' refusals, the one that took least counts."""
+        noted = self._refusals.get(message.number)
+        if noted is None or message.taken < noted.taken:
+            self._refusals[message.number] = message
+
+    def on_confirmed(self, message: Confirmed) -> None:
+        """All up to a number are settled."""
+        unconfirmed, upto, refusals = self._unconfirmed, message.upto, self._refusals
+        while unconfirmed and unconfirmed[0].number <= upto:
+            entry = unconfirmed.popleft()
+            self.unconfirmed_bytes -= entry.size
+            if refusals and entry.number in refusals:
+                self._refuse(entry, refusals[entry.number])
+            elif entry.fan is None:
+                entry.publisher.confirm(entry.first, entry.last)
+            else:
+                entry.fan.confirm(entry.publisher, entry.first)
+        if refusals:
+            self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
+        self._relieve()
+
+    def lost(self, text: str) -> None:
+        """The shard went away, or what it says from now on is about a new session: nothing is certain any more."""
+        self._gathering = None
+        self._numbers = 0
+        self._refusals.clear()
+        unconfirmed, self._unconfirmed = self._unconfirmed, deque()
+        self.unconfirmed_bytes = 0
+        for entry in unconfirmed:
+            refuse(entry.publisher, entry.first, entry.last, entry.fan, text)
+        self._relieve()
+
+    def _refuse(self, entry: _Unconfirmed, refusal: PublishRefusal) -> None:
+        code, text = refusal.code, refusal.text
+        if code == ReplyCode.NOT_FOUND and any(map(self._exists, entry.queues)):
+            code, text = ReplyCode.RESOURCE_ERROR, f"{self._name} is back, but has not all its queues; publish again"
+        taken = max(0, refusal.taken - entry.start)
+        publisher = entry.publisher
+        if entry.fan is not None:
+            if taken >= entry.each:
+                entry.fan.confirm(publisher, entry.first)
+            else:
+                entry.fan.refuse(publisher, entry.first, code, text, entry.offset + taken)
+            return
+        whole, part = divmod(taken, entry.each)
+        first = entry.first + whole
+        if first > entry.last:
+            publisher.confirm(entry.first, entry.last)
+            return
+        if whole:
+            publisher.confirm(entry.first, first - 1)
+        if part:
+            publisher.refuse(first, first, code, text, part)
+            first += 1
+        if first <= entry.last:
+            publisher.refuse(first, entry.last, code, text)
+
+    def _relieve(self) -> None:
+        if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:
+            relieved, self.relieved = self.relieved, []
+            for call in relieved:
+                call()
+
+
+def refuse(publisher: Publisher, first: int, last: int, fan: Fan | None, text: str) -> None:
+    """Refuse publishes of which nothing is certain."""
+    if fan is None:
+        publisher.refuse(first, last, ReplyCode.RESOURCE_ERROR, text)
+    else:
+        fan.refuse(publisher, first, ReplyCode.RESOURCE_ERROR, text, 0)
