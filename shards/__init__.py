@@ -2,7 +2,15 @@
 
 process.py     options, start, signals, the loop, the end
 worker.py      one pass: what has come is applied, deliveries decided, all of it committed, then answered
-queue.py       one queue: what is ready, in which order, what was handed out, what is done with
+queue.py       what a worker does with a queue, whatever kind of queue it is
+queues.py      which kind of queue a declaration asks for
+plain.py       the plain queue: one lane, and no terms
+lane.py        messages in a row: what is ready, in which order, what was handed out, what is done with
+lanes.py       the lanes of a queue with terms, one for each priority in use
+bounds.py      how many messages and bytes may wait in a queue
+deaths.py      dead letters on their way out
+counts.py      how often messages were delivered in vain
+stored.py      what a start finds of each queue
 consumers.py   consumers, their credit, and whose turn it is
 segments.py    the unit of storing; which bodies are in memory; cutting runs
 journal.py     what a pass has changed, and its one commit

@@ -1,27 +1,24 @@
 """Keeping segments few and full. Both jobs copy live messages into new segments and remove the old in one transaction.
 
 merge     small neighbours become one, so that messages published one by one cost no index entry each
-collect   when less than half of a queue's stored messages are valid, its sparse segments are copied
+collect   when less than half of a lane's stored messages are valid, its sparse segments are copied
 
-Segments younger than a second are left alone: in a flow they are gone before it would pay.
+Only lanes that said they changed are looked at: there may be ten thousand that did not. Segments younger than a second
+are left alone: in a flow they are gone before it would pay.
 """
 
 from typing import Final
 
 from shardmq.ranges import RangeSet
 from shardmq.records import Run, continues, join
+from shardmq.shards.bounds import body_sizes
+from shardmq.shards.counts import Counts
 from shardmq.shards.journal import Journal
-from shardmq.shards.queue import Queue
+from shardmq.shards.lane import MERGE_SEGMENTS, Lane
 from shardmq.shards.segments import SEGMENT_BYTES, Cutter, NumberedRun, Segment
-
-COLLECT_TOTAL_MIN: Final = 2000
-"""Messages stored before a queue's share of valid ones matters."""
 
 PASS_BYTES: Final = 8 << 20
 """Bytes copied in one pass; who waits for a confirm waits for them too."""
-
-MERGE_SEGMENTS: Final = 32
-"""Neighbours of one size class that are merged; each message is copied about once per class."""
 
 _SMALL_BYTES: Final = 64 << 10
 _TINY_BYTES: Final = 4 << 10
@@ -39,29 +36,32 @@ class Collector:
         self._journal = journal
         self._cutter = Cutter()
 
-    def work(self, queues: list[Queue]) -> bool:
+    def work(self) -> bool:
         """One portion.
 
         Returns:
             Whether there is more to do at once.
         """
         left = PASS_BYTES
-        for queue in queues:
-            if queue.total >= COLLECT_TOTAL_MIN and queue.valid * 2 < queue.total:
-                left -= self._collect(queue, left)
-            if queue.young >= MERGE_SEGMENTS and left > 0:
-                left -= self._merge(queue, left)
+        untidy = self._journal.untidy
+        for lane in list(untidy):
+            if lane.is_sparse:
+                left -= self._collect(lane, left)
+            if lane.young >= MERGE_SEGMENTS and left > 0:
+                left -= self._merge(lane, left)
             if left <= 0:
                 return True
+            if lane.young < MERGE_SEGMENTS and not lane.is_sparse:
+                del untidy[lane]
         return False
 
     def _old(self, segment: Segment) -> bool:
         return segment.born + _AGE_SECONDS <= self._journal.now
 
-    def _collect(self, queue: Queue, budget: int) -> int:
+    def _collect(self, lane: Lane, budget: int) -> int:
         """Copy what lives out of segments that are less than half alive, neighbours together."""
         spent = place = 0
-        segments = queue.index.segments
+        segments = lane.index.segments
         while place < len(segments) and spent < budget:
             stop = place
             size = 0
@@ -71,7 +71,7 @@ class Collector:
                 if spent + size >= budget:
                     break
             if stop > place:
-                place += self._rewrite(queue, place, stop)
+                place += self._rewrite(lane, place, stop)
                 spent += size
             else:
                 place += 1
@@ -80,14 +80,14 @@ class Collector:
     def _sparse(self, segment: Segment) -> bool:
         return segment.live * 2 < segment.count and self._old(segment)
 
-    def _merge(self, queue: Queue, budget: int) -> int:
+    def _merge(self, lane: Lane, budget: int) -> int:
         """Merge what is small, from the newest backwards, up to a segment that is not."""
-        segments = queue.index.segments
+        segments = lane.index.segments
         spent = 0
         stop = len(segments)
         while stop and not self._old(segments[stop - 1]):
             stop -= 1
-        queue.young = len(segments) - stop
+        lane.young = len(segments) - stop
         while stop and spent < budget:
             kind = _size_class(segments[stop - 1])
             if kind is None:
@@ -98,7 +98,7 @@ class Collector:
                 start -= 1
                 size += segments[start].bytes
             if stop - start >= MERGE_SEGMENTS:
-                self._rewrite(queue, start, stop)
+                self._rewrite(lane, start, stop)
                 spent += size
             stop = start
         return spent
@@ -107,15 +107,16 @@ class Collector:
         """Whether `left` may be merged with its neighbour: what was copied a moment ago is left alone, too."""
         return _size_class(left) == kind and self._old(left) and _alike(left, right)
 
-    def _rewrite(self, queue: Queue, start: int, stop: int) -> int:
+    def _rewrite(self, lane: Lane, start: int, stop: int) -> int:
         """Put the live messages of some neighbours into new segments; returns how many those are."""
-        old = queue.index.segments[start:stop]
+        old = lane.index.segments[start:stop]
         live: list[NumberedRun] = []
         for segment in old:
             runs = segment.runs if segment.runs is not None else self._journal.store.read(segment)
             live += runs if segment.gone is None else self._living(segment, runs)
         new = _pack(old[0], _joined(live), self._journal.now)
-        queue.replace(start, stop, new)
+        _carry_counts(old, new)
+        lane.replace(start, stop, new)
         return len(new)
 
     def _living(self, segment: Segment, runs: list[NumberedRun]) -> list[NumberedRun]:
@@ -172,4 +173,15 @@ def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
         segment.count += run.count
         segment.live += run.count
         segment.bytes += len(run.records)
+        segment.mortal = segment.mortal or run.ttl_ms is not None
+        if model.body_bytes is not None:
+            segment.body_bytes = (segment.body_bytes or 0) + sum(body_sizes(run))
     return segments
+
+
+def _carry_counts(old: list[Segment], new: list[Segment]) -> None:
+    counts = Counts(counted for segment in old if segment.counts is not None for counted in segment.counts)
+    if counts:
+        for segment in new:
+            counted = [piece for piece in counts.pieces(segment.first, segment.end) if piece[2]]
+            segment.counts = Counts(counted) if counted else None

@@ -88,7 +88,7 @@ class Ring:
     def deliver(self) -> None:
         """Hand out what is ready to those with credit, in turn and in equal shares."""
         queue = self._queue
-        while ready := queue.fresh + queue.returned.count:
+        while ready := queue.ready:
             able = [consumer for consumer in self._consumers if consumer.credit() > 0]
             if not able:
                 return
@@ -103,12 +103,12 @@ class Ring:
         queue = self._queue
         parcels = queue.take(min(share, consumer.credit()), consumer.room, consumer.is_clear())
         post = consumer.peer.post
-        for first, redelivered, run in parcels:
+        for first, redelivered, deliveries, run in parcels:
             end = first + run.count
             consumer.room -= len(run.records)
             if consumer.auto_ack:
                 queue.settle([(first, end)])
             else:
                 consumer.held.add(first, end)
-            post(Delivered(consumer.number, first, redelivered, run))
+            post(Delivered(consumer.number, first, redelivered, run, deliveries))
         return bool(parcels)

@@ -6,13 +6,16 @@ nothing to write but their end. A crash in between only means that those message
 """
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shardmq.clock import ClockNote
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.shards.segments import Cache, NumberedRun, Segment
 from shardmq.shards.store import Store, Timer, Writes
+
+if TYPE_CHECKING:
+    from shardmq.shards.lane import Lane
 
 SETTLED_SECONDS: Final = 0.05
 """How long what is done with may wait to be written."""
@@ -24,12 +27,18 @@ class Journal:
     Args:
         store: where to.
         memory_bytes: what bodies in memory may take.
+
+    Attributes:
+        cache: of bodies.
+        now: when this pass began, monotonic seconds.
+        untidy: lanes that the collector may have something to do for.
     """
 
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.store = store
         self.cache = Cache(memory_bytes)
         self.now = time.monotonic()
+        self.untidy: dict[Lane, None] = {}
         self._writes = Writes()
         self._opened: list[Segment] = []
         self._changed: dict[Segment, None] = {}
@@ -45,7 +54,7 @@ class Journal:
         self._opened.append(segment)
 
     def change(self, segment: Segment) -> None:
-        """Some messages of a segment are done with."""
+        """Some messages of a segment are done with, or were delivered in vain."""
         self._changed[segment] = None
         if self._settled_at is None:
             self._settled_at = self.now
@@ -70,15 +79,20 @@ class Journal:
             if stored:
                 self._writes.put.append(segment)
                 segment.stored = True
-                if segment.gone is not None:
+                if segment.gone is not None or segment.counts is not None:
                     self.change(segment)
             self.cache.add(segment)
         if stored:  # in one transaction: after a crash in between, messages would be there twice
             self._due = self._settle_due = True
 
-    def mark(self, queue: int, mark: int) -> None:
-        """Raise the mark of a durable queue before what is under it goes out."""
-        self._writes.marks[queue] = mark
+    def mark(self, queue: int, lane: int, mark: int) -> None:
+        """Raise the mark of a durable queue's lane before what is under it goes out."""
+        self._writes.marks[queue, lane] = mark
+        self._due = True
+
+    def unmark(self, queue: int, lane: int) -> None:
+        """A durable queue's lane is no more."""
+        self._writes.marks[queue, lane] = None
         self._due = True
 
     def declare(self, queue: Declared) -> None:
@@ -89,7 +103,6 @@ class Journal:
     def drop(self, queue: int) -> None:
         """A durable queue is deleted; its segments follow."""
         self._writes.dropped.append(queue)
-        self._writes.marks.pop(queue, None)
         self._due = True
 
     def clear(self, queue: int) -> None:

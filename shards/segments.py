@@ -14,6 +14,7 @@ from typing import Final
 
 from shardmq.ranges import RangeSet
 from shardmq.records import Run, ends
+from shardmq.shards.counts import Counts
 
 SEGMENT_BYTES: Final = 1 << 20
 """About where a segment is closed. Read back whole when a body of it is needed, so not larger than a read-ahead."""
@@ -40,10 +41,13 @@ class Segment:
         durable: whether it survives a restart.
         stored: whether it is in the store.
         born: when it was made, monotonic seconds.
+        mortal: whether a message in it brought a time to live.
+        body_bytes: of its messages' bodies, dead ones included, in queues that count them; None in others.
+        counts: how often messages in it were delivered in vain, in queues that count that. None is never.
     """
 
-    __slots__ = ("born", "bytes", "count", "durable", "end", "first", "gone", "live", "queue", "runs",
-                 "stored")  # fmt: skip
+    __slots__ = ("body_bytes", "born", "bytes", "count", "counts", "durable", "end", "first", "gone", "live", "mortal",
+                 "queue", "runs", "stored")  # fmt: skip
 
     def __init__(self, queue: int, first: int, durable: bool, born: float) -> None:
         self.queue = queue
@@ -57,6 +61,9 @@ class Segment:
         self.durable = durable
         self.stored = False
         self.born = born
+        self.mortal = False
+        self.body_bytes: int | None = None
+        self.counts: Counts | None = None
 
     def __repr__(self) -> str:
         return f"Segment(queue {self.queue}, [{self.first}, {self.end}), {self.live} of {self.count} live)"
@@ -69,6 +76,8 @@ class Segment:
             if gone is None:
                 gone = self.gone = RangeSet()
             gone.add(start, end)
+            if self.counts is not None:
+                self.counts.remove(start, end)
 
     def living(self, start: int, end: int) -> list[tuple[int, int]]:
         """Ranges of live numbers inside [start, end)."""

@@ -2,8 +2,8 @@
 
     queues      queue id u64              msgpack Queue
     dropped     queue id u64              empty; its segments are being deleted
-    marks       queue id u64              u64, see Queue.mark
-    index       queue u64 | first u64     end u64 | count u32 | bytes u32 | msgpack [[start, end], ...], what is gone
+    marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
+    index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | what the flags say (see `_extent`)
     segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
     timers      queue u64 | due ms u64 | serial u64 | count u32     xxh3_64 u64 | msgpack Run, delayed; or, with the
@@ -39,6 +39,7 @@ from shardmq.errors import StoreRefused
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
+from shardmq.shards.counts import Counts
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 
@@ -66,6 +67,12 @@ _NEVER: Final = 1 << 63
 _TIMER: Final = Struct(">QQQI")
 _PARKED: Final = 1 << 31
 _NOTHING: Final = b"\x90"
+_TWO: Final = b"\x92"
+_MORTAL: Final = 1 << 31
+_BODIES: Final = 1 << 30
+_COUNTED: Final = 1 << 29
+_BYTES: Final = _COUNTED - 1
+"""Of an index entry's last number; a segment is some MB at most."""
 _CHECKSUM_BYTES: Final = 8
 _MADV_DONTNEED: Final = 4
 
@@ -78,6 +85,7 @@ _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | No
 _decode_run: Final = msgspec.msgpack.Decoder(Run).decode
 _decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+_decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
 
 
 class Timer(NamedTuple):
@@ -108,7 +116,7 @@ class Contents:
 
     Attributes:
         queues: durable queues.
-        marks: of queues, by id.
+        marks: of lanes, by queue and lane.
         segments: of all queues, in order of queue and number.
         dropped: ids of queues that are being deleted.
         producers: numbers that queues have of producers: (queue, producer, ranges).
@@ -116,7 +124,7 @@ class Contents:
     """
 
     queues: list[Declared] = field(default_factory=list)
-    marks: dict[int, int] = field(default_factory=dict)
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     producers: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
@@ -131,7 +139,7 @@ class Writes:
         delete: segments that are stored.
         put: segments with their bodies.
         gone: segments of which ranges are gone.
-        marks: of queues, by id.
+        marks: of lanes, by queue and lane; None for those that are no more.
         queues: that are new.
         dropped: ids of queues to be deleted.
         cleared: ids of queues of which nothing is left.
@@ -144,7 +152,7 @@ class Writes:
     delete: list[Segment] = field(default_factory=list)
     put: list[Segment] = field(default_factory=list)
     gone: list[Segment] = field(default_factory=list)
-    marks: dict[int, int] = field(default_factory=dict)
+    marks: dict[tuple[int, int], int | None] = field(default_factory=dict)
     queues: list[Declared] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     cleared: list[int] = field(default_factory=list)
@@ -263,13 +271,13 @@ class Store:
                 yield _INDEX, key, _extent(segment)
         for segment in writes.gone:
             yield _INDEX, _key(segment), _extent(segment)
-        for queue, mark in writes.marks.items():
-            yield _MARKS, _NUMBER.pack(queue), _NUMBER.pack(mark)
+        for (queue, lane), mark in writes.marks.items():
+            key = _PLACE.pack(queue, lane) if lane else _NUMBER.pack(queue)
+            yield _MARKS, key, None if mark is None else _NUMBER.pack(mark)
         for declared in writes.queues:
             yield _QUEUES, _NUMBER.pack(declared.id), _encoder.encode(declared)
         for queue in writes.dropped:
             yield _QUEUES, _NUMBER.pack(queue), None
-            yield _MARKS, _NUMBER.pack(queue), None
             yield _DROPPED, _NUMBER.pack(queue), b""
         for queue in writes.cleared:
             yield _DROPPED, _NUMBER.pack(queue), None
@@ -429,7 +437,10 @@ class Store:
         with self._env.begin(buffers=False) as transaction:
             contents = Contents(
                 queues=[_decode_queue(value) for _, value in self._items(transaction, self._dbs[_QUEUES])],
-                marks={_number(key): _number(value) for key, value in self._items(transaction, self._dbs[_MARKS])},
+                marks={
+                    (_number(key[:8]), _number(key[8:])): _number(value)
+                    for key, value in self._items(transaction, self._dbs[_MARKS])
+                },
                 dropped=[_number(key) for key, _ in self._items(transaction, self._dbs[_DROPPED])],
             )
             index = self._items(transaction, self._dbs[_INDEX])
@@ -448,8 +459,17 @@ class Store:
             raise self._damaged(f"index entry {key.hex()} has {len(value)} bytes")
         queue, first = _PLACE.unpack(key)
         segment = Segment(queue, first, durable=True, born=0.0)
-        segment.end, segment.count, segment.bytes = _EXTENT.unpack_from(value)
-        gone = RangeSet(_decode_ranges(value[_EXTENT.size :]))
+        segment.end, segment.count, flags = _EXTENT.unpack_from(value)
+        rest = value[_EXTENT.size :]
+        segment.bytes, segment.mortal = flags & _BYTES, flags & _MORTAL != 0
+        if flags & _BODIES:
+            segment.body_bytes, rest = _number(rest[: _NUMBER.size]), rest[_NUMBER.size :]
+        if flags & _COUNTED:
+            ranges, counted = _decode_counted(rest)
+            segment.counts = Counts(counted)
+        else:
+            ranges = _decode_ranges(rest)
+        gone = RangeSet(ranges)
         segment.gone = gone or None
         segment.live = segment.end - segment.first - gone.count
         segment.stored, segment.runs = True, None
@@ -507,8 +527,24 @@ def _key(segment: Segment) -> bytes:
 
 
 def _extent(segment: Segment) -> bytes:
+    """A segment's index entry. Most have no flags.
+
+    _MORTAL    a message in it brought a time to live
+    _BODIES    bytes of its bodies u64 follow
+    _COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
+               without it: msgpack [[start, end], ...]: what is gone
+    """
+    flags = segment.bytes
     ranges = _encoder.encode(list(segment.gone)) if segment.gone is not None else _NOTHING
-    return _EXTENT.pack(segment.end, segment.count, segment.bytes) + ranges
+    if segment.mortal:
+        flags |= _MORTAL
+    if segment.counts:
+        flags |= _COUNTED
+        ranges = _TWO + ranges + _encoder.encode(list(segment.counts))
+    if segment.body_bytes is not None:
+        flags |= _BODIES
+        ranges = _NUMBER.pack(segment.body_bytes) + ranges
+    return _EXTENT.pack(segment.end, segment.count, flags) + ranges
 
 
 def _timers_of(durable: bool) -> int:

@@ -32,13 +32,16 @@ from shardmq.bus.messages import (
     Settle,
     ToShard,
 )
+from shardmq.clock import SteadyClock
 from shardmq.errors import ReplyCode
 from shardmq.shards.collector import Collector
 from shardmq.shards.consumers import UNLIMITED, Consumer, Ring
 from shardmq.shards.journal import Journal
 from shardmq.shards.queue import Queue
+from shardmq.shards.queues import make_queue
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import Store
+from shardmq.shards.stored import stored_queues
 from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1
@@ -83,6 +86,7 @@ class Worker:
         self._store = store
         self._listener = listener
         self._journal = Journal(store, memory_bytes)
+        self._clock = SteadyClock()
         self._collector = Collector(self._journal)
         self._queues: dict[int, Queue] = {}
         self._rings: dict[int, Ring] = {}
@@ -104,13 +108,10 @@ class Worker:
 
     def _load(self) -> None:
         contents = self._store.load()
-        segments: dict[int, list[Segment]] = {queue.id: [] for queue in contents.queues}
-        segments.update({number: [] for number in contents.dropped})
-        for segment in contents.segments:
-            segments[segment.queue].append(segment)
+        stored = stored_queues(contents)
         for declared in contents.queues:
-            self._add(Queue(declared, self._journal, contents.marks.get(declared.id, 0), segments[declared.id]))
-        self._dropping = [(number, segments[number]) for number in contents.dropped]
+            self._add(make_queue(declared, self._journal, self._clock, stored[declared.id]))
+        self._dropping = [(number, stored[number].segments) for number in contents.dropped]
 
     def _add(self, queue: Queue) -> None:
         self._queues[queue.id] = queue
@@ -158,7 +159,7 @@ class Worker:
                 queues[number].seal()
         self._active.clear()
         if collect or self._more:
-            self._more = self._collector.work(list(queues.values()))
+            self._more = self._collector.work()
         if self._dropping:
             self._clear_dropped()
         self._journal.commit()
@@ -174,9 +175,7 @@ class Worker:
             for consumer in client.consumers.values():
                 consumer.queue.give_back(list(consumer.held))
         for queue in self._queues.values():
-            mark = queue.exact_mark()
-            if mark is not None:
-                self._journal.mark(queue.id, mark)
+            queue.mark_exactly()
         self._journal.demand()
         self._finish(collect=False)
 
@@ -274,7 +273,7 @@ class Worker:
             if message.requeue:
                 queue.give_back(parts)
             else:
-                queue.settle(parts)
+                queue.reject(parts)
         self._active[queue.id] = None
 
     def _credit(self, peer: Peer, message: Credit) -> None:
@@ -306,21 +305,21 @@ class Worker:
         if not parcels:
             peer.post(Answer(message.request))
             return
-        first, redelivered, run = parcels[0]
+        first, redelivered, deliveries, run = parcels[0]
         if message.auto_ack:
             queue.settle([(first, first + 1)])
         else:
             if consumer is None:
                 consumer = consumers[message.consumer] = Consumer(peer, message.consumer, queue, 0, False, 0)
             consumer.held.add(first, first + 1)
-        peer.post(Got(message.request, first, redelivered, run, queue.ready))
+        peer.post(Got(message.request, first, redelivered, run, queue.ready, deliveries))
 
     # --- queues -----------------------------------------------------------------------------------------------------
 
     def _assign(self, peer: Peer, message: Assign) -> None:
         for declared in message.queues:
             if declared.id not in self._queues:
-                self._add(Queue(declared, self._journal))
+                self._add(make_queue(declared, self._journal, self._clock))
                 if declared.durable:
                     self._journal.declare(declared)
         peer.post(Answer(message.request))
@@ -335,10 +334,9 @@ class Worker:
             for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is queue]:
                 del client.consumers[consumer.number]
                 other.post(Cancelled(consumer.number))
-        queue.seal()
         if queue.declared.durable:
             self._journal.drop(queue.id)
-        self._dropping.append((queue.id, queue.index.segments))
+        self._dropping.append((queue.id, queue.retire()))
         peer.post(Answer(message.request, queue.valid))
 
     def _purge(self, peer: Peer, message: Purge) -> None:

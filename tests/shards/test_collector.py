@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from shardmq.clock import SteadyClock
 from shardmq.model import Queue as Declared
 from shardmq.records import Run, pack_many
 from shardmq.shards.collector import Collector
 from shardmq.shards.journal import Journal
-from shardmq.shards.queue import Queue
+from shardmq.shards.plain import PlainQueue
 from shardmq.shards.store import Store
+from shardmq.shards.stored import StoredQueue, stored_queues
 
 DECLARED = Declared("/", "q", 1, 0)
 SEGMENTS, COUNT = 80, 100
@@ -24,7 +26,7 @@ class Shelf:
         self.store = Store(folder)
         contents = self.store.load()
         self.journal = Journal(self.store, 16 << 20)
-        self.queue = Queue(DECLARED, self.journal, contents.marks.get(1, 0), contents.segments)
+        self.queue = PlainQueue(DECLARED, self.journal, SteadyClock(), stored_queues(contents).get(1, StoredQueue()))
 
     def fill(self, segments: int, count: int) -> None:
         """Publish segment after segment, and hand everything out."""
@@ -39,14 +41,14 @@ class Shelf:
     def collect(self) -> None:
         """Let the collector do all it can, some seconds later."""
         self.journal.now = time.monotonic() + 5
-        while Collector(self.journal).work([self.queue]):
+        while Collector(self.journal).work():
             self.journal.commit()
         self.journal.commit()
 
     def numbers(self) -> list[int]:
         """Hand out what is ready; returns the messages' numbers."""
         parcels = self.queue.take(1 << 40, 1 << 60, alone=True)
-        return [run.serial + i for _, _, run in parcels for i in range(run.count)]
+        return [run.serial + i for _, _, _, run in parcels for i in range(run.count)]
 
 
 @pytest.fixture

@@ -9,13 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from shardmq.clock import SteadyClock
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import PERSISTENT, Run, pack_many, unpack
 from shardmq.shards.collector import Collector
 from shardmq.shards.journal import Journal
-from shardmq.shards.queue import Queue
+from shardmq.shards.plain import PlainQueue
 from shardmq.shards.store import Store
+from shardmq.shards.stored import StoredQueue, stored_queues
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SMALL_STORE_BYTES = 3000
@@ -60,7 +62,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.journal = Journal(self.store, self.memory)
         self.journal.now = self.now
         self.collector = Collector(self.journal)
-        self.queue = Queue(self.declared, self.journal, contents.marks.get(7, 0), contents.segments)
+        stored = stored_queues(contents).get(7, StoredQueue())
+        self.queue = PlainQueue(self.declared, self.journal, SteadyClock(), stored)
 
     def commit(self) -> None:
         self.now += 0.02
@@ -87,7 +90,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert parcels
         taken = 0
         size = 0
-        for first, redelivered, run in parcels:
+        for first, redelivered, _, run in parcels:
             size += len(run.records)
             for offset, record in enumerate(unpack(run.records, run.count)):
                 message = waiting[taken]
@@ -159,7 +162,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.journal.now = self.now
         for _ in range(2):
             self.queue.young = max(self.queue.young, 2)
-            self.collector.work([self.queue])
+            self.journal.untidy[self.queue] = None
+            self.collector.work()
             self.commit()
 
     @rule()
@@ -173,9 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def restart_cleanly(self) -> None:
         self.queue.give_back(list(self.held))
-        mark = self.queue.exact_mark()
-        if mark is not None:
-            self.journal.mark(7, mark)
+        self.queue.mark_exactly()
         self.journal.demand()
         self.commit()
         self.restarted()

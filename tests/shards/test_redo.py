@@ -135,12 +135,12 @@ def test_small_writes_survive_a_crash_before_they_are_in_lmdb(tmp_path: Path) ->
     store.load()
     store.write(Writes(queues=[DECLARED]))
     first, second, third = (segment_of(number * 10, [b"%d" % number] * 10) for number in range(3))
-    store.write(Writes(put=[first, second], marks={1: 5}))
+    store.write(Writes(put=[first, second], marks={(1, 0): 5}))
     store.write(Writes(delete=[first], put=[third]))
     after = Store(crash(tmp_path / "shard", tmp_path / "after"))
     contents = after.load()
     assert contents.queues == [DECLARED]
-    assert contents.marks == {1: 5}
+    assert contents.marks == {(1, 0): 5}
     assert [segment.first for segment in contents.segments] == [10, 20]
     assert [after.read(segment) for segment in contents.segments] == [second.runs, third.runs]
     after.close()

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     """A closed store with a queue and two segments."""
     store = Store(tmp_path / "shard-0")
     store.load()
-    store.write(Writes(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={1: 44}))
+    store.write(Writes(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={(1, 0): 44}))
     store.close()
     return tmp_path / "shard-0"
 
@@ -55,7 +55,7 @@ def test_what_was_written_is_read_back(folder: Path) -> None:
     store = Store(folder)
     contents = store.load()
     assert contents.queues == [DECLARED]
-    assert contents.marks == {1: 44}
+    assert contents.marks == {(1, 0): 44}
     assert [store.read(segment) for segment in contents.segments] == [segment_of(0, 400).runs, segment_of(500, 9).runs]
     store.close()
 

@@ -1,0 +1,530 @@
+"""Messages in a row: what is ready, in which order, what was handed out, what is done with.
+
+Messages are numbered in the order they came. All below the cursor were handed out at least once, or set aside; of
+those, the ones that came back are ready again, at their place, before the fresh ones. The counts are kept as things
+happen.
+
+    0 ............ done with ..............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
+                                                                                          ^ cursor       ^ mark (stored)
+
+A message is in one of four states, or done with:
+
+    fresh, returned     ready
+    unacked             handed out
+    aside               neither: it waits for a time to pass, or for its way out (a dead letter)
+
+A plain queue is one lane. A queue with priorities has one for each priority in use; the number of the lane is in the
+upper bits of its messages' numbers, so that all of a queue's messages have one order.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.ranges import RangeSet
+from shardmq.records import PERSISTENT, Run, continues, join
+from shardmq.shards.journal import Journal
+from shardmq.shards.segments import SEGMENT_BYTES, Cutter, Index, NumberedRun, Segment, place_of
+
+LANE_BITS: Final = 55
+"""Bits of a message's number within its lane; the lane's number is above them. Nobody counts that far."""
+
+MARK_LEAP: Final = 16_384
+"""How far the mark is raised ahead of the cursor. It costs one 16-byte write per so many messages; after a crash, up to
+so many messages are called redelivered though they were not."""
+
+JOIN_BYTES_MAX: Final = 4096
+"""Runs up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
+send by themselves."""
+
+COLLECT_TOTAL_MIN: Final = 2000
+"""Messages stored before a lane's share of valid ones matters to the collector."""
+
+MERGE_SEGMENTS: Final = 32
+"""Neighbours of one size class that are merged; each message is copied about once per class."""
+
+Ranges = list[tuple[int, int]]
+"""Numbers of messages, as half-open ranges in rising order."""
+
+
+class Parcel(NamedTuple):
+    """Messages that go out together.
+
+    Attributes:
+        first: number of the first.
+        redelivered: whether they were handed out before.
+        deliveries: how often each was, in vain, where the queue counts that.
+        run: themselves.
+    """
+
+    first: int
+    redelivered: bool
+    deliveries: int
+    run: Run
+
+
+class Lane:
+    """State of one lane.
+
+    Args:
+        queue: id of the queue it belongs to.
+        durable: whether that queue is.
+        journal: where its changes are written down.
+        number: of the lane; its messages' numbers begin at `number << LANE_BITS`.
+        mark: as stored: every number handed out to anybody, ever, is below it.
+        segments: as stored, in order.
+        ttl_ms: how long any message may wait here.
+
+    Attributes:
+        next: the number the next message gets.
+        cursor: below it, everything was handed out or set aside once.
+        mark: see above.
+        fresh: messages never handed out.
+        returned: handed out before, and ready again.
+        unacked: handed out, and not done with.
+        aside: set aside, and not done with.
+        total: messages in its segments, dead ones included.
+        bytes: of their records.
+        mortal: whether something in it may expire.
+        published, delivered, acked, redelivered: since start.
+    """
+
+    __slots__ = ("_arrived", "_cutter", "_durable", "_expiry", "_expiry_of", "_journal", "_open", "_reading",
+                 "_reading_place", "acked", "aside", "bytes", "cursor", "delivered", "fresh", "id", "index", "mark",
+                 "mortal", "next", "number", "published", "redelivered", "returned", "total", "ttl_ms", "unacked",
+                 "young")  # fmt: skip
+
+    def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
+                 segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip
+        self.id = queue
+        self.number = number
+        self.index = Index()
+        self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
+        self.returned = RangeSet()
+        self.fresh = self.unacked = self.aside = self.total = self.bytes = 0
+        self.published = self.delivered = self.acked = self.redelivered = 0
+        self.young = 0
+        self.ttl_ms = ttl_ms
+        self.mortal = ttl_ms is not None
+        self._expiry: int | None = None
+        self._expiry_of = -1
+        self._durable = durable
+        self._journal = journal
+        self._open: Segment | None = None
+        self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
+        self._reading: Segment | None = None
+        self._reading_place = 0
+        for segment in segments:
+            self._adopt(segment)
+        self._arrived = self.next
+        self.look()
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+        return self.fresh + self.returned.count
+
+    @property
+    def valid(self) -> int:
+        """Messages not done with."""
+        return self.fresh + self.returned.count + self.unacked + self.aside
+
+    # --- messages come ----------------------------------------------------------------------------------------------
+
+    def append(self, run: Run, _credit: int = 0, /) -> int:
+        """Put a run at the end; returns how many messages that is. There are no bounds that credit could widen."""
+        count = run.count
+        size = len(run.records)
+        durable = self._durable and run.flags & PERSISTENT != 0
+        segment = self._open
+        if segment is None or segment.durable is not durable or segment.bytes >= SEGMENT_BYTES:
+            segment = self._open = Segment(self.id, self.next, durable, self._journal.now)
+            self.index.append(segment)
+            self.young += 1
+            self._journal.open(segment)
+        if run.ttl_ms is not None:
+            self.mortal = segment.mortal = True
+        assert segment.runs is not None
+        segment.runs.append((self.next, run))
+        self.next = segment.end = self.next + count
+        segment.count += count
+        segment.live += count
+        segment.bytes += size
+        self.fresh += count
+        self.total += count
+        self.bytes += size
+        self.published += count
+        return count
+
+    def seal(self) -> None:
+        """The pass ends; what comes next goes into another segment."""
+        self._open = None
+        self._arrived = self.next
+        if self.young >= MERGE_SEGMENTS or self.total >= COLLECT_TOTAL_MIN:
+            self.look()
+
+    # --- messages go out --------------------------------------------------------------------------------------------
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+        """Hand out ready messages, in order; they are unacked from here on.
+
+        Args:
+            limit: so many at most.
+            room: bytes they may take together.
+            alone: whether a first message larger than `room` may go nevertheless, by itself.
+        """
+        parcels: list[tuple[int, bool, list[Run]]] = []
+        end = taken = joined = 0
+        returned = self.returned
+        while limit > 0:
+            redelivered = bool(returned)
+            if redelivered:
+                first, count, place, run = self._next_returned()
+            elif self.fresh:
+                first, count, place, run = self._next_fresh()
+            else:
+                break
+            count = min(count, limit)
+            piece = run
+            if count < run.count or len(run.records) > room:
+                cutter = self._cutter or self._new_cutter()
+                count = min(count, cutter.fitting(run, place, room)) or (alone and not parcels)
+                if not count:
+                    break
+                piece = cutter.cut(run, place, place + count)
+            if redelivered:
+                returned.remove(first, first + count)
+                self.redelivered += count
+            else:
+                self.fresh -= count
+                self._pass(first + count, run, place + count)
+            size = len(piece.records)
+            room -= size
+            limit -= count
+            taken += count
+            if (first == end and size <= JOIN_BYTES_MAX and parcels and parcels[-1][1] is redelivered
+                    and joined + count <= RUN_RECORDS_MAX and continues(parcels[-1][2][-1], piece)):  # fmt: skip
+                parcels[-1][2].append(piece)
+                joined += count
+            else:
+                parcels.append((first, redelivered, [piece]))
+                joined = count
+            end = first + count
+        self.unacked += taken
+        self.delivered += taken
+        return [Parcel(first, again, 0, runs[0] if len(runs) == 1 else join(runs)) for first, again, runs in parcels]
+
+    # --- messages are done with, or come back -----------------------------------------------------------------------
+
+    def settle(self, ranges: Ranges) -> None:
+        """Unacked messages are done with."""
+        for start, end in ranges:
+            self.unacked -= end - start
+            self.acked += end - start
+            self._bury(start, end)
+
+    def give_back(self, ranges: Ranges) -> None:
+        """Unacked messages are ready again, at their place."""
+        for start, end in ranges:
+            self.unacked -= self.returned.add(start, end)
+
+    def purge(self) -> int:
+        """Remove what is ready; returns how many messages that were."""
+        count = self.ready
+        for start, end in self.returned:
+            self._bury(start, end)
+        self.returned.clear()
+        if self.fresh:
+            segments = self.index.segments
+            for segment in segments[self.index.place(self.cursor) :]:
+                for start, end in segment.living(self.cursor, segment.end):
+                    self._bury(start, end)
+            self.cursor = self.next
+            self.fresh = 0
+            self._reading = None
+            if self._cutter is not None:
+                self._cutter.forget()
+            if self._durable and self.mark < self.cursor:
+                # Below the mark, what is not stored as gone is taken to be alive; above, it is fresh.
+                self._raise_mark(self.cursor)
+        self.look()
+        return count
+
+    def mark_exactly(self) -> None:
+        """A clean stop: nobody need be told of redeliveries that were none."""
+        if self._durable and self.mark != self.cursor:
+            self._raise_mark(self.cursor)
+
+    # --- messages are set aside -------------------------------------------------------------------------------------
+
+    def set_aside(self, ranges: Ranges) -> None:
+        """Unacked messages wait for something."""
+        for start, end in ranges:
+            self.unacked -= end - start
+            self.aside += end - start
+
+    def put_back(self, ranges: Ranges) -> None:
+        """What was set aside is ready again, at its place."""
+        for start, end in ranges:
+            self.aside -= self.returned.add(start, end)
+
+    def drop(self, ranges: Ranges) -> None:
+        """What was set aside is done with."""
+        for start, end in ranges:
+            self.aside -= end - start
+            self._bury(start, end)
+
+    def keep_aside(self, ranges: Ranges) -> Ranges:
+        """At start: set aside what was so before; returns those of them that are still here."""
+        found = []
+        for start, end in ranges:
+            found += self.returned.within(start, end)
+            self.aside += self.returned.remove(start, end)
+        return found
+
+    def withdraw(self, count: int) -> Ranges:
+        """Set the first `count` ready messages aside, handed out to nobody and not read."""
+        ranges: Ranges = []
+        returned = self.returned
+        while count > 0 and returned:
+            start, end = returned.first()
+            end = min(end, start + count)
+            count -= returned.remove(start, end)
+            ranges.append((start, end))
+        place = self.index.place(self.cursor)
+        while count > 0 and self.fresh:
+            segment = self.index.segments[place]
+            place += 1
+            for first, stop in segment.living(self.cursor, segment.end):
+                end = min(stop, first + count)
+                if end <= first:
+                    break
+                count -= end - first
+                self.fresh -= end - first
+                self._advance(end, segment.durable)
+                ranges.append((first, end))
+        self.aside += sum([end - start for start, end in ranges])
+        return ranges
+
+    def withdraw_expired(self, now_ms: int) -> Ranges:
+        """Set aside what has waited for too long, at the head.
+
+        What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
+        """
+        ranges: Ranges = []
+        while (due := self.next_expiry_ms) is not None and due <= now_ms:
+            first, count, _, _ = self._next_returned() if self.returned else self._next_fresh()
+            if first >= self._arrived:
+                break
+            ranges += self.withdraw(count)
+        return ranges
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When the message at the head expires, ms since 1970; None when it does not, or nothing is ready."""
+        if not self.mortal:
+            return None
+        returned = self.returned
+        if returned:
+            head = returned.first()[0]
+        elif self.fresh:
+            head = self.cursor
+        else:
+            return None
+        if head != self._expiry_of:
+            _, _, _, run = self._next_returned() if returned else self._next_fresh()
+            ttls = [ttl for ttl in (self.ttl_ms, run.ttl_ms) if ttl is not None]
+            self._expiry = run.timestamp_ms + min(ttls) if ttls else None
+            self._expiry_of = head
+        return self._expiry
+
+    # --- messages are looked at -------------------------------------------------------------------------------------
+
+    def waiting(self, offset: int, count: int) -> Ranges:
+        """Ready messages in the order of delivery: those from `offset` on, `count` at most."""
+        ranges: Ranges = []
+        for start, end in self._ready_ranges():
+            skipped = min(offset, end - start)
+            offset -= skipped
+            end = min(end, start + skipped + count)
+            if start + skipped < end:
+                ranges.append((start + skipped, end))
+                count -= end - start - skipped
+            if count <= 0:
+                break
+        return ranges
+
+    def read(self, ranges: Ranges, room: int, alone: bool = True) -> list[tuple[int, Run]]:
+        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`."""
+        groups: list[tuple[int, list[Run]]] = []
+        cutter = Cutter()
+        after = -1
+        joined = 0
+        for start, end in ranges:
+            while start < end:
+                runs = self._journal.runs(self.index.segments[self.index.place(start)])
+                first, run = runs[place_of(runs, start)]
+                count = min(end, first + run.count) - start
+                if len(run.records) > room:
+                    count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
+                if not count:
+                    return _joined(groups)
+                piece = cutter.cut(run, start - first, start - first + count)
+                room -= len(piece.records)
+                if start == after and joined + count <= RUN_RECORDS_MAX and continues(groups[-1][1][-1], piece):
+                    groups[-1][1].append(piece)
+                    joined += count
+                else:
+                    groups.append((start, [piece]))
+                    joined = count
+                start = after = start + count
+        return _joined(groups)
+
+    def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
+        """Where live messages lie: (segment, first number, end)."""
+        places = []
+        for start, end in ranges:
+            place = self.index.place(start)
+            while start < end:
+                segment = self.index.segments[place]
+                place += 1
+                places.append((segment, start, min(end, segment.end)))
+                start = segment.end
+        return places
+
+    # --- segments are replaced --------------------------------------------------------------------------------------
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether less than half of what it stores is valid, and it matters."""
+        return self.total >= COLLECT_TOTAL_MIN and self.valid * 2 < self.total
+
+    def look(self) -> None:
+        """Have the collector look at it, if that may be worth while."""
+        if self.young >= MERGE_SEGMENTS or self.is_sparse:
+            self._journal.untidy[self] = None
+
+    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
+        """Segments `start` to `stop` give way to others with the same live messages."""
+        old = self.index.segments[start:stop]
+        for segment in old:
+            self.total -= segment.count
+            self.bytes -= segment.bytes
+            if segment is self._reading:
+                self._reading = None
+        for segment in new:
+            self.total += segment.count
+            self.bytes += segment.bytes
+        if self._cutter is not None:
+            self._cutter.forget()
+        self.index.replace(start, stop, new)
+        self._journal.rewrite(old, new)
+
+    def close(self) -> None:
+        """Its queue is deleted: nobody looks after it any more."""
+        self._open = None
+        self._journal.untidy.pop(self, None)
+        if self._durable:
+            self._journal.unmark(self.id, self.number)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _adopt(self, segment: Segment) -> None:
+        """Take over a stored segment: what is live below the mark may have been handed out, and is ready again."""
+        self.index.append(segment)
+        self.young += 1
+        self.total += segment.count
+        self.bytes += segment.bytes
+        self.mortal = self.mortal or segment.mortal
+        self.next = max(self.next, segment.end)
+        if segment.first >= self.cursor:
+            self.fresh += segment.live
+            return
+        for start, end in segment.living(segment.first, self.cursor):
+            self.returned.add(start, end)
+        self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
+
+    def _new_cutter(self) -> Cutter:
+        self._cutter = Cutter()
+        return self._cutter
+
+    def _ready_ranges(self) -> Iterable[tuple[int, int]]:
+        yield from self.returned
+        if self.fresh:
+            for segment in self.index.segments[self.index.place(self.cursor) :]:
+                yield from segment.living(self.cursor, segment.end)
+
+    def _next_returned(self) -> tuple[int, int, int, Run]:
+        first, end = self.returned.first()
+        runs = self._journal.runs(self.index.segments[self.index.place(first)])
+        run_first, run = runs[place_of(runs, first)]
+        return first, min(end, run_first + run.count) - first, first - run_first, run
+
+    def _next_fresh(self) -> tuple[int, int, int, Run]:
+        segment = self._reading
+        runs = segment.runs if segment is not None else None
+        if runs is None or self._reading_place >= len(runs):
+            runs = self._locate()
+        run_first, run = runs[self._reading_place]
+        first = self.cursor
+        if first < run_first:  # noqa: PLR1730 - max() would take four times as long
+            first = run_first
+        place = first - run_first
+        return first, run.count - place, place, run
+
+    def _locate(self) -> list[NumberedRun]:
+        """Find the run that holds the first fresh message."""
+        segment = self._reading = self.index.segments[self.index.place(self.cursor)]
+        runs = self._journal.runs(segment)
+        self._reading_place = place_of(runs, self.cursor)
+        return runs
+
+    def _pass(self, end: int, run: Run, place: int) -> None:
+        """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
+        self.cursor = end
+        if place == run.count:
+            self._reading_place += 1
+        if end > self.mark and self._durable and run.flags & PERSISTENT:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _advance(self, end: int, durable: bool) -> None:
+        """The fresh messages up to number `end` are set aside, wherever runs begin and end."""
+        self.cursor = end
+        self._reading = None
+        if end > self.mark and self._durable and durable:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _raise_mark(self, mark: int) -> None:
+        self.mark = mark
+        self._journal.mark(self.id, self.number, mark)
+
+    def _bury(self, start: int, end: int) -> None:
+        """Live messages [start, end) are done with."""
+        index = self.index
+        segments = index.segments
+        place = index.place(start)
+        while start < end:
+            segment = segments[place]
+            stop = min(end, segment.end)
+            segment.bury(start, stop)
+            start = stop
+            if segment.live:
+                if segment.durable:
+                    self._journal.change(segment)
+                place += 1
+            else:
+                self._remove(place, segment)
+
+    def _remove(self, place: int, segment: Segment) -> None:
+        self.index.replace(place, place + 1, [])
+        self.total -= segment.count
+        self.bytes -= segment.bytes
+        if segment is self._open:
+            self._open = None
+        if segment is self._reading:
+            self._reading = None
+        self._journal.end(segment)
+
+
+def _joined(groups: list[tuple[int, list[Run]]]) -> list[tuple[int, Run]]:
+    return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]

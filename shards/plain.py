@@ -1,0 +1,110 @@
+"""The plain queue: one lane, and no terms. Most queues are this one, and pay for nothing else.
+
+A message may bring a time to live with it, so even here messages expire; who expires is dropped.
+"""
+
+from typing import Any, Final
+
+from shardmq.clock import SteadyClock
+from shardmq.model import Queue as Declared
+from shardmq.ranges import RangeSet
+from shardmq.shards.deaths import Deaths
+from shardmq.shards.journal import Journal
+from shardmq.shards.lane import Lane, Parcel, Ranges
+from shardmq.shards.segments import Segment
+from shardmq.shards.stored import NOTHING_STORED, StoredQueue
+from shardmq.terms import Terms
+
+PEEK_BYTES: Final = 4 << 20
+"""Bytes of messages that one look shows; it travels in one frame, and holds up everybody else."""
+
+_NO_TERMS: Final = Terms()
+
+
+class PlainQueue(Lane):
+    """See the module, and `queue.Queue` for what it does.
+
+    Args:
+        declared: what it is.
+        journal: where its changes are written down.
+        clock: what times to live are measured by.
+        stored: what a start found of it.
+    """
+
+    __slots__ = ("_clock", "_parked", "declared", "expired")
+
+    terms: Terms = _NO_TERMS
+    deaths: Deaths | None = None
+
+    def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
+                 stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
+        super().__init__(declared.id, declared.durable, journal, 0, stored.marks.get(0, 0), stored.segments)
+        self.declared = declared
+        self.expired = 0
+        self._clock = clock
+        self._parked: RangeSet | None = None
+        if stored.parked:
+            self._parked = RangeSet(self.keep_aside(stored.parked))
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+        """As `Queue.take`."""
+        if self.mortal:
+            self.expire(self._clock.now_ms())
+        return Lane.take(self, limit, room, alone)
+
+    def peek(self, offset: int, count: int) -> list[Parcel]:
+        """As `Queue.peek`."""
+        if self.mortal:
+            self.expire(self._clock.now_ms())
+        cursor = self.cursor
+        pieces = self.read(self.waiting(offset, count), PEEK_BYTES)
+        return [Parcel(first, first < cursor, 0, run) for first, run in pieces]
+
+    def reject(self, ranges: Ranges) -> None:
+        """As `Queue.reject`."""
+        self.settle(ranges)
+
+    def time_out(self, ranges: Ranges) -> None:
+        """As `Queue.time_out`."""
+        self.give_back(ranges)
+
+    def park(self, ranges: Ranges) -> Ranges:
+        """As `Queue.park`."""
+        if self._parked is None:
+            self._parked = RangeSet()
+        self.set_aside(ranges)
+        for start, end in ranges:
+            self._parked.add(start, end)
+        return ranges
+
+    def unpark(self, ranges: Ranges) -> None:
+        """As `Queue.unpark`."""
+        if self._parked is not None:
+            for start, end in ranges:
+                self.put_back(self._parked.within(start, end))
+                self._parked.remove(start, end)
+
+    def expire(self, now_ms: int) -> None:
+        """As `Queue.expire`."""
+        ranges = self.withdraw_expired(now_ms)
+        self.expired += sum([end - start for start, end in ranges])
+        self.drop(ranges)
+
+    def trim(self) -> None:
+        """As `Queue.trim`: there are no bounds."""
+
+    def retire(self) -> list[Segment]:
+        """As `Queue.retire`."""
+        self.close()
+        return self.index.segments
+
+    def table(self, consumers: int) -> dict[str, Any]:
+        """As `Queue.table`."""
+        return {
+            "id": self.id, "vhost": self.declared.vhost, "name": self.declared.name, "durable": self.declared.durable,
+            "total": self.total, "valid": self.valid, "ready": self.ready, "unacked": self.unacked,
+            "delayed": self._parked.count if self._parked is not None else 0, "dying": 0,
+            "consumers": consumers, "bytes": self.bytes, "segments": len(self.index.segments),
+            "published": self.published, "delivered": self.delivered, "acked": self.acked,
+            "redelivered": self.redelivered, "expired": self.expired, "dropped": 0, "dead_lettered": 0,
+        }  # fmt: skip
