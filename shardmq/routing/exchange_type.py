@@ -1,7 +1,7 @@
 """What every exchange type can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -43,6 +43,15 @@ class ExchangeType(ABC):
             properties: of the message; looked at only where `by_message`.
         """
 
+    def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
+        """Where one message with several routing keys (CC) goes to, each once: wherever any of them leads."""
+        return {destination: None for key in routing_keys for destination in self.match(key, properties)}
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there are no bindings."""
+
     @property
     def by_message(self) -> bool:
         """Whether `match` looks at a message's properties: such a publish is routed message by message."""
@@ -56,6 +65,15 @@ class ExchangeType(ABC):
 
         Raises:
             InvalidRequest: the key has no sensible meaning for this type.
+        """
+        return
+
+    @staticmethod
+    def check_binding(key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG004
+        """Refuse bindings that RabbitMQ refuses, whatever the protocol.
+
+        Raises:
+            PreconditionFailed: key or arguments are none this type can work by.
         """
         return
 

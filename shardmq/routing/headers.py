@@ -8,6 +8,9 @@ binding that asks for nothing matches every message with `all`, none with `any`.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
+from shardmq.errors import PreconditionFailed
 from shardmq.records import Properties
 from shardmq.routing.exchange_type import NONE, Destination, ExchangeType
 
@@ -16,6 +19,8 @@ HOWS: Final[dict[str, Callable[[Iterable[bool]], bool]]] = {
     "all": all, "any": any, "all-with-x": all, "any-with-x": any,
 }  # fmt: skip
 """What `x-match` may be."""
+
+_encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class _Wish:
@@ -32,7 +37,7 @@ class _Wish:
                         if name != MATCH and (with_x or not name.startswith("x-"))]  # fmt: skip
 
     def is_met(self, headers: Mapping[str, Any]) -> bool:
-        return self.combine(name in headers and (value is None or _equal(headers[name], value))
+        return self.combine(name in headers and (value is None or equal(headers[name], value))
                             for name, value in self.headers)  # fmt: skip
 
 
@@ -42,27 +47,45 @@ class Headers(ExchangeType):
     __slots__ = ("_wishes",)
 
     def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
-        self._wishes: list[tuple[str, Destination, dict[str, Any], _Wish]] = []
+        self._wishes: dict[tuple[str, Destination, bytes], _Wish] = {}
 
     def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        self._wishes.append((key, destination, arguments, _Wish(destination, arguments)))
+        self._wishes[key, destination, _encode_sorted(arguments)] = _Wish(destination, arguments)
 
     def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        for place, entry in enumerate(self._wishes):
-            if entry[:3] == (key, destination, arguments):
-                del self._wishes[place]
-                return
-        raise KeyError(key)
+        del self._wishes[key, destination, _encode_sorted(arguments)]
 
     def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
-        headers = properties.headers if properties is not None else None
-        return {wish.destination: None for *_, wish in self._wishes if wish.is_met(headers or NONE)}
+        headers = (properties.headers if properties is not None else None) or NONE
+        return {wish.destination: None for wish in self._wishes.values() if wish.is_met(headers)}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._wishes
 
     @property
     def by_message(self) -> bool:
         return True
 
+    @staticmethod
+    def check_binding(key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG004
+        how = arguments.get(MATCH, "all")
+        if not isinstance(how, str) or how not in HOWS:
+            raise PreconditionFailed(f"invalid x-match field value {how!r}; expected one of {', '.join(HOWS)}")
 
-def _equal(left: Any, right: Any) -> bool:
-    """1 is no True and no 1.0 here: types count, as in AMQP."""
-    return type(left) is type(right) and bool(left == right)
+
+def equal(left: Any, right: Any) -> bool:
+    """Equal as RabbitMQ has it: numbers by their value, whatever their width, and True is none; text by its bytes."""
+    if type(left) is type(right):
+        if isinstance(left, list):
+            return len(left) == len(right) and all(map(equal, left, right))
+        if isinstance(left, dict):
+            return left.keys() == right.keys() and all(equal(value, right[name]) for name, value in left.items())
+        return bool(left == right)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return False
+    if isinstance(left, str) and isinstance(right, bytes):
+        return left.encode() == right
+    if isinstance(left, bytes) and isinstance(right, str):
+        return left == right.encode()
+    return isinstance(left, int | float) and isinstance(right, int | float) and left == right
