@@ -1,4 +1,5 @@
-"""What a queue's arguments ask for: the table of those that exist, their checks, and the terms a shard works by.
+"""What a queue's arguments ask for: the table of those that exist, their checks, and the terms a shard works by. And
+the arguments of exchanges and consumers.
 
 RabbitMQ's names and meanings (its pages on TTL, queue length, priority, dead lettering, quorum queues and single active
 consumer), and `x-consumer-timeout-action`, which is ours.
@@ -67,6 +68,16 @@ QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
 }
 """Every argument a queue may be declared with, and the check of its value."""
 
+EXCHANGE_ARGUMENTS: Final[Mapping[str, Check]] = {"alternate-exchange": text}
+"""Every argument an exchange of any type may be declared with."""
+
+CONSISTENT_HASH_ARGUMENTS: Final[Mapping[str, Check]] = {
+    **EXCHANGE_ARGUMENTS,
+    "hash-header": text,
+    "hash-property": one_of("message_id", "correlation_id", "timestamp"),
+}
+"""The same, for the type x-consistent-hash."""
+
 CONSUMER_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-priority": integer(-(2**31), 2**31 - 1),
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
@@ -110,6 +121,18 @@ def check_queue_arguments(thing: str, arguments: Mapping[str, Any]) -> None:
     ):
         if name in arguments and needed not in arguments:
             raise PreconditionFailed(f"invalid arg '{name}' for {thing}: it means nothing without {needed}; set both")
+
+
+def check_exchange_arguments(thing: str, type: str, arguments: Mapping[str, Any]) -> None:
+    """As `check_arguments`, for exchanges of that type.
+
+    Raises:
+        PreconditionFailed: as there; or a consistent-hash exchange is to hash two things.
+    """
+    check_arguments(thing, arguments, CONSISTENT_HASH_ARGUMENTS if type == "x-consistent-hash" else EXCHANGE_ARGUMENTS)
+    if "hash-header" in arguments and "hash-property" in arguments:
+        raise PreconditionFailed(f"invalid arg 'hash-property' for {thing}: hash-header and hash-property are mutually "
+                                 "exclusive; set one")  # fmt: skip
 
 
 class Terms(msgspec.Struct, frozen=True):

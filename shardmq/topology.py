@@ -5,7 +5,8 @@ A message's way: the bindings of its exchange lead to queues and to other exchan
 exchange's bindings lead nowhere, its alternate exchange is tried. Nothing is passed twice, so cycles end.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -31,7 +32,7 @@ from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Permission, Queue
 from shardmq.records import Properties
 from shardmq.routing import TYPES
 from shardmq.routing.direct import Direct
-from shardmq.routing.exchange_type import ExchangeType
+from shardmq.routing.exchange_type import Bound, Destination, ExchangeType
 
 ALTERNATE: Final = "alternate-exchange"
 """The argument that names the exchange for what an exchange's bindings lead nowhere."""
@@ -111,6 +112,10 @@ class Topology:
         self._by_id: dict[int, Queue] = {}
         self._of_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
         self._to: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
+        self._exclusive: dict[int, Queue] = {}
+        self._queues_of: Counter[str] = Counter()
+        self._exchanges_behind: dict[tuple[str, str], Bound] = {}  # bound to an exchange, by name
+        self._alternates_to_default: Counter[str] = Counter()
         self._rules: dict[tuple[str, str], ExchangeType] = {}
         self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
         self._routes_size = 0
@@ -150,6 +155,12 @@ class Topology:
             AccessRefused: the exchange is internal.
         """
         self._check_publishable(vhost, exchange)
+        return self.reach(vhost, exchange, keys, properties)
+
+    def reach(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> tuple[Queue, ...]:
+        """As `route_message`, for what the broker itself passes on (dead letters): the exchange may be internal, and
+        where it is not there, this leads nowhere.
+        """
         return tuple([self._by_id[queue] for queue in self._reach(vhost, exchange, keys, properties)])
 
     def exchange(self, vhost: str, name: str) -> Exchange:
@@ -182,6 +193,19 @@ class Topology:
         """The queue of that id, if there is one."""
         return self._by_id.get(queue_id)
 
+    def queue_count(self, vhost: str) -> int:
+        """How many queues a virtual host has."""
+        return self._queues_of[vhost]
+
+    @property
+    def exclusive_queues(self) -> Collection[Queue]:
+        """The queues that belong to a connection. To be read before the next change."""
+        return self._exclusive.values()
+
+    def binding_count(self, vhost: str, exchange: str) -> int:
+        """How many bindings have it as their source."""
+        return len(self._of_exchange.get((vhost, exchange), ()))
+
     def bindings_of_exchange(self, vhost: str, name: str) -> list[Binding]:
         """The bindings whose source it is."""
         return list(self._of_exchange.get((vhost, name), {}).values())
@@ -201,7 +225,7 @@ class Topology:
             NotFound: it is not.
         """
         if vhost not in self.vhosts:
-            raise NotFound(f"no virtual host '{vhost}'")
+            raise NotFound(f"no vhost '{vhost}'")
 
     def check_binding_key(self, vhost: str, exchange: str, key: str) -> None:
         """Refuse binding keys the exchange's type has no sensible meaning for; for the native protocol, not for AMQP.
@@ -250,64 +274,97 @@ class Topology:
             KeyError: it does not fit; this replica is broken and must be loaded anew.
         """
         _APPLY[type(change)](self, change)
-        self._routes.clear()
-        self._routes_size = 0
-        self._by_message.clear()
 
     def _put_vhost(self, change: VhostPut) -> None:
         name = change.vhost.name
         if name not in self.vhosts:
-            self._rules[name, DEFAULT_EXCHANGE] = Direct({})
+            self._rules[name, DEFAULT_EXCHANGE] = Direct()
         self.vhosts[name] = change.vhost
 
     def _remove_vhost(self, change: VhostRemoved) -> None:
         del self.vhosts[change.name]
         del self._rules[change.name, DEFAULT_EXCHANGE]
+        self._forget_routes()
+        self._by_message.clear()
 
     def _add_exchange(self, change: ExchangeAdded) -> None:
         exchange = change.exchange
         self.exchanges[exchange.vhost, exchange.name] = exchange
         self._rules[exchange.vhost, exchange.name] = TYPES[exchange.type](exchange.arguments)
+        self._alternates_to_default[exchange.vhost] += exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
+        self._forget_routes()
+        self._by_message.clear()
 
     def _remove_exchange(self, change: ExchangeRemoved) -> None:
-        del self.exchanges[change.vhost, change.name]
+        exchange = self.exchanges.pop((change.vhost, change.name))
         del self._rules[change.vhost, change.name]
+        self._alternates_to_default[exchange.vhost] -= exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
+        self._forget_routes()
+        self._by_message.clear()
 
     def _add_queue(self, change: QueueAdded) -> None:
         queue = change.queue
         self.queues[queue.vhost, queue.name] = queue
         self._by_id[queue.id] = queue
+        self._queues_of[queue.vhost] += 1
+        if queue.owner:
+            self._exclusive[queue.id] = queue
         self._rules[queue.vhost, DEFAULT_EXCHANGE].add(queue.name, queue.id, {})
+        self._forget_routes_by_name(queue)
 
     def _remove_queue(self, change: QueueRemoved) -> None:
         queue = self.queues.pop((change.vhost, change.name))
         del self._by_id[queue.id]
+        self._queues_of[queue.vhost] -= 1
+        self._exclusive.pop(queue.id, None)
         self._rules[queue.vhost, DEFAULT_EXCHANGE].remove(queue.name, queue.id, {})
+        self._forget_routes_by_name(queue)
 
     def _add_binding(self, change: BindingAdded) -> None:
         binding, identity = change.binding, binding_id(change.binding)
         source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
-        self._rules[source].add(binding.key, self._destination(binding), binding.arguments)
+        destination = self._destination(binding)
+        self._rules[source].add(binding.key, destination, binding.arguments)
         self.bindings[identity] = binding
         self._of_exchange.setdefault(source, {})[identity] = binding
         self._to.setdefault(target, {})[identity] = binding
+        if binding.to_exchange:
+            self._exchanges_behind.setdefault(source, Bound()).bind(destination)
+            self._by_message.clear()
+        self._forget_routes()
 
     def _remove_binding(self, change: BindingRemoved) -> None:
         binding, identity = change.binding, binding_id(change.binding)
         source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
+        destination = self._destination(binding)
         del self.bindings[identity]
-        self._rules[source].remove(binding.key, self._destination(binding), binding.arguments)
-        del self._of_exchange[source][identity]
-        if not self._of_exchange[source]:
-            del self._of_exchange[source]
-        del self._to[target][identity]
-        if not self._to[target]:
-            del self._to[target]
+        self._rules[source].remove(binding.key, destination, binding.arguments)
+        _take_out(self._of_exchange, source, identity)
+        _take_out(self._to, target, identity)
+        if binding.to_exchange:
+            self._exchanges_behind[source].unbind(destination)
+            self._by_message.clear()
+        self._forget_routes()
 
-    def _destination(self, binding: Binding) -> int | str:
+    def _destination(self, binding: Binding) -> Destination:
         """As it stands in the exchange's rule: a queue's id, or an exchange's name."""
         end = binding.vhost, binding.destination
         return self.exchanges[end].name if binding.to_exchange else self.queues[end].id
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._routes_size = 0
+
+    def _forget_routes_by_name(self, queue: Queue) -> None:
+        """Only what goes by the default exchange can lead to a queue without bindings: while queues are declared by the
+        thousand, publishers find their routes as before.
+        """
+        if self._alternates_to_default[queue.vhost]:
+            self._forget_routes()
+            return
+        route = self._routes.pop((queue.vhost, DEFAULT_EXCHANGE, queue.name), None)
+        if route is not None:
+            self._routes_size -= 1 + len(route)
 
     def _put_user(self, change: UserPut) -> None:
         self.users[change.user.name] = change.user
@@ -345,7 +402,7 @@ class Topology:
             rule = self._rules.get((vhost, name))
             if rule is None:
                 continue  # an alternate exchange that was never declared, or is deleted
-            matched = [destination for key in keys for destination in rule.match(key, properties)]
+            matched = rule.match(keys[0], properties) if len(keys) == 1 else rule.match_any(keys, properties)
             for destination in matched or self._alternate(vhost, name):
                 if isinstance(destination, int):
                     found[destination] = None
@@ -362,10 +419,9 @@ class Topology:
             rule = self._rules.get((vhost, name))
             if rule is not None and rule.by_message:
                 return True
-            following = [binding.destination for binding in self.bindings_of_exchange(vhost, name)
-                         if binding.to_exchange]  # fmt: skip
+            following = self._exchanges_behind.get((vhost, name), ())
             for destination in [*following, *self._alternate(vhost, name)]:
-                if destination not in seen:
+                if isinstance(destination, str) and destination not in seen:
                     seen.add(destination)
                     ahead.append(destination)
         return False
@@ -384,8 +440,15 @@ class Topology:
 
     def _missing(self, noun: str, vhost: str, name: str) -> NotFound:
         if vhost not in self.vhosts:
-            return NotFound(f"no virtual host '{vhost}'")
-        return NotFound(f"no {noun} '{name}' in virtual host '{vhost}'; declare it first")
+            return NotFound(f"no vhost '{vhost}'")
+        return NotFound(f"no {noun} '{name}' in vhost '{vhost}'; declare it first")
+
+
+def _take_out(index: dict[Any, dict[BindingId, Binding]], end: Any, identity: BindingId) -> None:
+    bindings = index[end]
+    del bindings[identity]
+    if not bindings:
+        del index[end]
 
 
 _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {

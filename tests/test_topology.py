@@ -23,9 +23,11 @@ from shardmq.commands import (
     UserPut,
     VhostPut,
 )
-from shardmq.coordinator.rules import Places, changes_for, new_vhost
+from shardmq.coordinator.access import new_vhost
+from shardmq.coordinator.queues import Places
+from shardmq.coordinator.rules import changes_for
 from shardmq.errors import InvalidRequest, NotFound, RequestError
-from shardmq.model import Binding, Exchange, Queue, User
+from shardmq.model import Binding, Exchange, Queue, User, Vhost
 from shardmq.topology import Topology
 
 
@@ -91,13 +93,13 @@ def test_remembered_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_missing_is_named() -> None:
     topology = with_queues("a")
-    with pytest.raises(NotFound, match="no queue 'x' in virtual host '/'; declare it first"):
+    with pytest.raises(NotFound, match="no queue 'x' in vhost '/'; declare it first"):
         topology.queue("/", "x")
-    with pytest.raises(NotFound, match="no exchange 'x' in virtual host '/'; declare it first"):
+    with pytest.raises(NotFound, match="no exchange 'x' in vhost '/'; declare it first"):
         topology.route("/", "x", "k")
-    with pytest.raises(NotFound, match="no virtual host 'other'"):
+    with pytest.raises(NotFound, match="no vhost 'other'"):
         topology.route("other", "", "a")
-    with pytest.raises(NotFound, match="no virtual host 'other'"):
+    with pytest.raises(NotFound, match="no vhost 'other'"):
         topology.queue("other", "a")
 
 
@@ -110,7 +112,7 @@ def test_binding_keys_are_checked_by_the_exchanges_type() -> None:
 
 def test_virtual_hosts_are_apart() -> None:
     topology = with_queues("a")
-    topology.apply(VhostPut("other"))
+    topology.apply(VhostPut(Vhost("other")))
     topology.apply(ExchangeAdded(Exchange("other", "e", "fanout")))
     topology.apply(QueueAdded(Queue("other", "a", 77, 0)))
     topology.apply(BindingAdded(Binding("other", "e", "a", "")))
