@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.errors import InvalidRequest, NotAllowed
+from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.limits import NAME_BYTES_MAX
 
 DEFAULT_VHOST: Final = "/"
@@ -151,9 +151,9 @@ def check_name_free(kind: str, name: str) -> None:
     """Refuse names that belong to the broker (`amq.…`, as in RabbitMQ).
 
     Raises:
-        NotAllowed: the name begins with `amq.`.
+        AccessRefused: the name begins with `amq.`.
         InvalidRequest: as `check_name`.
     """
     check_name(kind, name)
     if name.startswith("amq."):
-        raise NotAllowed(f"{kind} name '{name}' begins with the reserved prefix 'amq.'; choose another name")
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'; choose another name")

@@ -187,7 +187,7 @@ def test_what_is_not_there_is_not_found_and_what_is_not_allowed_says_so(channel:
         lambda: channel.exchange_declare("amq.mine", "direct"),
         lambda: channel.queue_declare("amq.mine"),
     ):
-        with pytest.raises(errors.NotAllowed, match=r"amq\."):
+        with pytest.raises(errors.AccessRefused, match=r"amq\."):
             forbidden()
     with pytest.raises(errors.AccessRefused, match=r"amq\.topic"):
         channel.exchange_delete("amq.topic")
