@@ -11,15 +11,16 @@ from typing import Any, Final
 from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
-from shardmq.bus.messages import Answer, FromShard, Inspect, Perform, Synced, ToCoordinator
+from shardmq.bus.messages import Admit, Answer, FromShard, Inspect, Perform, Present, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
-from shardmq.commands import Change, UserPut
+from shardmq.commands import Change, PermissionPut, UserPut
+from shardmq.coordinator.access import new_vhost
+from shardmq.coordinator.attendance import Attendance
 from shardmq.coordinator.census import Census
 from shardmq.coordinator.desk import RETURN_SECONDS, Desk
-from shardmq.coordinator.rules import new_vhost
 from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
-from shardmq.coordinator.users import guest
+from shardmq.coordinator.users import guest, guests_permission
 from shardmq.model import DEFAULT_VHOST
 from shardmq.topology import Topology
 from shardmq.vitals import vitals
@@ -90,7 +91,7 @@ class Coordinator:
             raise
         self._topology = Topology()
         self._topology.load(stored.topology)
-        if not self._topology.vhosts:
+        if not stored.knows_permissions:
             self._found()
         self._context = context(options.security)
         self._listener: Listener[ToCoordinator] = Listener(
@@ -99,6 +100,7 @@ class Coordinator:
         self._shards = [self._shard(number, address) for number, address in enumerate(options.shards)]
         silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
         self._desk = Desk(self._topology, self._store, self._shards, options.shards, stored.next_queue, silent_until)
+        self._attendance = Attendance(self._topology, self._on_orphan, silent_until)
         self._census = Census()
         for queue in self._topology.queues.values():
             self._shards[queue.shard].keep(queue)
@@ -125,7 +127,7 @@ class Coordinator:
                 self._tick(now)
             self._desk.settle()
             self._flush()
-            is_busy = self._desk.is_busy or self._census.is_busy
+            is_busy = self._desk.is_busy or self._census.is_busy or self._attendance.is_busy
             at_rest = not is_busy and all(shard.dialer.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
 
@@ -153,8 +155,14 @@ class Coordinator:
         return Shard(name, dialer)
 
     def _found(self) -> None:
-        """A first start: the default virtual host, and a user to begin with."""
-        changes: list[Change] = [*new_vhost(DEFAULT_VHOST), UserPut(guest())]
+        """A first start: the default virtual host, and a user to begin with. Or the first with a version that has
+        permissions: that user could do everything so far, and still can.
+        """
+        changes: list[Change] = []
+        if not self._topology.vhosts and not self._topology.users:
+            changes += [*new_vhost(DEFAULT_VHOST), UserPut(guest()), PermissionPut(guests_permission())]
+        elif DEFAULT_VHOST in self._topology.vhosts and guests_permission().user in self._topology.users:
+            changes += [PermissionPut(guests_permission())]
         self._store.write(changes)
         for change in changes:
             self._topology.apply(change)
@@ -165,6 +173,8 @@ class Coordinator:
         more = self._listener.more
         for shard in self._shards:
             more = shard.receive() or more
+            for queue in shard.take_unused():
+                self._desk.dismiss(queue, True, now)
         return more
 
     def _on_gateway(self, peer: Peer, event: Opened | Lost | ToCoordinator, now: float) -> None:
@@ -175,6 +185,10 @@ class Coordinator:
                 self._desk.synced(peer, event.version)
             case Inspect():
                 self._census.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
+            case Present():
+                self._attendance.present(peer, event)
+            case Admit():
+                self._attendance.admit(peer, event, now)
             case Answer():
                 self._census.take(peer, event)
             case Opened():
@@ -185,6 +199,7 @@ class Coordinator:
     def _tick(self, now: float) -> None:
         """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
         self._desk.tick(now)
+        self._attendance.tick(now)
         self._desk.settle()
         for shard in self._shards:
             shard.tick(now)
@@ -195,11 +210,15 @@ class Coordinator:
     def _lose(self, peer: Peer) -> None:
         self._desk.lose(peer)
         self._census.lose(peer)
+        self._attendance.lose(peer)
+
+    def _on_orphan(self, queue: int) -> None:
+        self._desk.dismiss(queue, False, time.monotonic())
 
     def _flush(self) -> None:
         self._listener.flush()
         for shard in self._shards:
-            shard.dialer.flush()
+            shard.flush()
 
     def _status(self) -> dict[str, Any]:
         topology = self._topology

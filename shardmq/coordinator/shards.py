@@ -1,13 +1,13 @@
-"""A shard as seen from the coordinator: which queues it has been given, which it has still to drop.
+"""A shard as seen from the coordinator: which queues it has been given, which it is to condemn, which it has to drop.
 
-Both are told again whenever a session opens, so that nothing depends on which messages an earlier session lost.
+All are told again whenever a session opens, so that nothing depends on which messages an earlier session lost.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from shardmq.bus.link import Dialer, Lost, Opened
-from shardmq.bus.messages import Answer, Assign, Drop, FromShard, Refusal
+from shardmq.bus.messages import Answer, Assign, Condemn, Drop, FromShard, Refusal, Unused
 from shardmq.model import Queue
 
 Given = Callable[[Refusal | None], None]
@@ -15,6 +15,9 @@ Given = Callable[[Refusal | None], None]
 
 Dropped = Callable[[int | Refusal], None]
 """Called with the number of messages that went with a queue, or with the refusal."""
+
+Condemned = Callable[[Refusal | None], None]
+"""Called when a queue takes in nothing more, as it is to be deleted; or with why it is not to be."""
 
 
 class Shard:
@@ -29,13 +32,17 @@ class Shard:
         self.name: Final = name
         self.dialer: Final = dialer
         self._dropped: list[int] = []
+        self._unused: list[int] = []
         self._request = 0
         self._queues: dict[int, Queue] = {}
         self._given: set[int] = set()  # of the queues, those the shard has answered for in this session
         self._asked: set[int] = set()  # of the queues, those in an Assign that is not answered yet
+        self._to_assign: list[Queue] = []  # of those asked for, what goes into the next Assign
+        self._to_condemn: dict[int, tuple[bool, bool, Condemned]] = {}
         self._to_drop: dict[int, Dropped | None] = {}
         self._givers: dict[int, Given] = {}
         self._assigns: dict[int, list[int]] = {}
+        self._condemns: dict[int, int] = {}
         self._drops: dict[int, int] = {}
 
     def keep(self, queue: Queue) -> None:
@@ -50,11 +57,24 @@ class Shard:
         self._givers[queue.id] = given
         self._queues[queue.id] = queue
         if self.dialer.is_open and queue.id not in self._asked:
-            self._assign([queue])
+            self._assign(queue)
 
     def give_up(self, queue: int) -> None:
         """Wait no longer for the shard's answer about a queue. It stays the shard's."""
         self._givers.pop(queue, None)
+
+    def condemn(self, queue: int, if_unused: bool, if_empty: bool, condemned: Condemned) -> None:
+        """Ask whether a queue may be deleted, now or when the shard is back. `condemned` is called once, unless the
+        queue is pardoned before.
+        """
+        self._to_condemn[queue] = (if_unused, if_empty, condemned)
+        if self.dialer.is_open:
+            self._send_condemn(queue)
+
+    def pardon(self, queue: int) -> None:
+        """Wait no longer for the shard's answer about a condemnation; should it have happened, it is lifted."""
+        if self._to_condemn.pop(queue, None) is not None and self.dialer.is_open and queue in self._queues:
+            self._assign(self._queues[queue])
 
     def drop(self, queue: int, dropped: Dropped | None = None) -> None:
         """Have a queue and its messages removed, now or when the shard is back."""
@@ -72,6 +92,11 @@ class Shard:
         if queue in self._to_drop:
             self._to_drop[queue] = None
 
+    def take_unused(self) -> list[int]:
+        """The queues that the shard has called unused since the last call."""
+        unused, self._unused = self._unused, []
+        return unused
+
     def take_dropped(self) -> list[int]:
         """The deleted queues that the shard has dropped since the last call."""
         dropped, self._dropped = self._dropped, []
@@ -83,11 +108,18 @@ class Shard:
             match event:
                 case Answer() | Refusal():
                     self._on_answer(event)
+                case Unused():
+                    self._unused.append(event.queue)
                 case Opened():
                     self._on_opened()
                 case Lost():
                     self._on_lost()
         return self.dialer.more
+
+    def flush(self) -> None:
+        """Send what was said; queues given since the last time go in one message."""
+        self._post_assign()
+        self.dialer.flush()
 
     def tick(self, now: float) -> None:
         """Keep the link alive."""
@@ -95,15 +127,19 @@ class Shard:
             self._on_lost()
 
     def _on_opened(self) -> None:
-        if self._queues:
-            self._assign(list(self._queues.values()))
-        for queue in self._to_drop:
-            self._send_drop(queue)
+        for queue in self._queues.values():
+            self._assign(queue)
+        for queue_id in self._to_condemn:
+            self._send_condemn(queue_id)
+        for queue_id in self._to_drop:
+            self._send_drop(queue_id)
 
     def _on_lost(self) -> None:
         self._given.clear()
         self._asked.clear()
         self._assigns.clear()
+        self._to_assign.clear()
+        self._condemns.clear()
         self._drops.clear()
 
     def _on_answer(self, answer: Answer | Refusal) -> None:
@@ -116,6 +152,10 @@ class Shard:
                 given = self._givers.pop(queue, None)
                 if given is not None:
                     given(refusal)
+        elif answer.request in self._condemns:
+            asked = self._to_condemn.pop(self._condemns.pop(answer.request), None)
+            if asked is not None:
+                asked[2](refusal)
         elif answer.request in self._drops:
             queue = self._drops.pop(answer.request)
             dropped = self._to_drop.pop(queue, None)
@@ -126,13 +166,26 @@ class Shard:
             if dropped is not None:
                 dropped(answer if isinstance(answer, Refusal) else answer.result)
 
-    def _assign(self, queues: list[Queue]) -> None:
+    def _assign(self, queue: Queue) -> None:
+        self._asked.add(queue.id)
+        self._to_assign.append(queue)
+
+    def _post_assign(self) -> None:
+        if self._to_assign:
+            queues, self._to_assign = self._to_assign, []
+            self._request += 1
+            self._assigns[self._request] = [queue.id for queue in queues]
+            self.dialer.post(Assign(self._request, queues))
+
+    def _send_condemn(self, queue: int) -> None:
+        self._post_assign()  # what was said first is done first
         self._request += 1
-        self._assigns[self._request] = [queue.id for queue in queues]
-        self._asked.update(self._assigns[self._request])
-        self.dialer.post(Assign(self._request, queues))
+        self._condemns[self._request] = queue
+        if_unused, if_empty, _ = self._to_condemn[queue]
+        self.dialer.post(Condemn(self._request, queue, if_unused, if_empty))
 
     def _send_drop(self, queue: int) -> None:
+        self._post_assign()
         self._request += 1
         self._drops[self._request] = queue
         self.dialer.post(Drop(self._request, queue))

@@ -9,12 +9,13 @@
     tombstones  queue id, u64           -> shard, u32            deleted queues their shard has not dropped yet
     state       "next_queue"            -> u64
                 "boot"                  -> boot id of the last start
+                "permissions"           -> "1" since one was ever written; stores older than permissions lack it
 
 `boot` is "" for what is durable; anything else lives as long as the broker that has that boot id (a life of
-`shardmq up`, not of this process).
+`shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -39,16 +40,18 @@ from shardmq.commands import (
     VhostPut,
     VhostRemoved,
 )
+from shardmq.coordinator.removal import removal
 from shardmq.environment import open_environment
 from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
-from shardmq.topology import TopologySnapshot, binding_id
+from shardmq.topology import Topology, TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
 DATABASES: Final = (b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"permissions", b"tombstones", b"state")
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
+PERMISSIONS: Final = b"permissions"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -85,12 +88,15 @@ class Stored:
         tombstones: queue id -> shard, of queues deleted and not yet dropped.
         next_queue: id of the next new queue.
         is_restart: this process ran before in the same life of the broker.
+        knows_permissions: some were given once, though maybe none are left. Where not, this is a first start, or the
+            store of a version without them.
     """
 
     topology: TopologySnapshot
     tombstones: dict[int, int]
     next_queue: int
     is_restart: bool
+    knows_permissions: bool
 
 
 class Store:
@@ -132,27 +138,36 @@ class Store:
                                "restore it from a copy") from fault  # fmt: skip
         _check_shards([queue for boot, queue in queues if boot in (DURABLE, self._boot_id)], shards)
         state = dict(self._entries(b"state"))
-        gone: list[Change] = [BindingRemoved(binding) for boot, binding in bindings if self._is_over(boot)]
-        gone += [ExchangeRemoved(exchange.vhost, exchange.name) for boot, exchange in exchanges if self._is_over(boot)]
-        gone += [QueueRemoved(queue.vhost, queue.name) for boot, queue in queues if self._is_over(boot)]
+        topology = Topology()
+        topology.load(
+            TopologySnapshot(
+                version=0,
+                vhosts=vhosts,
+                exchanges=[exchange for _, exchange in exchanges],
+                queues=[queue for _, queue in queues],
+                bindings=[binding for _, binding in bindings],
+                users=users,
+                permissions=permissions,
+            )
+        )
+        gone = removal(
+            topology,
+            bindings=[binding for boot, binding in bindings if self._is_over(boot)],
+            queues=[queue for boot, queue in queues if self._is_over(boot)],
+            exchanges=[exchange for boot, exchange in exchanges if self._is_over(boot)],
+        )
         with self._env.begin(write=True) as transaction:
             transaction.put(BOOT, self._boot_id.encode(), db=self._dbs[b"state"])
             for change in gone:
-                self._write(transaction, change)
-        topology = TopologySnapshot(
-            version=0,
-            vhosts=vhosts,
-            exchanges=[exchange for boot, exchange in exchanges if not self._is_over(boot)],
-            queues=[queue for boot, queue in queues if not self._is_over(boot)],
-            bindings=[binding for boot, binding in bindings if not self._is_over(boot)],
-            users=users,
-            permissions=permissions,
-        )
+                _WRITE[type(change)](self, transaction, change)
+        for change in gone:
+            topology.apply(change)
         tombstones = {
             int.from_bytes(key, "big"): int.from_bytes(value, "big") for key, value in self._entries(b"tombstones")
         }
         next_queue = int.from_bytes(state.get(NEXT_QUEUE, b"\1"), "big")
-        return Stored(topology, tombstones, next_queue, state.get(BOOT) == self._boot_id.encode())
+        is_restart = state.get(BOOT) == self._boot_id.encode()
+        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state)
 
     def write(self, changes: Sequence[Change], dropped: Iterable[int] = ()) -> None:
         """Put changes on disk, all or none; return when they are there.
@@ -169,7 +184,7 @@ class Store:
             return
         with self._env.begin(write=True) as transaction:
             for change in changes:
-                self._write(transaction, change)
+                _WRITE[type(change)](self, transaction, change)
             for queue in dropped:
                 transaction.delete(queue.to_bytes(8, "big"), db=self._dbs[b"tombstones"])
 
@@ -177,42 +192,61 @@ class Store:
         """Close the file and let go of the folder."""
         self._environment.close()
 
-    def _write(self, transaction: lmdb.Transaction, change: Change) -> None:
-        dbs = self._dbs
-        match change:
-            case ExchangeAdded(exchange):
-                kept = _encode((self._boot(exchange.durable), exchange))
-                transaction.put(_key(exchange.vhost, exchange.name), kept, db=dbs[b"exchanges"])
-            case ExchangeRemoved(vhost, name):
-                transaction.delete(_key(vhost, name), db=dbs[b"exchanges"])
-            case QueueAdded(queue):
-                kept = _encode((self._boot(queue.durable and not queue.owner), queue))
-                transaction.put(_key(queue.vhost, queue.name), kept, db=dbs[b"queues"])
-                transaction.put(NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"), db=dbs[b"state"])
-            case QueueRemoved(vhost, name):
-                queue = _decode_queue(_found(transaction.pop(_key(vhost, name), db=dbs[b"queues"]))).value
-                tombstone = queue.id.to_bytes(8, "big")
-                transaction.put(tombstone, queue.shard.to_bytes(4, "big"), db=dbs[b"tombstones"])
-            case BindingAdded(binding):
-                kept = _encode((self._boot(self._is_durable(transaction, binding)), binding))
-                transaction.put(_binding_key(binding), kept, db=dbs[b"bindings"])
-            case BindingRemoved(binding):
-                transaction.delete(_binding_key(binding), db=dbs[b"bindings"])
-            case UserPut(user):
-                transaction.put(user.name.encode(), _encode(user), db=dbs[b"users"])
-            case UserRemoved(name):
-                transaction.delete(name.encode(), db=dbs[b"users"])
-            case VhostPut(vhost):
-                transaction.put(vhost.name.encode(), _encode(vhost), db=dbs[b"vhosts"])
-            case VhostRemoved(name):
-                transaction.delete(name.encode(), db=dbs[b"vhosts"])
-            case PermissionPut(permission):
-                kept = _encode(permission)
-                transaction.put(_key(permission.user, permission.vhost), kept, db=dbs[b"permissions"])
-            case PermissionRemoved(user, vhost):
-                transaction.delete(_key(user, vhost), db=dbs[b"permissions"])
-            case ConnectionExpelled():
-                pass  # it is told, and nothing of it stays
+    # --- one change each ----------------------------------------------------------------------------------------------
+
+    def _add_exchange(self, transaction: lmdb.Transaction, change: ExchangeAdded) -> None:
+        exchange = change.exchange
+        kept = _encode((self._boot(exchange.durable), exchange))
+        transaction.put(_key(exchange.vhost, exchange.name), kept, db=self._dbs[b"exchanges"])
+
+    def _remove_exchange(self, transaction: lmdb.Transaction, change: ExchangeRemoved) -> None:
+        transaction.delete(_key(change.vhost, change.name), db=self._dbs[b"exchanges"])
+
+    def _add_queue(self, transaction: lmdb.Transaction, change: QueueAdded) -> None:
+        queue = change.queue
+        kept = _encode((self._boot(queue.durable and not queue.owner), queue))
+        transaction.put(_key(queue.vhost, queue.name), kept, db=self._dbs[b"queues"])
+        transaction.put(NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"), db=self._dbs[b"state"])
+
+    def _remove_queue(self, transaction: lmdb.Transaction, change: QueueRemoved) -> None:
+        key = _key(change.vhost, change.name)
+        queue = _decode_queue(_found(transaction.pop(key, db=self._dbs[b"queues"]))).value
+        tombstone = queue.id.to_bytes(8, "big")
+        transaction.put(tombstone, queue.shard.to_bytes(4, "big"), db=self._dbs[b"tombstones"])
+
+    def _add_binding(self, transaction: lmdb.Transaction, change: BindingAdded) -> None:
+        binding = change.binding
+        kept = _encode((self._boot(self._is_durable(transaction, binding)), binding))
+        transaction.put(_binding_key(binding), kept, db=self._dbs[b"bindings"])
+
+    def _remove_binding(self, transaction: lmdb.Transaction, change: BindingRemoved) -> None:
+        transaction.delete(_binding_key(change.binding), db=self._dbs[b"bindings"])
+
+    def _put_user(self, transaction: lmdb.Transaction, change: UserPut) -> None:
+        transaction.put(change.user.name.encode(), _encode(change.user), db=self._dbs[b"users"])
+
+    def _remove_user(self, transaction: lmdb.Transaction, change: UserRemoved) -> None:
+        transaction.delete(change.name.encode(), db=self._dbs[b"users"])
+
+    def _put_vhost(self, transaction: lmdb.Transaction, change: VhostPut) -> None:
+        transaction.put(change.vhost.name.encode(), _encode(change.vhost), db=self._dbs[b"vhosts"])
+
+    def _remove_vhost(self, transaction: lmdb.Transaction, change: VhostRemoved) -> None:
+        transaction.delete(change.name.encode(), db=self._dbs[b"vhosts"])
+
+    def _put_permission(self, transaction: lmdb.Transaction, change: PermissionPut) -> None:
+        permission = change.permission
+        key = _key(permission.user, permission.vhost)
+        transaction.put(key, _encode(permission), db=self._dbs[b"permissions"])
+        transaction.put(PERMISSIONS, b"1", db=self._dbs[b"state"])
+
+    def _remove_permission(self, transaction: lmdb.Transaction, change: PermissionRemoved) -> None:
+        transaction.delete(_key(change.user, change.vhost), db=self._dbs[b"permissions"])
+
+    def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionExpelled) -> None:
+        """A connection is sent away once; nothing of it is kept."""
+
+    # --- what it takes ------------------------------------------------------------------------------------------------
 
     def _is_durable(self, transaction: lmdb.Transaction, binding: Binding) -> bool:
         """A binding is durable when both its ends are; they are on disk, or in this transaction."""
@@ -236,6 +270,23 @@ class Store:
 
     def _kept(self, database: bytes, decode: Any) -> list[tuple[str, Any]]:
         return [(kept.boot, kept.value) for kept in (decode(value) for _, value in self._entries(database))]
+
+
+_WRITE: Final[Mapping[type[Any], Callable[[Store, lmdb.Transaction, Any], None]]] = {
+    ExchangeAdded: Store._add_exchange,
+    ExchangeRemoved: Store._remove_exchange,
+    QueueAdded: Store._add_queue,
+    QueueRemoved: Store._remove_queue,
+    BindingAdded: Store._add_binding,
+    BindingRemoved: Store._remove_binding,
+    UserPut: Store._put_user,
+    UserRemoved: Store._remove_user,
+    VhostPut: Store._put_vhost,
+    VhostRemoved: Store._remove_vhost,
+    PermissionPut: Store._put_permission,
+    PermissionRemoved: Store._remove_permission,
+    ConnectionExpelled: Store._tell_only,
+}
 
 
 def _key(vhost: str, name: str) -> bytes:

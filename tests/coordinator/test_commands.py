@@ -18,7 +18,7 @@ from shardmq.commands import (
     QueueRemoved,
 )
 from shardmq.coordinator import desk, process
-from shardmq.coordinator.rules import Places
+from shardmq.coordinator.queues import Places
 from shardmq.model import PREDECLARED, Binding, Exchange, Queue
 
 if TYPE_CHECKING:
@@ -320,5 +320,10 @@ def test_inspecting_tells_what_there_is(room: "Room", tmp_path: Path) -> None:  
     assert isinstance(answer, Answer)
     status = answer.result
     assert status["process"] == "coordinator"
-    assert (status["exchanges"], status["queues"], status["bindings"], status["gateways"]) == (4, 0, 0, 1)
+    assert (status["exchanges"], status["queues"], status["bindings"], status["gateways"]) == (
+        len(PREDECLARED) + 1,
+        0,
+        0,
+        1,
+    )
     assert status["version_of_topology"] == gateway.topology.version

@@ -6,11 +6,11 @@ import lmdb
 import pytest
 
 from shardmq.commands import BindingAdded, BindingRemoved, Change, ExchangeAdded, QueueAdded, QueueRemoved, UserPut
-from shardmq.coordinator.rules import new_vhost
+from shardmq.coordinator.access import new_vhost
 from shardmq.coordinator.store import FORMAT, Store, Stored
 from shardmq.environment import open_environment
 from shardmq.errors import StartupRefused, StoreRefused
-from shardmq.model import Binding, Exchange, Queue, User, Vhost
+from shardmq.model import PREDECLARED, Binding, Exchange, Queue, User, Vhost
 
 
 def write(folder: Path, boot_id: str, changes: list[Change], dropped: tuple[int, ...] = ()) -> None:
@@ -63,10 +63,11 @@ def test_the_longest_names_have_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("exchange_durable", "queue_durable"), [(True, True), (True, False), (False, True)])
 def test_a_binding_is_durable_when_both_ends_are(tmp_path: Path, exchange_durable: bool, queue_durable: bool) -> None:
     exchange, queue = Exchange("/", "e", "fanout", exchange_durable), Queue("/", "q", 1, 2, queue_durable)
-    write(tmp_path, "first", [ExchangeAdded(exchange), QueueAdded(queue), BindingAdded(Binding("/", "e", "q", ""))])
+    binding = BindingAdded(Binding("/", "e", "q", ""))
+    write(tmp_path, "first", [*new_vhost("/"), ExchangeAdded(exchange), QueueAdded(queue), binding])
     assert len(load(tmp_path, "first").topology.bindings) == 1
     stored = load(tmp_path, "second")
-    assert len(stored.topology.exchanges) == exchange_durable
+    assert len(stored.topology.exchanges) == len(PREDECLARED) + exchange_durable
     assert len(stored.topology.queues) == queue_durable
     assert len(stored.topology.bindings) == (exchange_durable and queue_durable)
     assert stored.tombstones == ({} if queue_durable else {1: 2})
@@ -89,7 +90,7 @@ def test_a_restart_in_the_same_life_of_the_broker_is_told_from_a_first_start(tmp
 
 def test_fewer_shards_than_hold_queues_are_refused(tmp_path: Path) -> None:
     queues = [Queue("/", "a", 1, 5), Queue("/", "b", 2, 5), Queue("/", "c", 3, 4), Queue("/", "d", 4, 6, False)]
-    write(tmp_path, "first", [QueueAdded(queue) for queue in queues])
+    write(tmp_path, "first", [*new_vhost("/"), *map(QueueAdded, queues)])
     with pytest.raises(StartupRefused) as refusal:
         load(tmp_path, "second", shards=4)
     assert refusal.value.text == (
