@@ -4,10 +4,20 @@ process.py    the process: options, start, signals, clean stop
 hub.py        what all connections of the process share: topology replica, links, the pass
 server.py     listens, accepts, keeps the connections
 native.py     one client connection speaking the native protocol: frames to session calls and back
-requests.py   the native protocol's requests as a table: operation to session call
+requests.py   the native protocol's requests as a table: operation to call; those about messages
+declarations.py  requests about exchanges, queues, bindings
+listing.py    requests that look: lists of what there is, the status
+administration.py  requests for administrators: virtual hosts, users, permissions, limits, definitions
+answers.py    replies put together: shapes, several questions with one answer, many commands with one outcome
+clients.py    lists of connections, channels, consumers, here and at other gateways
+definitions.py  definitions in RabbitMQ's shape: writing them
+importing.py  definitions in RabbitMQ's shape: reading them, as a plan of commands
+presence.py   who is connected: told to the coordinator, parted from when what it needs is gone
+tls.py        TLS for clients: options, context
 rights.py     what a user may do in a virtual host
 session.py    a connection's channels, whatever its protocol: publishing, consumers, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges
+publishing.py  publishes whose messages differ, cut into parts that go the same way on the same terms
 confirms.py   publishes on their way to one shard: runs being gathered, confirms due
 shardlink.py  one shard as seen from here: consumers, requests, dead letters, alarms
 topologylink.py  the coordinator as seen from here: commands under way, changes coming in

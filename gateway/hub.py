@@ -8,15 +8,18 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer
 from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
+from shardmq.clock import SteadyClock
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
+from shardmq.model import Queue
+from shardmq.records import Properties
 from shardmq.topology import Topology
 from shardmq.vitals import vitals
 
@@ -51,18 +54,17 @@ class Hub:
 
     Attributes:
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
-        now_ms: wall-clock time of this pass, milliseconds since 1970.
+        now_ms: steady time of this pass, milliseconds since 1970.
     """
 
-    def __init__(
-        self, name: str, coordinator: str, shards: tuple[str, ...], security: Security = NO_KEYS
-    ) -> None:
+    def __init__(self, name: str, coordinator: str, shards: tuple[str, ...], security: Security = NO_KEYS) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = context(security)
         self.name = name
         self.origin = secrets.randbits(64)
         self.next_serial = 1
-        self.now_ms = time.time_ns() // 1_000_000
+        self._clock = SteadyClock()
+        self.now_ms = self._clock.now_ms()
         self.topology = Topology()
         self.coordinator = TopologyLink(
             Dialer(self._context, coordinator, "gateway", name, FromCoordinator, "coordinator"),
@@ -80,7 +82,8 @@ class Hub:
             )
             for index, address in enumerate(shards)
         ]
-        self._plans: dict[tuple[str, str, str], Plan] = {}
+        self._plans: dict[tuple[str, str, str], Plan | None] = {}
+        self._plans_to: dict[tuple[int, ...], Plan] = {}
         self._writers: list[Writer] = []
         self._flush_due = False
         self._is_stirred = True  # since the last tick
@@ -113,29 +116,55 @@ class Hub:
         """How this gateway is: as every process, and its connections, channels and consumers."""
         return {**vitals(self.name, "gateway"), **self._census()}
 
-    def plan(self, vhost: str, exchange: str, key: str) -> Plan:
-        """Where a publish goes.
+    def plan(self, vhost: str, exchange: str, key: str) -> Plan | None:
+        """Where a publish goes; None where its key does not settle that (`Topology.by_message`).
 
         Raises:
             NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
         """
         route = (vhost, exchange, key)
-        plan = self._plans.get(route)
+        try:
+            return self._plans[route]
+        except KeyError:
+            pass
+        plan = None
+        topology = self.topology
+        if (vhost, exchange) not in topology.exchanges or not topology.by_message(vhost, exchange):
+            plan = self.plan_to(topology.route(vhost, exchange, key))
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        self._plans[route] = plan
+        return plan
+
+    def plan_message(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> Plan:
+        """Where one message goes: with several keys, or where its properties matter.
+
+        Raises:
+            NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
+        """
+        return self.plan_to(self.topology.route_message(vhost, exchange, keys, properties))
+
+    def plan_to(self, queues: Sequence[Queue]) -> Plan:
+        """The way to some queues: the same object each time, so that neighbours on it are found to be that."""
+        ids = tuple([queue.id for queue in queues])
+        plan = self._plans_to.get(ids)
         if plan is None:
             by_shard: dict[int, list[int]] = {}
-            for queue in self.topology.route(vhost, exchange, key):
+            for queue in queues:
                 by_shard.setdefault(queue.shard, []).append(queue.id)
-            plan = tuple((self.links[shard], tuple(queues)) for shard, queues in by_shard.items())
-            if len(self._plans) >= PLANS_MAX:
-                self._plans.clear()
-            self._plans[route] = plan
+            plan = tuple((self.links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
+            if len(self._plans_to) >= PLANS_MAX:
+                self._plans_to.clear()
+            self._plans_to[ids] = plan
         return plan
 
     def changed(self) -> None:
         """Something was posted or is to be written: see to it at the end of this pass."""
         if not self._flush_due:
             self._flush_due = True
-            self.now_ms = time.time_ns() // 1_000_000
+            self.now_ms = self._clock.now_ms()
             self._loop.call_soon(self._flush)
 
     def write_due(self, writer: Writer) -> None:
@@ -173,6 +202,7 @@ class Hub:
 
     def _forget_plans(self) -> None:
         self._plans.clear()
+        self._plans_to.clear()
 
     def _drain(self, link: ShardLink | TopologyLink) -> None:
         """Read a link until it is dry: its file descriptor is edge-triggered and does not call twice."""

@@ -3,6 +3,7 @@
 The front of a protocol (native.py) turns frames into calls here and is called back with what is to be sent.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
@@ -10,12 +11,13 @@ from shardmq.commands import Command, DeclareQueue
 from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError, ResourceLocked
 from shardmq.gateway.confirms import Fan
 from shardmq.gateway.hub import Hub
+from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
 from shardmq.model import Queue
-from shardmq.records import Run
+from shardmq.records import MANDATORY, PERSISTENT, Record, Run
 
 
 class Front(Protocol):
@@ -25,11 +27,18 @@ class Front(Protocol):
     def is_writable(self) -> bool:
         """Whether the client's socket takes more."""
 
-    def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
-        """Messages for a consumer."""
+    def send_delivery(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+    ) -> None:
+        """Messages for a consumer; each was delivered so often in vain before, where its queue counts that."""
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int) -> None:
         """These publishes are not certain to be stored; but for the first `taken` messages if it is one."""
+
+    def send_return(
+        self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes
+    ) -> None:
+        """Mandatory messages of a publish that no queue took; before its confirm."""
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         """A consumer's queue is gone."""
@@ -57,27 +66,90 @@ class Channel:
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
-    def publish(self, request: int, exchange: str, key: str, flags: int, count: int, records: bytes) -> None:
-        """Route a run of checked records and send it on; answered by `confirm` or `refuse`."""
+    def publish(
+        self,
+        request: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        count: int,
+        packed: bytes,
+        records: Sequence[Record] | None = None,
+        delay_ms: int = 0,
+        producer: int = 0,
+        sequence: int = 0,
+    ) -> None:
+        """Route messages that were checked and send them on; answered by `confirm` or `refuse`.
+
+        Args:
+            request: the client's number for it.
+            exchange: where to.
+            key: routing key.
+            flags: PERSISTENT, MANDATORY.
+            count: how many.
+            packed: their records.
+            records: them decoded, where some have properties.
+            delay_ms: so much later they join their queues.
+            producer: who resends them, should that be needed; 0 for nobody.
+            sequence: the producer's number of the first one.
+        """
         session = self.session
         hub = session.hub
         hub.changed()  # before all else: it notes the time of this pass
         try:
+            session.rights.check_write(exchange)
             plan = hub.plan(session.vhost, exchange, key)
+            if plan is None or (records is not None and not is_uniform(records)):
+                publication = Publication(hub, session.vhost, session.user, exchange, key)
+                parts = cut(publication, packed, count, records)
+                self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence)
+                return
         except RequestError as error:
             self.refuse(request, request, error.code, error.text)
             return
         serial = hub.next_serial
         hub.next_serial = serial + count
         if not plan:
+            if flags & MANDATORY:
+                session.front.send_return(self.number, request, exchange, key, flags & PERSISTENT, count, packed)
             self.confirm(request, request)
             return
         fan = Fan(len(plan)) if len(plan) > 1 else None
+        flags &= PERSISTENT
         for link, queues in plan:
-            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records)
-            link.publish(self, request, queues, run, fan)
+            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
+            link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms)
             if link.confirms.is_full:
                 session.front.hold_publishing(link)
+
+    def _publish_parts(
+        self,
+        request: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        parts: Sequence[Part],
+        delay_ms: int,
+        producer: int,
+        sequence: int,
+    ) -> None:
+        front, hub = self.session.front, self.session.hub
+        fan = Fan(sum(len(part.plan) for part in parts))
+        first = hub.next_serial
+        hub.next_serial = first + sum(part.messages for part in parts)
+        persistent = flags & PERSISTENT
+        for offset, count, packed, priority, ttl_ms, plan in parts:
+            if not plan and flags & MANDATORY:
+                front.send_return(self.number, request, exchange, key, persistent, count, packed)
+            number = sequence + offset if producer else 0
+            for link, queues in plan:
+                run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
+                          ttl_ms)  # fmt: skip
+                link.publish(self, request, queues, run, fan, offset, producer, number, delay_ms)
+                if link.confirms.is_full:
+                    front.hold_publishing(link)
+        if not fan.remaining and fan.refusal is None:
+            self.confirm(request, request)
 
     def confirm(self, first: int, last: int) -> None:
         """Publishes `first` to `last` are where they should be: told to the client at the end of the pass."""
@@ -182,7 +254,7 @@ class Channel:
         run = delivered.run
         tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
         front = self.session.front
-        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run)
+        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run, delivered.deliveries)
         consumer.owed += len(run.records)
         if front.is_writable:
             consumer.link.taken(consumer)
