@@ -4,7 +4,8 @@ process.py     options, start, signals, the loop, the end
 worker.py      one pass: what has come is applied, deliveries decided, all of it committed, then answered
 queue.py       what a worker does with a queue, whatever kind of queue it is
 queues.py      which kind of queue a declaration asks for
-plain.py       the plain queue: one lane, and no terms
+plain.py       the plain queue: one lane, and no terms that its messages would notice
+termed.py      the queue with terms: priorities, times to live, bounds, delivery limits, dead letters
 lane.py        messages in a row: what is ready, in which order, what was handed out, what is done with
 lanes.py       the lanes of a queue with terms, one for each priority in use
 bounds.py      how many messages and bytes may wait in a queue

@@ -1,25 +1,124 @@
-"""How many messages, and how many bytes of bodies, may wait in a queue (x-max-length, x-max-length-bytes)."""
+"""How many messages may wait in a queue, and how many bytes of bodies: x-max-length, x-max-length-bytes, x-overflow."""
 
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final
 
-from shardmq.records import Run, unpack
+from shardmq.records import Run
+from shardmq.shards.lane import Parcel, Ranges
+from shardmq.shards.lanes import Lanes
+from shardmq.shards.segments import body_sizes
+from shardmq.terms import Terms
 
-_NIL_HEADERS: Final = {b"\x92\xc0\xc4": 4, b"\x92\xc0\xc5": 5, b"\x92\xc0\xc6": 7}
-"""How a record without properties begins, and how many bytes come before its body."""
-
-
-def body_sizes(run: Run) -> list[int]:
-    """The sizes of its messages' bodies."""
-    if run.count == 1:
-        header = _NIL_HEADERS.get(run.records[:3])
-        if header is not None:
-            return [len(run.records) - header]
-    return [len(record.body) for record in unpack(run.records, run.count)]
+_EVERYTHING: Final = 1 << 62
+_LOOK_MESSAGES: Final = 1000
+_LOOK_BYTES: Final = 1 << 20
+"""How far one look for messages to be dropped reaches. Dropping goes on until it is enough."""
 
 
-def fitting(run: Run, sizes: list[int], room: int) -> int:
-    """How many messages from the first on have bodies of `room` bytes at most."""
-    if run.count == 1:
-        return int(sizes[0] <= room)
+class Bounds:
+    """The bounds of one queue. Only ready messages count.
+
+    Args:
+        terms: of the queue.
+        lanes: its messages.
+
+    Attributes:
+        overflow: what happens beyond: drop-head, reject-publish or reject-publish-dlx.
+        bytes: of the bodies of what is ready, where they are bounded.
+    """
+
+    __slots__ = ("_lanes", "_length_max", "bytes", "bytes_max", "overflow")
+
+    def __init__(self, terms: Terms, lanes: Lanes) -> None:
+        self.overflow = terms.overflow
+        self._length_max = _EVERYTHING if terms.max_length is None else terms.max_length
+        self.bytes_max = terms.max_bytes
+        self._lanes = lanes
+        self.bytes = 0 if self.bytes_max is None else self._weigh(lanes.waiting())
+
+    @staticmethod
+    def of(terms: Terms, lanes: Lanes) -> "Bounds | None":
+        """The bounds a queue has, if it has any."""
+        return None if terms.max_length is None and terms.max_bytes is None else Bounds(terms, lanes)
+
+    def room_for(self, run: Run, credit: int) -> int:
+        """How many messages of a run, from the first on, the queue has room for.
+
+        Args:
+            run: the messages.
+            credit: how many messages would leave the queue at once.
+        """
+        if self.overflow == "drop-head":
+            return run.count
+        ready = self._lanes.ready
+        taken = max(0, min(run.count, self._length_max + credit - ready))
+        if self.bytes_max is not None:
+            passing = max(0, credit - ready)
+            room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
+            taken = min(taken, passing + _fitting(body_sizes(run)[passing:], room))
+        return taken
+
+    def append(self, run: Run) -> None:
+        """Put a run at the end of its lane."""
+        if self.bytes_max is None:
+            self._lanes.append(run)
+        else:
+            size = sum(body_sizes(run))
+            self._lanes.append(run, size)
+            self.bytes += size
+
+    def went(self, parcels: Iterable[Parcel]) -> None:
+        """Messages were handed out."""
+        if self.bytes_max is not None:
+            for parcel in parcels:
+                self.bytes -= sum(body_sizes(parcel.run))
+
+    def withdrew(self, ranges: Ranges) -> None:
+        """Ready messages were set aside."""
+        if self.bytes_max is not None:
+            self.bytes -= self._weigh(ranges)
+
+    def came_back(self, ranges: Ranges) -> None:
+        """Messages are ready again."""
+        if self.bytes_max is not None:
+            self.bytes += self._weigh(ranges)
+
+    def withdraw_excess(self) -> Ranges:
+        """Set aside what is too much, where the head gives way."""
+        if self.overflow != "drop-head":
+            return []
+        ranges: Ranges = []
+        excess = self._lanes.ready - self._length_max
+        if excess > 0:
+            ranges = self._lanes.withdraw(excess)
+            self.withdrew(ranges)
+        if self.bytes_max is not None:
+            while self.bytes > self.bytes_max:
+                ranges += self._withdraw_bytes(self.bytes - self.bytes_max)
+        return ranges
+
+    def _withdraw_bytes(self, excess: int) -> Ranges:
+        """Set aside as many messages as have `excess` bytes together, if one look reaches so far."""
+        lane = next(lane for lane in reversed(self._lanes.order) if lane.ready)
+        pieces = lane.read(lane.waiting(0, _LOOK_MESSAGES), _LOOK_BYTES)
+        sums = list(accumulate([size for _, run in pieces for size in body_sizes(run)]))
+        count = next((place + 1 for place, size in enumerate(sums) if size >= excess), len(sums))
+        self.bytes -= sums[count - 1]
+        return lane.withdraw(count)
+
+    def _weigh(self, ranges: Ranges) -> int:
+        """The bytes of messages' bodies. Of whole segments they are known; others are read."""
+        total = 0
+        for lane, part in self._lanes.split(ranges):
+            for segment, start, end in lane.places(part):
+                if segment.body_bytes is not None and end - start == segment.count:
+                    total += segment.body_bytes
+                else:
+                    pieces = lane.read([(start, end)], _EVERYTHING)
+                    total += sum([sum(body_sizes(run)) for _, run in pieces])
+        return total
+
+
+def _fitting(sizes: list[int], room: int) -> int:
     return sum([size <= room for size in accumulate(sizes)])

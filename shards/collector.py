@@ -11,11 +11,10 @@ from typing import Final
 
 from shardmq.ranges import RangeSet
 from shardmq.records import Run, continues, join
-from shardmq.shards.bounds import body_sizes
 from shardmq.shards.counts import Counts
 from shardmq.shards.journal import Journal
 from shardmq.shards.lane import MERGE_SEGMENTS, Lane
-from shardmq.shards.segments import SEGMENT_BYTES, Cutter, NumberedRun, Segment
+from shardmq.shards.segments import SEGMENT_BYTES, Cutter, NumberedRun, Segment, body_sizes
 
 PASS_BYTES: Final = 8 << 20
 """Bytes copied in one pass; who waits for a confirm waits for them too."""

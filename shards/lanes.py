@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
+from shardmq.model import Queue as Declared
 from shardmq.records import Run
-from shardmq.shards.counts import Counted
+from shardmq.shards.counts import Counted, Counts
 from shardmq.shards.journal import Journal
 from shardmq.shards.lane import LANE_BITS, Lane, Parcel, Ranges
 from shardmq.shards.segments import Cutter, Segment
 from shardmq.shards.stored import StoredQueue
+from shardmq.terms import Terms
 
 REFUSED_LANE: Final = 256
 """Behind the lane of the lowest priority there can be."""
@@ -23,28 +25,23 @@ class Lanes:
     """See the module. Ranges of messages may be of any of its lanes.
 
     Args:
-        queue: id of the queue.
-        durable: whether it is.
+        declared: the queue.
         journal: where changes are written down.
-        top: the highest priority.
-        ttl_ms: how long any message may wait here.
+        terms: of the queue.
         stored: what a start found.
 
     Attributes:
         order: the lanes consumers are served from, in the order they are.
     """
 
-    __slots__ = ("_by_number", "_durable", "_journal", "_queue", "_top", "_touched", "_ttl_ms", "order")
+    __slots__ = ("_by_number", "_declared", "_journal", "_top", "_ttl_ms", "order")
 
-    def __init__(self, queue: int, durable: bool, journal: Journal, top: int, ttl_ms: int | None,
-                 stored: StoredQueue) -> None:  # fmt: skip
-        self._queue = queue
-        self._durable = durable
+    def __init__(self, declared: Declared, journal: Journal, terms: Terms, stored: StoredQueue) -> None:
+        self._declared = declared
         self._journal = journal
-        self._top = top
-        self._ttl_ms = ttl_ms
+        self._top = terms.max_priority or 0
+        self._ttl_ms = terms.ttl_ms
         self._by_number: dict[int, Lane] = {}
-        self._touched: dict[Lane, None] = {}
         self.order: list[Lane] = []
         segments = {number: list(group) for number, group in groupby(stored.segments, key=_lane_of)}
         for number in sorted({0, *segments, *stored.marks}):
@@ -60,23 +57,29 @@ class Lanes:
         return sum([lane.fresh + lane.returned.count for lane in self.order])
 
     @property
-    def refused(self) -> Lane:
-        """Where refused messages are kept."""
-        return self._by_number.get(REFUSED_LANE) or self._make(REFUSED_LANE)
+    def is_mortal(self) -> bool:
+        """Whether something in it may expire."""
+        return any(lane.mortal for lane in self.order)
 
-    def append(self, run: Run) -> None:
-        """Put a run at the end of its lane."""
+    def append(self, run: Run, body_bytes: int | None = None) -> None:
+        """Put a run at the end of its lane; its segment adds up the bytes of the bodies, where they are given."""
         number = max(0, self._top - run.priority)
         lane = self._by_number.get(number) or self._make(number)
-        self._touched[lane] = None
         lane.append(run)
+        if body_bytes is not None:
+            segment = lane.index.segments[-1]
+            segment.body_bytes = (segment.body_bytes or 0) + body_bytes
 
     def refuse(self, run: Run) -> Ranges:
         """Put a run where nobody is served from, set aside; returns its messages' numbers."""
-        lane = self.refused
-        self._touched[lane] = None
+        lane = self._by_number.get(REFUSED_LANE) or self._make(REFUSED_LANE)
         lane.append(run)
         return lane.withdraw(run.count)
+
+    def withdraw_refused(self) -> Ranges:
+        """At start: set aside what was refused before."""
+        lane = self._by_number.get(REFUSED_LANE)
+        return lane.withdraw(lane.ready) if lane is not None else []
 
     def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
         """As `Lane.take`, from the highest lane on."""
@@ -93,32 +96,32 @@ class Lanes:
 
     def settle(self, ranges: Ranges) -> None:
         """Unacked messages are done with."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             lane.settle(part)
 
     def give_back(self, ranges: Ranges) -> None:
         """Unacked messages are ready again, at their place."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             lane.give_back(part)
 
     def set_aside(self, ranges: Ranges) -> None:
         """Unacked messages wait for something."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             lane.set_aside(part)
 
     def put_back(self, ranges: Ranges) -> None:
         """What was set aside is ready again, at its place."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             lane.put_back(part)
 
     def drop(self, ranges: Ranges) -> None:
         """What was set aside is done with."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             lane.drop(part)
 
     def keep_aside(self, ranges: Ranges) -> Ranges:
         """As `Lane.keep_aside`."""
-        return [found for lane, part in self._split(ranges) for found in lane.keep_aside(part)]
+        return [found for lane, part in self.split(ranges) for found in lane.keep_aside(part)]
 
     def withdraw(self, count: int) -> Ranges:
         """Set ready messages aside, those that matter least: the oldest of the lowest lane first."""
@@ -163,7 +166,7 @@ class Lanes:
     def read(self, ranges: Ranges, room: int, alone: bool) -> list[tuple[int, int, Run]]:
         """Messages: as many as take `room` bytes, but one at least where `alone`; (first number, deliveries, run)."""
         pieces: list[tuple[int, int, Run]] = []
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             found = lane.read(part, room, alone and not pieces)
             pieces += [piece for first, run in found for piece in self.divide(first, run)]
             room -= sum([len(run.records) for _, run in found])
@@ -171,11 +174,42 @@ class Lanes:
                 break
         return pieces
 
+    def waiting(self) -> Ranges:
+        """All ready messages."""
+        return [part for lane in self.order for part in lane.waiting(0, lane.ready)]
+
     def counts(self, ranges: Ranges) -> Iterator[Counted]:
         """How often messages were delivered in vain, where that is counted."""
-        for lane, part in self._split(ranges):
+        for lane, part in self.split(ranges):
             for segment, start, end in lane.places(part):
                 yield from ((start, end, 0),) if segment.counts is None else segment.counts.pieces(start, end)
+
+    def count(self, ranges: Ranges, limit: int) -> tuple[Ranges, Ranges]:
+        """Messages were delivered in vain once more; returns those within the limit, and those over it."""
+        within: Ranges = []
+        over: Ranges = []
+        for lane, part in self.split(ranges):
+            for segment, start, end in lane.places(part):
+                if segment.counts is None:
+                    segment.counts = Counts()
+                for first, stop, count in segment.counts.add(start, end):
+                    (over if count > limit else within).append((first, stop))
+                if segment.durable:
+                    self._journal.change(segment)
+        return within, over
+
+    def over(self, limit: int) -> Ranges:
+        """Messages that were delivered in vain more often than that."""
+        counted = [counts for lane in self for segment in lane.index.segments if (counts := segment.counts) is not None]
+        return [(start, end) for counts in counted for start, end, count in counts if count > limit]
+
+    def split(self, ranges: Ranges) -> Iterator[tuple[Lane, Ranges]]:
+        """Neighbouring ranges of the same lane together, with their lane."""
+        if len(self._by_number) == 1:
+            yield self.order[0], ranges
+            return
+        for number, group in groupby(ranges, key=_lane_of_range):
+            yield self._by_number[number], list(group)
 
     def divide(self, first: int, run: Run) -> list[tuple[int, int, Run]]:
         """Cut a run where its messages were not delivered equally often: (first number, deliveries, run)."""
@@ -187,29 +221,13 @@ class Lanes:
             (group[0][0], count, cutter.cut(run, group[0][0] - first, group[-1][1] - first)) for count, group in groups
         ]
 
-    def seal(self) -> None:
-        """The pass ends; what comes next goes into other segments."""
-        for lane in self._touched:
-            lane.seal()
-        self._touched.clear()
-
     def _make(self, number: int, mark: int = 0, segments: Iterable[Segment] = ()) -> Lane:
-        lane = Lane(self._queue, self._durable, self._journal, number, mark, segments, self._ttl_ms)
+        lane = Lane(self._declared.id, self._declared.durable, self._journal, number, mark, segments, self._ttl_ms)
         self._by_number[number] = lane
         if number != REFUSED_LANE:
             self.order.append(lane)
             self.order.sort(key=_number)
         return lane
-
-    def _split(self, ranges: Ranges) -> Iterator[tuple[Lane, Ranges]]:
-        """Neighbouring ranges of the same lane together."""
-        if len(self._by_number) == 1:
-            yield self.order[0], ranges
-            return
-        for number, group in groupby(ranges, key=_lane_of_range):
-            lane = self._by_number.get(number)
-            if lane is not None:
-                yield lane, list(group)
 
 
 def _number(lane: Lane) -> int:

@@ -1,4 +1,4 @@
-"""The plain queue: one lane, and no terms. Most queues are this one, and pay for nothing else.
+"""The plain queue: one lane, and no terms that its messages would notice. Most queues are this one.
 
 A message may bring a time to live with it, so even here messages expire; who expires is dropped.
 """
@@ -31,15 +31,15 @@ class PlainQueue(Lane):
         stored: what a start found of it.
     """
 
-    __slots__ = ("_clock", "_parked", "declared", "expired")
+    __slots__ = ("_clock", "_parked", "declared", "expired", "terms")
 
-    terms: Terms = _NO_TERMS
     deaths: Deaths | None = None
 
     def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
                  stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
         super().__init__(declared.id, declared.durable, journal, 0, stored.marks.get(0, 0), stored.segments)
         self.declared = declared
+        self.terms = Terms.of(declared.arguments) if declared.arguments else _NO_TERMS
         self.expired = 0
         self._clock = clock
         self._parked: RangeSet | None = None
@@ -54,8 +54,6 @@ class PlainQueue(Lane):
 
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """As `Queue.peek`."""
-        if self.mortal:
-            self.expire(self._clock.now_ms())
         cursor = self.cursor
         pieces = self.read(self.waiting(offset, count), PEEK_BYTES)
         return [Parcel(first, first < cursor, 0, run) for first, run in pieces]

@@ -1,11 +1,20 @@
 """Which kind of queue a declaration asks for."""
 
+from typing import Final
+
 from shardmq.clock import SteadyClock
 from shardmq.model import Queue as Declared
 from shardmq.shards.journal import Journal
 from shardmq.shards.plain import PlainQueue
 from shardmq.shards.queue import Queue
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
+from shardmq.shards.termed import TermedQueue
+
+_MESSAGES_TERMS: Final = (
+    "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-delivery-limit",
+    "x-dead-letter-exchange", "x-consumer-timeout-action",
+)  # fmt: skip
+"""Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
 
 
 def make_queue(declared: Declared, journal: Journal, clock: SteadyClock, stored: StoredQueue = NOTHING_STORED) -> Queue:
@@ -17,4 +26,5 @@ def make_queue(declared: Declared, journal: Journal, clock: SteadyClock, stored:
         clock: what times to live are measured by.
         stored: what a start found of it.
     """
-    return PlainQueue(declared, journal, clock, stored)
+    kind = TermedQueue if any(name in declared.arguments for name in _MESSAGES_TERMS) else PlainQueue
+    return kind(declared, journal, clock, stored)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from shardmq.ranges import RangeSet
-from shardmq.records import Run, ends
+from shardmq.records import Run, ends, unpack
 from shardmq.shards.counts import Counts
 
 SEGMENT_BYTES: Final = 1 << 20
@@ -21,6 +21,9 @@ SEGMENT_BYTES: Final = 1 << 20
 
 RUN_OVERHEAD_BYTES: Final = 450
 """What a run takes in memory besides its records: the struct, its numbers, names and tuple (measured)."""
+
+_NIL_HEADERS: Final = {b"\x92\xc0\xc4": 4, b"\x92\xc0\xc5": 5, b"\x92\xc0\xc6": 7}
+"""How a record without properties begins, and how many bytes come before its body."""
 
 _first = itemgetter(0)
 NumberedRun = tuple[int, Run]
@@ -95,6 +98,15 @@ def place_of(runs: list[NumberedRun], number: int) -> int:
         if number < first + run.count:
             return place - 1
     return place
+
+
+def body_sizes(run: Run) -> list[int]:
+    """How many bytes each message's body has."""
+    if run.count == 1:
+        header = _NIL_HEADERS.get(run.records[:3])
+        if header is not None:
+            return [len(run.records) - header]
+    return [len(record.body) for record in unpack(run.records, run.count)]
 
 
 class Cutter:
