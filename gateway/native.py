@@ -21,6 +21,7 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
+from shardmq.gateway.clients import short
 from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Channel, Session
 from shardmq.gateway.shardlink import Outcome, ShardLink
@@ -38,6 +39,7 @@ from shardmq.wire.operations import (
     BasicNack,
     BasicPublish,
     BasicRefused,
+    BasicReturn,
     ChannelClose,
     ChannelOpen,
     ConnectionClose,
@@ -65,6 +67,9 @@ this much is waiting for it: some requests are small and have large answers."""
 
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
+
+NO_ROUTE: Final = "NO_ROUTE"
+"""The text of a return; RabbitMQ's."""
 
 _READ_BUFFER: Final = memoryview(bytearray(256 << 10))
 """One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
@@ -115,6 +120,11 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self.is_writable = True
         self.peer = ""
+        self.peer_port = 0
+        self.is_tls = False
+        self.is_blocked = False
+        self.connected_at_ms = 0
+        self.client_properties: dict[str, Any] = {}
 
     # --- asyncio.BufferedProtocol ---------------------------------------------------------------------------------
 
@@ -123,7 +133,9 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         set_socket_options(transport)
         address = transport.get_extra_info("peername") or ("", 0)
-        self.peer = str(address[0])
+        self.peer, self.peer_port = str(address[0]), address[1]
+        self.is_tls = transport.get_extra_info("ssl_object") is not None
+        self.connected_at_ms = time.time_ns() // 1_000_000
         self._server.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
@@ -185,9 +197,13 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _open_channel(self, session: Session, operation: ChannelOpen) -> None:
         try:
+            self._server.check_channels(session)
             channel = session.open_channel(operation.channel)
         except ChannelError as error:
             raise ConnectionFault(error.text, error.code) from error
+        except RequestError as error:
+            self.send(Refused(operation.request, operation.channel, error.code, error.text))
+            return
         self._server_closed.discard(operation.channel)
         self._desks[operation.channel] = _ChannelDesk(channel)
         self.send(Ok(operation.request, operation.channel))
@@ -234,12 +250,13 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _publish(self, channel: Channel, operation: BasicPublish) -> None:
         try:
-            check(operation.records, operation.count)
+            records = check(operation.records, operation.count)
         except RequestError as error:
             channel.refuse(operation.request, operation.request, error.code, error.text)
             return
         channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
-                        operation.records)  # fmt: skip
+                        operation.records, records, operation.delay_ms, operation.producer,
+                        operation.sequence)  # fmt: skip
 
     def _request(self, desk: _ChannelDesk, operation: Any) -> None:
         answered = False
@@ -307,6 +324,8 @@ class NativeConnection(asyncio.BufferedProtocol):
             self.close(fault)
             return
         self.session = Session(self._hub, self, operation.vhost, operation.user)
+        self.client_properties = short(operation.client)
+        self._server.opened(self, self.session)
         self._heartbeat = operation.heartbeat
         properties = {
             "product": "shardmq",
@@ -394,10 +413,12 @@ class NativeConnection(asyncio.BufferedProtocol):
         for desk in [desk for desk in self._desks.values() if desk.held]:
             self._catch_up(desk)
 
-    def send_delivery(self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run) -> None:
+    def send_delivery(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+    ) -> None:
         self.send(
             BasicDeliver(channel, consumer, tag, redelivered, run.exchange, run.routing_key, run.flags,
-                         run.timestamp_ms, run.origin, run.serial, run.count, run.records)
+                         run.timestamp_ms, run.origin, run.serial, run.count, run.records, deliveries)
         )  # fmt: skip
 
     def confirms_due(self, channel: Channel) -> None:
@@ -407,6 +428,11 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         self.send(BasicRefused(channel, [(first, last)], code, text, taken))
+
+    def send_return(
+        self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes
+    ) -> None:
+        self.send(BasicReturn(channel, request, ReplyCode.NO_ROUTE, NO_ROUTE, exchange, key, flags, count, records))
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         self.send(BasicCancelled(channel, consumer))

@@ -13,6 +13,7 @@ from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
+from shardmq.gateway.tls import TlsOptions
 
 DRAIN_SECONDS: Final = 5.0
 RECURSION_MAX: Final = 400
@@ -33,6 +34,7 @@ class GatewayOptions:
         coordinator: the coordinator's bus address.
         shards: the shards' bus addresses, by number.
         security: of the bus, where it is TCP.
+        tls: another port for clients, with TLS.
     """
 
     name: str
@@ -41,13 +43,14 @@ class GatewayOptions:
     coordinator: str
     shards: tuple[str, ...]
     security: Security = NO_KEYS
+    tls: TlsOptions | None = None
 
 
 def run(options: GatewayOptions) -> None:
     """Serve until SIGTERM or SIGINT, then drain and stop.
 
     Raises:
-        StartupRefused: the port is not ours to listen on.
+        StartupRefused: a port is not ours to listen on, or a file for TLS not what it should be.
     """
     sys.setrecursionlimit(RECURSION_MAX)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -75,7 +78,7 @@ async def _serve(options: GatewayOptions) -> None:
             await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if ticking.done():
                 ticking.result()
-        server = Server(hub, options.host, options.port)
+        server = Server(hub, options.host, options.port, options.tls)
         if not stop.is_set():
             await server.listen()
             notify.ready()

@@ -30,7 +30,6 @@ from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import DECLARE_SECONDS
 from shardmq.topology import Topology
 
-
 REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
 """Commands that find nothing when they are carried out twice."""
 
@@ -65,6 +64,9 @@ class TopologyLink:
         changed: called when something was posted, so that a flush follows.
         rerouted: called when the topology has changed.
         table: how this gateway is, for the others' status.
+
+    Attributes:
+        lists: what this gateway has under a noun ("connections", …), for other gateways' lists; its owner sets it.
     """
 
     def __init__(
@@ -85,16 +87,12 @@ class TopologyLink:
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
         self._followers: list[Follower] = []
-        self._lists: Callable[[str], Any] = lambda _noun: []
+        self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
         self._present: Present | None = None
 
     def follow(self, follower: Follower) -> None:
         """Tell somebody of all changes from now on."""
         self._followers.append(follower)
-
-    def on_list(self, call: Callable[[str], Any]) -> None:
-        """Have other gateways' questions for a list of what is here ("connections", …) answered by `call`."""
-        self._lists = call
 
     def present(self, present: Present) -> None:
         """Tell the coordinator who is connected here, now and whenever it has forgotten."""
@@ -135,7 +133,7 @@ class TopologyLink:
                 case Answer() | Refusal():
                     self._on_answer(event)
                 case Inspect():
-                    table = self._lists(event.noun) if event.noun else self._table()
+                    table = self.lists(event.noun) if event.noun else self._table()
                     self.dialer.post(Answer(event.request, table))
                     self._changed()
                 case Opened():

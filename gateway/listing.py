@@ -1,0 +1,199 @@
+"""Requests that look: what there is in the topology, with counts, and how the broker is.
+
+Everybody may see what is in the connection's virtual host. Of users, permissions, connections and other virtual hosts,
+those without the tag "administrator" or "monitoring" see what concerns themselves.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from shardmq.bus.messages import Inspect
+from shardmq.errors import InvalidRequest
+from shardmq.gateway.administration import tags_of
+from shardmq.gateway.answers import Gathering
+from shardmq.gateway.clients import CLIENT_LISTS, gather_rows, visible
+from shardmq.gateway.definitions import shown_hash
+from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.shardlink import Reply
+from shardmq.gateway.status import ANSWER_SECONDS, gather
+from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.wire.operations import StatusGet, TopologyList
+
+Row = dict[str, Any]
+Tags = tuple[str, ...]
+
+COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
+"""What a shard counts of a queue and its list shows; None while the shard is away."""
+
+
+def exchange_row(exchange: Exchange) -> Row:
+    """An exchange, as lists show it."""
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
+
+
+def queue_row(queue: Queue, counts: Row | None) -> Row:
+    """A queue, as lists show it.
+
+    Args:
+        queue: as declared.
+        counts: its shard's table; None while the shard is away.
+    """
+    counted = counts or {}
+    ready, unacked = counted.get("ready"), counted.get("unacked")
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "shard": queue.shard,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": bool(queue.owner),
+        "owner": queue.owner,
+        "arguments": queue.arguments,
+        "messages": None if ready is None or unacked is None else ready + unacked,
+        **{name: counted.get(name) for name in COUNTS},
+        "consumers": counted.get("consumers"),
+    }
+
+
+def binding_row(binding: Binding) -> Row:
+    """A binding, as lists show it."""
+    return {
+        "source": binding.exchange,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": "exchange" if binding.to_exchange else "queue",
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
+    }
+
+
+def vhost_row(vhost: Vhost) -> Row:
+    """A virtual host, as lists show it."""
+    return {
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "limits": vhost.limits,
+    }
+
+
+def user_row(user: User, with_hash: bool) -> Row:
+    """A user, as lists show it; the password's hash is for administrators."""
+    row: Row = {"name": user.name, "tags": list(user.tags), "limits": user.limits}
+    if with_hash:
+        row["password_hash"], row["hashing_algorithm"] = shown_hash(user.password)
+    return row
+
+
+def permission_row(permission: Permission) -> Row:
+    """A permission, as lists show it."""
+    return {
+        "user": permission.user,
+        "vhost": permission.vhost,
+        "configure": permission.configure,
+        "write": permission.write,
+        "read": permission.read,
+    }
+
+
+def _exchanges(session: Session, _tags: Tags) -> list[Row]:
+    found = session.hub.topology.exchanges.values()
+    return [exchange_row(exchange) for exchange in found if exchange.vhost == session.vhost]
+
+
+def _bindings(session: Session, _tags: Tags) -> list[Row]:
+    found = session.hub.topology.bindings.values()
+    return [binding_row(binding) for binding in found if binding.vhost == session.vhost]
+
+
+def _vhosts(session: Session, tags: Tags) -> list[Row]:
+    topology, sees_all = session.hub.topology, _sees_all(tags)
+    found = topology.vhosts.values()
+    return [vhost_row(each) for each in found if sees_all or (session.user, each.name) in topology.permissions]
+
+
+def _users(session: Session, tags: Tags) -> list[Row]:
+    sees_all, with_hash = _sees_all(tags), "administrator" in tags
+    found = session.hub.topology.users.values()
+    return [user_row(user, with_hash) for user in found if sees_all or user.name == session.user]
+
+
+def _permissions(session: Session, tags: Tags) -> list[Row]:
+    sees_all = _sees_all(tags)
+    found = session.hub.topology.permissions.values()
+    return [
+        permission_row(each)
+        for each in found
+        if each.vhost == session.vhost and (sees_all or each.user == session.user)
+    ]
+
+
+def _sees_all(tags: Tags) -> bool:
+    return "administrator" in tags or "monitoring" in tags
+
+
+_AT_HAND: Final[Mapping[str, Callable[[Session, Tags], list[Row]]]] = MappingProxyType(
+    {
+        "exchanges": _exchanges,
+        "bindings": _bindings,
+        "vhosts": _vhosts,
+        "users": _users,
+        "permissions": _permissions,
+    }
+)
+"""Lists that the replica has."""
+
+
+def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> None:
+    """A list of what there is.
+
+    Raises:
+        InvalidRequest: there is no such list.
+    """
+    session, noun = channel.session, operation.noun
+    if noun in _AT_HAND:
+        reply(_AT_HAND[noun](session, tags_of(session)))
+    elif noun == "queues":
+        _list_queues(session, reply)
+    elif noun in CLIENT_LISTS:
+        gather_rows(session.hub, noun, lambda rows: reply(visible(noun, rows, session, tags_of(session))))
+    else:
+        nouns = ", ".join(sorted([*_AT_HAND, "queues", *CLIENT_LISTS]))
+        raise InvalidRequest(f"there is no list of '{noun}'; ask for one of {nouns}")
+
+
+def _list_queues(session: Session, reply: Reply) -> None:
+    """The queues, with the counts of the shards that answer."""
+
+    def join(tables: list[Row]) -> None:
+        counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] == session.vhost}
+        found = session.hub.topology.queues.values()
+        reply([queue_row(queue, counts.get(queue.id)) for queue in found if queue.vhost == session.vhost])
+
+    gathering = Gathering(len(session.hub.links), join)
+    for link in session.hub.links:
+        link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
+
+
+def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
+    """How the broker is; queues of other virtual hosts are for those who see all."""
+    session = channel.session
+
+    def show(state: Any) -> None:
+        if not _sees_all(tags_of(session)):
+            state["queues"] = [row for row in state["queues"] if row["vhost"] == session.vhost]
+        reply(state)
+
+    gather(session.hub, show)
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {TopologyList: topology_list, StatusGet: status_get}

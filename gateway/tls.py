@@ -1,0 +1,76 @@
+"""TLS on the clients' port: what is asked for, and the context made of it."""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shardmq.errors import StartupRefused
+
+SHUTDOWN_SECONDS: Final = 5.0
+"""A peer that does not answer the end of TLS within this time is parted from without."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """How clients are spoken to safely.
+
+    Attributes:
+        port: TCP port of its own; gateways of one broker share it.
+        certificate: file with the server's certificate, and those between it and its authority (PEM).
+        key: file with the certificate's private key (PEM, not encrypted).
+        ca: file with the authorities that clients' certificates are verified by (PEM).
+        verify_client: whether a client without a certificate of theirs is refused.
+    """
+
+    port: int
+    certificate: Path
+    key: Path
+    ca: Path | None = None
+    verify_client: bool = False
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """The context for a listener: TLS 1.2 or newer, Python's choice of ciphers.
+
+    Raises:
+        StartupRefused: a file that is not there, or not what it should be.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if options.verify_client and options.ca is None:
+        raise StartupRefused("clients' certificates are to be verified, and no file of authorities is given; name one")
+    for what, path in (("certificate", options.certificate), ("key", options.key), ("authorities", options.ca)):
+        _check_readable(what, path)
+    try:
+        context.load_cert_chain(options.certificate, options.key, password=_refuse_password)
+    except (ssl.SSLError, ValueError) as fault:
+        raise StartupRefused(
+            f"TLS: certificate {options.certificate} and key {options.key} are no pair in PEM without a password: "
+            f"{_reason(fault)}"
+        ) from fault
+    if options.ca is not None:
+        try:
+            context.load_verify_locations(cafile=options.ca)
+        except ssl.SSLError as fault:
+            raise StartupRefused(f"TLS: there are no certificates in PEM in {options.ca}: {_reason(fault)}") from fault
+    if options.verify_client:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _check_readable(what: str, path: Path | None) -> None:
+    try:
+        if path is not None:
+            path.open("rb").close()
+    except OSError as fault:
+        raise StartupRefused(f"TLS: the {what} {path} can not be read: {fault.strerror or fault}") from fault
+
+
+def _refuse_password() -> str:
+    """Asked for where a key is encrypted; OpenSSL would ask the terminal."""
+    raise ValueError("the key is encrypted")
+
+
+def _reason(fault: Exception) -> str:
+    return (isinstance(fault, ssl.SSLError) and fault.reason) or str(fault)
