@@ -1,12 +1,13 @@
 """`shardmq consume`: messages of a queue to stdout."""
 
-import base64
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.messages import described, write_body
 from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.limits import PREFETCH_MAX
 
 if TYPE_CHECKING:
     from shardmq.client.deliveries import Message
@@ -33,20 +34,44 @@ EXIT_TOO_FEW: Final = 1
     metavar="SECONDS",
     help="Without --follow: stop when nothing has come for so long.",
 )
+@click.option(
+    "--prefetch",
+    type=click.IntRange(0, PREFETCH_MAX),
+    help=f"Messages held unacked at most, 0 for no limit.  [default: {PREFETCH}, --count where that is less]",
+)
+@click.option("--exclusive", is_flag=True, help="Be the only consumer of the queue, or fail.")
+@click.option("--priority", type=int, help="Consumers with a higher one are served first.")
 @URL
 @JSON
-def consume(*, queue: str, count: int | None, ack: bool, follow: bool, wait: float, url: str, as_json: bool) -> int:
+def consume(
+    *,
+    queue: str,
+    count: int | None,
+    ack: bool,
+    follow: bool,
+    wait: float,
+    prefetch: int | None,
+    exclusive: bool,
+    priority: int | None,
+    url: str,
+    as_json: bool,
+) -> int:
     """Print the messages of QUEUE: bodies, a line each; with --json everything about them.
 
     A message is acked after it has been written.
     """
     from shardmq.client.connection import connect
 
-    prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
+    if prefetch is None:
+        prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
+    arguments = {} if priority is None else {"x-priority": priority}
     consumed = 0
     with connect(url) as connection:
         channel = connection.channel()
-        for batch in channel.consume_batches(queue, prefetch=prefetch, inactivity_timeout=None if follow else wait):
+        patience = None if follow else wait
+        for batch in channel.consume_batches(
+            queue, prefetch, inactivity_timeout=patience, exclusive=exclusive, arguments=arguments
+        ):
             messages = batch.messages if count is None else batch.messages[: count - consumed]
             for message in messages:
                 write(message, as_json)
@@ -70,21 +95,4 @@ def write(message: "Message", as_json: bool) -> None:
     if as_json:
         print_json(described(message))
     else:
-        sys.stdout.buffer.write(message.body + b"\n")
-
-
-def described(message: "Message") -> dict[str, Any]:
-    """All there is to know of a message. The body is text where it is UTF-8, else base64."""
-    try:
-        body = {"body": message.body.decode()}
-    except UnicodeDecodeError:
-        body = {"body_base64": base64.b64encode(message.body).decode()}
-    return {
-        **body,
-        "exchange": message.exchange,
-        "routing_key": message.routing_key,
-        "redelivered": message.redelivered,
-        "message_id": message.message_id,
-        "timestamp_ms": message.timestamp_ms,
-        "properties": message.properties,
-    }
+        write_body(message)

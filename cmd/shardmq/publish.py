@@ -5,15 +5,18 @@ import time
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.amounts import named_values
 from shardmq.cmd.session import JSON, URL, counted, print_json
 from shardmq.errors import NotFound
+from shardmq.limits import DELAY_MS_MAX
 
 if TYPE_CHECKING:
     from shardmq.client.connection import Connection
+    from shardmq.records import Properties
 
 PROGRESS_STEP: Final = 500
 """Messages between two looks at the progress bar: one run."""
@@ -34,6 +37,30 @@ PROGRESS_STEP: Final = 500
 @click.option("--count", "-n", type=click.IntRange(1), default=1, show_default=True, help="Publish it so many times.")
 @click.option("--transient", is_flag=True, help="The messages need not survive a restart.")
 @click.option("--content-type", help="MIME type of the bodies.")
+@click.option("--mandatory", is_flag=True, help="Fail where no queue takes a message; else it is dropped.")
+@click.option(
+    "--delay", type=click.IntRange(0, DELAY_MS_MAX), default=0, metavar="MS", help="They arrive so much later."
+)
+@click.option("--priority", type=click.IntRange(0, 255), help="For queues with x-max-priority.")
+@click.option(
+    "--expiration", type=click.IntRange(0, DELAY_MS_MAX), metavar="MS", help="How long they may wait in a queue."
+)
+@click.option(
+    "--header",
+    "headers",
+    callback=named_values,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header; a value that is JSON is taken as such, else as a string.",
+)
+@click.option(
+    "--property",
+    "others",
+    callback=named_values,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another property of AMQP 0-9-1, as message_id=a1 or reply_to=answers.",
+)
 @URL
 @JSON
 def publish(
@@ -46,6 +73,12 @@ def publish(
     count: int,
     transient: bool,
     content_type: str | None,
+    mandatory: bool,
+    delay: int,
+    priority: int | None,
+    expiration: int | None,
+    headers: dict[str, Any],
+    others: dict[str, Any],
     url: str,
     as_json: bool,
 ) -> None:
@@ -57,9 +90,17 @@ def publish(
     if body is None and path is None and sys.stdin.isatty():
         raise click.UsageError("nothing to publish: give a BODY, --file PATH, or something on stdin")
     from shardmq.client.connection import connect
-    from shardmq.records import Properties
 
-    properties = Properties(content_type=content_type, delivery_mode=1 if transient else None)
+    properties = properties_of(
+        {
+            **others,
+            "content_type": content_type,
+            "delivery_mode": 1 if transient else None,
+            "priority": priority,
+            "expiration": None if expiration is None else str(expiration),
+            "headers": headers or None,
+        }
+    )
     with connect(url) as connection:
         if not exchange:
             check_queue(connection, routing_key)
@@ -67,13 +108,31 @@ def publish(
         published = 0
         with connection.channel().publisher() as publisher:
             for message in shown(bodies(body, path, lines, count), None if lines else count, as_json):
-                publisher.publish(exchange, routing_key, message, properties)
+                publisher.publish(exchange, routing_key, message, properties, mandatory=mandatory, delay_ms=delay)
                 published += 1
         seconds = time.monotonic() - started_at
     if as_json:
         print_json({"published": published, "seconds": round(seconds, 6)})
     else:
         click.echo(f"{counted(published, 'message')} published and confirmed in {seconds:.2f} s")
+
+
+def properties_of(values: dict[str, Any]) -> "Properties":
+    """Properties from the command line; None is not set.
+
+    Raises:
+        UsageError: there is no such property, or the value is none for it.
+    """
+    import msgspec
+
+    from shardmq.records import Properties
+
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return msgspec.convert(given, Properties)
+    except msgspec.ValidationError as fault:
+        known = ", ".join(Properties.__struct_fields__)
+        raise click.UsageError(f"the properties make no sense: {fault}; there are {known}") from fault
 
 
 def check_queue(connection: "Connection", name: str) -> None:

@@ -1,33 +1,26 @@
 """`shardmq shard`, `gateway` and `coordinator`: one process of the broker, alone, for systemd and for other hosts."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from shardmq import notify
+from shardmq.cmd.options import DATA_DIR, DISK_FREE_LIMIT, SHARDS, bus_options, memory_watermark, tls_of, tls_options
 from shardmq.limits import SHARD_MEMORY_BYTES
 
-DATA_DIR: Final = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("shardmq-data"),
-    envvar="SHARDMQ_DATA_DIR",
-    show_envvar=True,
-    show_default=True,
-    help="Directory of the stores; each process has its own folder in it.",
-)
-SHARDS: Final = click.option(
-    "--shard",
-    "shards",
-    multiple=True,
-    required=True,
-    metavar="ADDRESS",
-    envvar="SHARDMQ_SHARDS",
-    show_envvar=True,
-    help="Address of shard 0, then of shard 1, …: one option for each (in the environment separated by spaces).",
-)
+if TYPE_CHECKING:
+    from shardmq.bus.curve import Security
+
 KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")
+
+
+def security(keys: Path | None, name: str, insecure_bus: bool) -> "Security":
+    """What protects the links of the process of that name."""
+    from shardmq.bus.curve import Security
+
+    return Security(keys, name, insecure_bus)
 
 
 @click.command()
@@ -57,12 +50,35 @@ KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
     show_default=True,
     help="Message bytes kept in memory; what is above is read back from disk.",
 )
-def shard(*, index: int, data_dir: Path, listen: str, memory_bytes: int) -> None:
+@MEMORY_WATERMARK
+@DISK_FREE_LIMIT
+@bus_options
+def shard(
+    *,
+    index: int,
+    data_dir: Path,
+    listen: str,
+    memory_bytes: int,
+    memory_watermark: int | None,
+    disk_free_limit: int | None,
+    keys: Path | None,
+    insecure_bus: bool,
+) -> None:
     """Run one shard: the owner of some queues and of their store."""
     notify.die_with_parent()
     from shardmq.shards.process import ShardOptions, run
 
-    run(ShardOptions(index=index, data_dir=data_dir, listen=listen, memory_bytes=memory_bytes))
+    run(
+        ShardOptions(
+            index=index,
+            data_dir=data_dir,
+            listen=listen,
+            memory_bytes=memory_bytes,
+            rss_bytes_max=memory_watermark,
+            disk_free_bytes_min=disk_free_limit,
+            security=security(keys, f"shard-{index}", insecure_bus),
+        )
+    )
 
 
 @click.command(short_help="Run the coordinator: the authority on what exists.")
@@ -83,13 +99,23 @@ def shard(*, index: int, data_dir: Path, listen: str, memory_bytes: int) -> None
     show_envvar=True,
     help="What is not durable lives as long as this stays the same.  [default: the kernel's boot id]",
 )
-def coordinator(*, data_dir: Path, listen: str, shards: tuple[str, ...], boot_id: str) -> None:
+@bus_options
+def coordinator(
+    *, data_dir: Path, listen: str, shards: tuple[str, ...], boot_id: str, keys: Path | None, insecure_bus: bool
+) -> None:
     """Run the coordinator: the authority on exchanges, queues, bindings and users."""
     notify.die_with_parent()
     from shardmq.coordinator.process import CoordinatorOptions, run
 
-    boot_id = boot_id or KERNEL_BOOT_ID.read_text().strip()
-    run(CoordinatorOptions(data_dir=data_dir, listen=listen, shards=shards, boot_id=boot_id))
+    run(
+        CoordinatorOptions(
+            data_dir=data_dir,
+            listen=listen,
+            shards=shards,
+            boot_id=boot_id or KERNEL_BOOT_ID.read_text().strip(),
+            security=security(keys, "coordinator", insecure_bus),
+        )
+    )
 
 
 @click.command()
@@ -127,9 +153,31 @@ def coordinator(*, data_dir: Path, listen: str, shards: tuple[str, ...], boot_id
     help="Address of the coordinator.",
 )
 @SHARDS
-def gateway(*, name: str, host: str, port: int, coordinator: str, shards: tuple[str, ...]) -> None:
+@bus_options
+@tls_options
+def gateway(
+    *,
+    name: str,
+    host: str,
+    port: int,
+    coordinator: str,
+    shards: tuple[str, ...],
+    keys: Path | None,
+    insecure_bus: bool,
+    **tls: Any,
+) -> None:
     """Run one gateway: what clients connect to."""
     notify.die_with_parent()
     from shardmq.gateway.process import GatewayOptions, run
 
-    run(GatewayOptions(name=name, host=host, port=port, coordinator=coordinator, shards=shards))
+    run(
+        GatewayOptions(
+            name=name,
+            host=host,
+            port=port,
+            coordinator=coordinator,
+            shards=shards,
+            security=security(keys, name, insecure_bus),
+            tls=tls_of(**tls),
+        )
+    )

@@ -11,9 +11,9 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,11 @@ from shardmq import notify
 from shardmq.cmd.child import STOP_SECONDS, Child
 from shardmq.cmd.holds import client_host, hold_data_dir, hold_port, private_directory
 from shardmq.cmd.main import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
+from shardmq.cmd.options import tls_words
+from shardmq.memory import memory_default
+
+if TYPE_CHECKING:
+    from shardmq.gateway.tls import TlsOptions
 
 RESTART_SECONDS: Final = 0.1
 RESTART_SECONDS_MAX: Final = 5.0
@@ -38,13 +43,34 @@ COORDINATOR, SHARD, GATEWAY = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run."""
+    """What to run.
+
+    Attributes:
+        memory_bytes: what shards and gateways may take together before publishers are blocked; None for the default.
+        disk_free_bytes: what must be left of the disk, else they are too; None for the default.
+        tls: another port for clients, with TLS.
+    """
 
     shards: int
     gateways: int
     host: str
     port: int
     data_dir: Path
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    tls: "TlsOptions | None" = None
+
+    @property
+    def watermarks(self) -> tuple[str, ...]:
+        """What each shard and gateway is told of memory: its part of what all may take."""
+        members = self.shards + self.gateways
+        wanted = self.memory_bytes
+        return "--memory-watermark", f"{memory_default(members) if wanted is None else max(wanted // members, 2)}B"
+
+    @property
+    def disk_limit(self) -> tuple[str, ...]:
+        """What shards are told of the disk."""
+        return () if self.disk_free_bytes is None else ("--disk-free-limit", str(self.disk_free_bytes))
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,6 +89,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     host: str | None = None
     port: int | None = None
     url: str | None = None
+    tls_port: int | None = None
     data_dir: str | None = None
     processes: dict[str, int] | None = None
 
@@ -80,8 +107,13 @@ def supervise(plan: Plan, announce: Callable[[Notice], None]) -> int:
     Raises:
         StartupRefused: the data directory or the port are in use, or not usable.
     """
-    with hold_data_dir(plan.data_dir), hold_port(plan.host, plan.port) as port, private_directory() as run_dir:
-        plan = Plan(plan.shards, plan.gateways, plan.host, port, plan.data_dir.resolve())
+    with (
+        hold_data_dir(plan.data_dir),
+        hold_port(plan.host, plan.port) as port,
+        contextlib.nullcontext() if plan.tls is None else hold_port(plan.host, plan.tls.port),
+        private_directory() as run_dir,
+    ):
+        plan = replace(plan, port=port, data_dir=plan.data_dir.resolve())
         return asyncio.run(Supervisor(plan, run_dir, announce).run())
 
 
@@ -179,6 +211,7 @@ class Supervisor:
                 host=plan.host,
                 port=plan.port,
                 url=url,
+                tls_port=plan.tls.port if plan.tls else None,
                 data_dir=str(plan.data_dir),
                 processes=pids,
             )
@@ -238,10 +271,20 @@ def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child]
         "--coordinator",
         address("coordinator"),
         *to_shards,
+        *tls_words(plan.tls),
     )
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
     for index, name in enumerate(shards):
-        shard = ("shard", "--index", str(index), *data_dir, "--listen", address(name))
+        shard = (
+            "shard",
+            "--index",
+            str(index),
+            *data_dir,
+            "--listen",
+            address(name),
+            *plan.watermarks,
+            *plan.disk_limit,
+        )
         members.append(Child(name, SHARD, shard, run_dir, on_ready))
     for index in range(plan.gateways):
         name = f"gateway-{index}"

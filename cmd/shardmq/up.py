@@ -2,17 +2,20 @@
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
 
 from shardmq import notify
 from shardmq.cmd.invocation import program
-from shardmq.cmd.roles import DATA_DIR
+from shardmq.cmd.options import DATA_DIR, DISK_FREE_LIMIT, memory_watermark, tls_of, tls_options
 from shardmq.cmd.session import DEFAULT_URL
 from shardmq.cmd.supervisor import Notice, Plan, supervise
 
+MEMORY_WATERMARK: Final = memory_watermark(
+    "shards and gateways together take", "0.6, and 256MiB for each at least", "SHARDMQ_UP_MEMORY_WATERMARK"
+)
 COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refused": "red", "ready": "green"}
 
 
@@ -53,14 +56,29 @@ COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refu
     help="Port for clients; 0 takes a free one.",
 )
 @DATA_DIR
+@MEMORY_WATERMARK
+@DISK_FREE_LIMIT
+@tls_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
-def up(*, shards: int, gateways: int, host: str, port: int, data_dir: Path, as_json: bool) -> int:
+def up(
+    *,
+    shards: int,
+    gateways: int,
+    host: str,
+    port: int,
+    data_dir: Path,
+    memory_watermark: int | None,
+    disk_free_limit: int | None,
+    as_json: bool,
+    **tls: Any,
+) -> int:
     """Run a broker: coordinator, shards and gateways.
 
     It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
     """
     notify.die_with_parent()
-    return supervise(Plan(shards, gateways, host, port, data_dir), print_json if as_json else print_text)
+    plan = Plan(shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls))
+    return supervise(plan, print_json if as_json else print_text)
 
 
 def print_json(notice: Notice) -> None:
@@ -97,6 +115,8 @@ def print_welcome(notice: Notice) -> None:
     ]
     facts = Table.grid(padding=(0, 2))
     facts.add_row("url", Text(notice.url or "", style="bold green"))
+    if notice.tls_port is not None:
+        facts.add_row("TLS", f"port {notice.tls_port}")
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
     console = Console(highlight=False)

@@ -1,0 +1,20 @@
+"""`shardmq channel`: list."""
+
+import click
+
+from shardmq.cmd.listing import rows_of, show
+from shardmq.cmd.session import JSON, URL
+
+
+@click.group()
+def channel() -> None:
+    """Channels: list."""
+
+
+@channel.command("list")
+@URL
+@JSON
+def channel_list(*, url: str, as_json: bool) -> None:
+    """Show the channels of the connections this user may see."""
+    columns = ("connection", "number", "user", "vhost")
+    show("channels", rows_of(url, "channels"), as_json, columns, ("consumers", "unacked", "unconfirmed"))

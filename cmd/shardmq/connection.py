@@ -1,0 +1,35 @@
+"""`shardmq connection`: list, close."""
+
+import click
+
+from shardmq.cmd.listing import carry_out, rows_of, show
+from shardmq.cmd.session import JSON, URL
+
+
+@click.group()
+def connection() -> None:
+    """Clients' connections: list, close."""
+
+
+@connection.command("list")
+@URL
+@JSON
+def connection_list(*, url: str, as_json: bool) -> None:
+    """Show the connections this user may see."""
+    rows = rows_of(url, "connections")
+    if not as_json:
+        rows = [{**row, "peer": f"{row['peer_host']}:{row['peer_port']}"} for row in rows]
+    columns = ("name", "user", "vhost", "peer", "tls", "gateway", "state")
+    show("connections", rows, as_json, columns, ("channels",))
+
+
+@connection.command("close")
+@click.argument("name")
+@click.option("--reason", default="closed by an administrator", show_default=True, help="The client is told.")
+@URL
+@JSON
+def connection_close(*, name: str, reason: str, url: str, as_json: bool) -> None:
+    """Close connection NAME, as `list` shows it, wherever it is."""
+    carry_out(
+        url, as_json, f"connection '{name}' is closed", lambda connection: connection.connection_expel(name, reason)
+    )
