@@ -19,6 +19,8 @@ session.py    a connection's channels, whatever its protocol: publishing, consum
 tags.py       delivery tags of a channel, kept as ranges
 publishing.py  publishes whose messages differ, cut into parts that go the same way on the same terms
 confirms.py   publishes on their way to one shard: runs being gathered, confirms due
+deadletters.py  what died in a queue is published to its dead-letter exchange, its death written into it
+alarms.py     who runs short of memory or disk, and connections that are to wait for it
 shardlink.py  one shard as seen from here: consumers, requests, dead letters, alarms
 topologylink.py  the coordinator as seen from here: commands under way, changes coming in
 status.py     the broker's state, gathered from every process

@@ -16,6 +16,7 @@ from shardmq.bus.link import Dialer
 from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
 from shardmq.clock import SteadyClock
+from shardmq.gateway.alarms import Alarms, MemoryWatch
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.model import Queue
@@ -51,13 +52,22 @@ class Hub:
         coordinator: bus address.
         shards: bus addresses, by shard number.
         security: of the bus, where it is TCP.
+        rss_bytes_max: resident memory above which publishers are blocked; None for a share of the machine's.
 
     Attributes:
+        alarms: of this process and all shards.
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: steady time of this pass, milliseconds since 1970.
     """
 
-    def __init__(self, name: str, coordinator: str, shards: tuple[str, ...], security: Security = NO_KEYS) -> None:
+    def __init__(
+        self,
+        name: str,
+        coordinator: str,
+        shards: tuple[str, ...],
+        security: Security = NO_KEYS,
+        rss_bytes_max: int | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = context(security)
         self.name = name
@@ -73,12 +83,14 @@ class Hub:
             self._forget_plans,
             self.table,
         )
+        self.alarms = Alarms()
         self.links = [
             ShardLink(
                 Dialer(self._context, address, "gateway", name, FromShard, f"shard-{index}"),
                 f"shard-{index}",
                 self.changed,
                 self.topology.has_queue,
+                self.alarms,
             )
             for index, address in enumerate(shards)
         ]
@@ -88,7 +100,8 @@ class Hub:
         self._flush_due = False
         self._is_stirred = True  # since the last tick
         self._woken = asyncio.Event()
-        self._wakers: list[Callable[[float], None]] = []
+        watch = MemoryWatch(self.alarms, name, rss_bytes_max, len(shards) + 1)
+        self._wakers: list[Callable[[float], None]] = [watch.tick]
         self._census: Callable[[], dict[str, Any]] = dict
         self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
         for link in self._all:

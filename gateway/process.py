@@ -11,6 +11,7 @@ import uvloop
 
 from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
+from shardmq.gateway.deadletters import DeadLetters
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
 from shardmq.gateway.tls import TlsOptions
@@ -35,6 +36,7 @@ class GatewayOptions:
         shards: the shards' bus addresses, by number.
         security: of the bus, where it is TCP.
         tls: another port for clients, with TLS.
+        rss_bytes_max: resident memory above which publishers are blocked; None for the default.
     """
 
     name: str
@@ -44,6 +46,7 @@ class GatewayOptions:
     shards: tuple[str, ...]
     security: Security = NO_KEYS
     tls: TlsOptions | None = None
+    rss_bytes_max: int | None = None
 
 
 def run(options: GatewayOptions) -> None:
@@ -70,7 +73,8 @@ async def _serve(options: GatewayOptions) -> None:
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    hub = Hub(options.name, options.coordinator, options.shards, options.security)
+    hub = Hub(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
+    DeadLetters(hub)
     ticking = asyncio.create_task(hub.run())
     stopped = asyncio.create_task(stop.wait())
     try:

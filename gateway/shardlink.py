@@ -8,12 +8,14 @@ from typing import Any, Final, Protocol
 
 from shardmq.bus.link import Dialer, Lost, Opened
 from shardmq.bus.messages import (
+    Alarm,
     Answer,
     Cancel,
     Cancelled,
     Confirmed,
     Consume,
     Credit,
+    Dead,
     Delivered,
     FromShard,
     Get,
@@ -21,10 +23,12 @@ from shardmq.bus.messages import (
     PublishRefusal,
     Refusal,
     Release,
+    Renew,
     Return,
     Settle,
 )
 from shardmq.errors import ReplyCode, RequestError, Unavailable, request_error
+from shardmq.gateway.alarms import Alarms
 from shardmq.gateway.confirms import Confirms
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE, DELIVERY_WINDOW_BYTES
 
@@ -91,6 +95,10 @@ class _Asked:
     deadline: float
 
 
+def _no_undertaker(_link: "ShardLink", dead: Dead) -> None:
+    raise AssertionError(f"nobody takes the dead letters of queue {dead.queue}")
+
+
 class ShardLink:
     """See the module. All calls are made on the loop's thread; nothing here waits.
 
@@ -98,16 +106,29 @@ class ShardLink:
         dialer: the link to the shard.
         changed: called when something was posted, so that a flush follows.
         exists: whether the topology has a queue of that id.
+        alarms: hear of the shard's.
+
+    Attributes:
+        life: how often the shard went away; what was delivered in another life cannot be settled.
+        confirms: publishes on their way to it.
+        bury: takes in dead letters; its owner sets it before any come.
     """
 
     def __init__(
-        self, dialer: "Dialer[FromShard]", name: str, changed: Callable[[], None], exists: Callable[[int], bool]
+        self,
+        dialer: "Dialer[FromShard]",
+        name: str,
+        changed: Callable[[], None],
+        exists: Callable[[int], bool],
+        alarms: Alarms,
     ) -> None:
         self.dialer = dialer
         self.name = name
         self.life = 0
         self.confirms = Confirms(dialer, name, exists)
         self.publish = self.confirms.add
+        self.bury: Callable[[ShardLink, Dead], None] = _no_undertaker
+        self._alarms = alarms
         self._changed = changed
         self._exists = exists
         self._consumers: dict[int, Consumer] = {}
@@ -125,6 +146,8 @@ class ShardLink:
             Got: self._on_answer,
             Refusal: self._on_answer,
             Cancelled: self._on_cancelled,
+            Dead: lambda message: self.bury(self, message),
+            Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
             Opened: self._on_opened,
             Lost: self._on_lost,
         }
@@ -228,9 +251,13 @@ class ShardLink:
             ranges.append((start, end))
         self._touched.add(consumer)
 
-    def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool) -> None:
-        """Messages [start, end) were not taken."""
-        self.dialer.post(Return(consumer.number, [(start, end)], requeue))
+    def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+        self.dialer.post(Return(consumer.number, [(start, end)], requeue, delay_ms))
+
+    def renew(self, consumer: Consumer, start: int, end: int) -> None:
+        """Messages [start, end) are still being worked on."""
+        self.dialer.post(Renew(consumer.number, [(start, end)]))
 
     def taken(self, consumer: Consumer) -> None:
         """The consumer's socket has room: tell the shard what it has taken."""
@@ -321,6 +348,7 @@ class ShardLink:
 
     def _on_lost(self, lost: Lost) -> None:
         self.life += 1
+        self._alarms.forget(self.name)
         self.confirms.lost(
             f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
         )

@@ -1,0 +1,232 @@
+"""Dead letters: a shard hands over what died in a queue, here it is published to the queue's dead-letter exchange.
+
+    shard                          gateway                                  shard of the new home
+      │ ── Dead(queue, run) ─────────► │ x-death & co, routed ── Publish ──────► │
+      │                                │ ◄────────────────────── Confirmed ───── │   on disk
+      │ ◄── DeadLettered(ranges) ───── │
+      or    DeadLetterRefused: one of its new homes did not take it; the shard comes again a little later
+
+The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between; it may then
+be in its new home twice.
+
+What is written into the message follows RabbitMQ 3.13 (`rabbit_dead_letter`, `mc:record_death` and what `mc_amqpl`
+makes of it; https://www.rabbitmq.com/docs/3.13/dlx):
+
+* `x-death` is an array of tables, most recent first, one for each (queue, reason): count, reason, queue, time (of the
+  first such death), exchange and routing-keys (with those of CC) it was published with then, and original-expiration
+  where it had a time to live of its own. A further death of the same queue and reason adds 1 to its count and moves it
+  to the front; the rest stays as it was.
+* `x-first-death-queue`, `-reason`, `-exchange` are written once, `x-last-death-…` each time.
+* The property `expiration` is removed: it does not expire again where it gets to.
+* It keeps its routing key, and CC counts again; with `x-dead-letter-routing-key` it has that alone, and CC is removed.
+* A queue that it has been in before, with nobody having rejected it since, does not get it again: such a cycle would
+  turn for ever. For a death by rejection nobody looks for cycles.
+* An exchange that is not there, or leads nowhere, is the end of it.
+"""
+
+import datetime
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused
+from shardmq.errors import RequestError
+from shardmq.gateway.confirms import Fan
+from shardmq.gateway.hub import Hub, Plan
+from shardmq.gateway.publishing import CC, routing_keys
+from shardmq.gateway.shardlink import ShardLink
+from shardmq.model import Queue
+from shardmq.records import Properties, Record, Run, pack, unpack
+from shardmq.terms import Terms
+
+REJECTED: Final = "rejected"
+"""The reason that is a decision of somebody's, and so no part of a cycle that turns by itself."""
+
+COUNT_MAX: Final = 2**63 - 1
+
+RECURSION_MAX: Final = 1000
+"""Python's own limit, while dead letters are decoded. What a gateway lets in nests to a lower one, so that it can be read
+here, though the stack below be a little deeper."""
+
+
+@dataclass(slots=True)
+class _Grave:
+    """Messages [first, end) of a queue, on their way to a new home."""
+
+    link: ShardLink
+    life: int
+    queue: int
+    first: int
+    end: int
+
+
+class DeadLetters:
+    """See the module. One for a gateway, which its links hand to what shards hand to them.
+
+    Args:
+        hub: of the process.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._requests = 0
+        self._graves: dict[int, _Grave] = {}
+        for link in hub.links:
+            link.bury = self.bury
+
+    def bury(self, link: ShardLink, dead: Dead) -> None:
+        """Publish what a shard hands over; it is told when all of it has arrived, or what has not."""
+        hub = self._hub
+        hub.changed()
+        queue = hub.topology.queue_by_id(dead.queue)
+        terms = Terms.of(queue.arguments) if queue is not None else Terms()
+        if queue is None or terms.dead_letter_exchange is None:
+            link.dialer.post(DeadLettered(dead.queue, [(dead.first, dead.first + dead.run.count)]))
+            return
+        run, place = dead.run, 0
+        for plan, letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[0]):
+            records = [record for _, record in letters]
+            grave = _Grave(link, link.life, dead.queue, dead.first + place, dead.first + place + len(records))
+            part = Run(terms.dead_letter_exchange, run.routing_key if terms.dead_letter_key is None
+                       else terms.dead_letter_key, run.flags, hub.now_ms, run.origin, run.serial + place,
+                       len(records), b"".join(records), run.priority)  # fmt: skip
+            place += len(records)
+            self._publish(grave, part, plan)
+
+    def confirm(self, first: int, last: int) -> None:
+        """They have arrived."""
+        for request in range(first, last + 1):
+            self._arrived(self._graves.pop(request))
+
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002 (Publisher's)
+        """They have not, or not everywhere; but for the first `taken` messages if it is one."""
+        for request in range(first, last + 1):
+            grave = self._graves.pop(request)
+            if grave.life != grave.link.life:
+                continue
+            middle = grave.first + taken
+            if taken:
+                grave.link.dialer.post(DeadLettered(grave.queue, [(grave.first, middle)]))
+            grave.link.dialer.post(DeadLetterRefused(grave.queue, [(middle, grave.end)]))
+            self._hub.changed()
+
+    def _letters(self, queue: Queue, terms: Terms, dead: Dead) -> list[tuple[Plan, bytes]]:
+        """Each message as it goes on, and where to."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, RECURSION_MAX))
+        try:
+            return [self._letter(queue, terms, dead, record) for record in unpack(dead.run.records, dead.run.count)]
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _letter(self, queue: Queue, terms: Terms, dead: Dead, record: Record) -> tuple[Plan, bytes]:
+        properties = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
+        assert properties.headers is not None
+        if terms.dead_letter_key is None:
+            keys = (dead.run.routing_key, *_cc(properties.headers))
+        else:
+            keys = (terms.dead_letter_key,)
+        exchange = terms.dead_letter_exchange
+        assert exchange is not None
+        homes = self._hub.topology.reach(queue.vhost, exchange, keys, properties)
+        if dead.reason != REJECTED:
+            homes = tuple([home for home in homes if not is_cycle(home.name, properties.headers["x-death"])])
+        return self._hub.plan_to(homes), pack(properties, record.body)
+
+    def _publish(self, grave: _Grave, run: Run, plan: Plan) -> None:
+        if not plan:
+            self._arrived(grave)
+            return
+        self._requests += 1
+        request = self._requests
+        self._graves[request] = grave
+        fan = Fan(len(plan)) if len(plan) > 1 else None
+        for link, queues in plan:
+            link.publish(self, request, queues, msgspec.structs.replace(run), fan)
+
+    def _arrived(self, grave: _Grave) -> None:
+        if grave.life == grave.link.life:  # else the shard does not know what it handed over, and will do so again
+            grave.link.dialer.post(DeadLettered(grave.queue, [(grave.first, grave.end)]))
+            self._hub.changed()
+
+
+def died(properties: Properties | None, dead: Dead, queue: str, key: str | None, now_ms: int) -> Properties:
+    """A message's properties once its death is written into them.
+
+    Args:
+        properties: as they were.
+        dead: the death, and where the message was published to.
+        queue: that it died in.
+        key: the routing key it goes on with; None for its own.
+        now_ms: the time of death, milliseconds since 1970.
+    """
+    before = Properties() if properties is None else properties
+    headers = dict(before.headers or {})
+    reason, exchange = dead.reason, dead.run.exchange
+    deaths = _deaths(headers)
+    if not deaths:
+        headers["x-first-death-reason"] = reason
+        headers["x-first-death-queue"] = queue
+        headers["x-first-death-exchange"] = exchange
+    headers["x-last-death-reason"] = reason
+    headers["x-last-death-queue"] = queue
+    headers["x-last-death-exchange"] = exchange
+    same: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for death in deaths:
+        (same if death.get("queue") == queue and death.get("reason") == reason else others).append(death)
+    if same:
+        newest = {**same[0], "count": min(sum(map(_count, same)) + 1, COUNT_MAX)}
+    else:
+        newest = {
+            "count": 1,
+            "reason": reason,
+            "queue": queue,
+            "time": datetime.datetime.fromtimestamp(now_ms // 1000, datetime.UTC),
+            "exchange": exchange,
+            "routing-keys": [dead.run.routing_key, *_cc(headers)],
+        }
+        if before.expiration is not None:
+            newest["original-expiration"] = before.expiration
+    headers["x-death"] = [newest, *others]
+    if key is not None:
+        headers.pop(CC, None)
+    return msgspec.structs.replace(before, headers=headers, expiration=None)
+
+
+def is_cycle(home: str, deaths: Sequence[dict[str, Any]]) -> bool:
+    """Whether a message has been in a queue before, and got back to it with nobody having rejected it on the way.
+
+    Args:
+        home: the queue it would get to.
+        deaths: its `x-death`, most recent first.
+    """
+    for death in deaths:
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == home:
+            return True
+    return False
+
+
+def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
+    """The deaths written there; a publisher may have put anything under that name."""
+    deaths = headers.get("x-death")
+    return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+
+
+def _count(death: dict[str, Any]) -> int:
+    count = death.get("count")
+    return count if isinstance(count, int) and 0 < count < COUNT_MAX else 1
+
+
+def _cc(headers: dict[str, Any]) -> list[str]:
+    """The routing keys of CC: they were checked when it was published, but by what published it then."""
+    try:
+        return routing_keys(headers, CC)
+    except RequestError:
+        return []
