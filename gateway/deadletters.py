@@ -49,8 +49,8 @@ REJECTED: Final = "rejected"
 COUNT_MAX: Final = 2**63 - 1
 
 RECURSION_MAX: Final = 1000
-"""Python's own limit, while dead letters are decoded. What a gateway lets in nests to a lower one, so that it can be read
-here, though the stack below be a little deeper."""
+"""Python's own limit, while dead letters are decoded. What a gateway lets in nests to a lower one: it can be read here,
+though the stack below be a little deeper."""
 
 
 @dataclass(slots=True)

@@ -39,11 +39,14 @@ from shardmq.wire.operations import (
     BasicNack,
     BasicPublish,
     BasicRefused,
+    BasicRenew,
     BasicReturn,
     ChannelClose,
     ChannelOpen,
+    ConnectionBlocked,
     ConnectionClose,
     ConnectionOpen,
+    ConnectionUnblocked,
     Heartbeat,
     Ok,
     Operation,
@@ -87,14 +90,16 @@ def set_socket_options(transport: asyncio.BaseTransport) -> None:
 
 
 class _ChannelDesk:
-    """A channel's place in the connection: the request it waits for, and what came behind it."""
+    """A channel's place in the connection: the request it waits for, and what came behind it; publishes held while an
+    alarm is on."""
 
-    __slots__ = ("channel", "held", "is_waiting")
+    __slots__ = ("blocked", "channel", "held", "is_waiting")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.is_waiting = False
         self.held: deque[tuple[Operation, int]] = deque()  # with the bytes each takes
+        self.blocked: list[tuple[BasicPublish, int]] = []
 
 
 class NativeConnection(asyncio.BufferedProtocol):
@@ -140,6 +145,7 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         self._is_closing = True
+        self._hub.alarms.leave(self)
         self._server.remove(self)
         if self.session is not None:
             self.session.close()
@@ -229,13 +235,16 @@ class NativeConnection(asyncio.BufferedProtocol):
         channel = desk.channel
         try:
             if type(operation) is BasicPublish:
-                self._publish(channel, operation)
+                self._publish(desk, operation)
             elif type(operation) is BasicAck:
                 for first, last in operation.tags:
                     channel.ack(first, last)
             elif type(operation) is BasicNack:
                 for first, last in operation.tags:
-                    channel.nack(first, last, operation.requeue)
+                    channel.nack(first, last, operation.requeue, operation.delay_ms)
+            elif type(operation) is BasicRenew:
+                for first, last in operation.tags:
+                    channel.renew(first, last)
             elif type(operation) is ChannelClose:
                 self._drop_channel(channel.number)
                 self.send(Ok(operation.request, channel.number))
@@ -248,7 +257,11 @@ class NativeConnection(asyncio.BufferedProtocol):
             self._server_closed.add(channel.number)
             self.send(ChannelClose(0, channel.number, error.code, error.text))
 
-    def _publish(self, channel: Channel, operation: BasicPublish) -> None:
+    def _publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
+        if self.is_blocked:
+            self._hold_publish(desk, operation)
+            return
+        channel = desk.channel
         try:
             records = check(operation.records, operation.count)
         except RequestError as error:
@@ -257,6 +270,13 @@ class NativeConnection(asyncio.BufferedProtocol):
         channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
                         operation.records, records, operation.delay_ms, operation.producer,
                         operation.sequence)  # fmt: skip
+
+    def _hold_publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
+        size = len(operation.records) + HELD_OVERHEAD_BYTES
+        desk.blocked.append((operation, size))
+        self._held_bytes += size
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._hold_reading("held")
 
     def _request(self, desk: _ChannelDesk, operation: Any) -> None:
         answered = False
@@ -296,8 +316,11 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _drop_channel(self, number: int) -> None:
         desk = self._desks.pop(number)
-        self._held_bytes -= sum(size for _, size in desk.held)
+        self._held_bytes -= sum(size for _, size in (*desk.held, *desk.blocked))
         desk.held.clear()
+        for operation, _ in desk.blocked:
+            text = "the channel was closed while publishing was blocked; not stored"
+            self.send_refusal(number, operation.request, operation.request, ReplyCode.RESOURCE_ERROR, text)
         self._hold_less()
         assert self.session is not None
         self.session.close_channel(number)
@@ -336,6 +359,7 @@ class NativeConnection(asyncio.BufferedProtocol):
             "channel_max": CHANNELS_MAX,
         }
         self.send(Ok(operation.request, 0, properties))
+        self._hub.alarms.join(self)
 
     def close(self, fault: ShardmqError) -> None:
         """Tell the client why, send what is waiting, and hang up."""
@@ -436,6 +460,25 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         self.send(BasicCancelled(channel, consumer))
+
+    # --- alarms -----------------------------------------------------------------------------------------------------
+
+    def block(self, reason: str) -> None:
+        self.is_blocked = True
+        if not self._is_closing:
+            self.send(ConnectionBlocked(reason))
+
+    def unblock(self) -> None:
+        self.is_blocked = False
+        if self._is_closing:
+            return
+        self.send(ConnectionUnblocked())
+        for desk in list(self._desks.values()):
+            blocked, desk.blocked = desk.blocked, []
+            for operation, size in blocked:
+                self._held_bytes -= size
+                self._publish(desk, operation)
+        self._hold_less()
 
     # --- back-pressure ----------------------------------------------------------------------------------------------
 

@@ -4,11 +4,11 @@ The front of a protocol (native.py) turns frames into calls here and is called b
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from shardmq.bus.messages import Counts, Delivered, Got, Purge, Qos
 from shardmq.commands import Command, DeclareQueue
-from shardmq.errors import ChannelError, NotAllowed, NotFound, RequestError, ResourceLocked
+from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError, ResourceLocked
 from shardmq.gateway.confirms import Fan
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
@@ -18,6 +18,16 @@ from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
 from shardmq.model import Queue
 from shardmq.records import MANDATORY, PERSISTENT, Record, Run
+
+TIMEOUT: Final = "x-consumer-timeout"
+"""The queue's argument by which messages return that are not acked in time."""
+
+NO_LIFE: Final = -1
+"""The life of a link in which nothing was delivered."""
+
+GETTERS_MAX: Final = 16
+"""Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds
+nothing of are forgotten."""
 
 
 class Front(Protocol):
@@ -202,6 +212,7 @@ class Channel:
         consumer.priority = priority
         consumer.exclusive = exclusive
         consumer.timeout_ms = timeout_ms
+        consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
         self.consumers[tag] = consumer
 
         def started(outcome: Outcome) -> None:
@@ -238,10 +249,14 @@ class Channel:
         link = self.session.hub.links[queue.shard]
         consumer = self._getters.get(queue.id)
         if consumer is None:
+            self._release_getters()
             consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
+            consumer.times_out = TIMEOUT in queue.arguments
 
         def got(outcome: Outcome) -> None:
             if isinstance(outcome, Got):
+                if consumer.times_out and outcome.redelivered:
+                    self._disown(consumer, outcome.first, 1)
                 tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
                 reply((tag, outcome))
             else:
@@ -252,6 +267,8 @@ class Channel:
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
         run = delivered.run
+        if consumer.times_out and delivered.redelivered:
+            self._disown(consumer, delivered.first, run.count)
         tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
         front = self.session.front
         front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run, delivered.deliveries)
@@ -262,6 +279,7 @@ class Channel:
     def cancelled(self, consumer: Consumer) -> None:
         """A consumer's queue is gone: forget the consumer, tell the client."""
         self._forget(consumer)
+        self._getters.pop(consumer.queue, None)
         if consumer.tag:
             self.session.front.send_cancelled(self.number, consumer.tag)
 
@@ -283,15 +301,31 @@ class Channel:
         self._release_retired()
         self.session.hub.changed()
 
-    def nack(self, first: int, last: int, requeue: bool) -> None:
-        """Deliveries `first` to `last` were not taken: back to their place, or dropped.
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Deliveries `first` to `last` were not taken: back to their place, after a while; or dead-lettered or dropped.
+
+        Raises:
+            ChannelError: one of them is not outstanding, or a delay where nothing returns.
+        """
+        if delay_ms and not requeue:
+            raise ChannelError(
+                f"a delay of {delay_ms} ms without requeue: what is rejected does not return; leave out one of them",
+                ReplyCode.PRECONDITION_FAILED,
+            )
+        for consumer, start, end in self._take_back(first, last):
+            consumer.link.give_back(consumer, start, end, requeue, delay_ms)
+        self._release_retired()
+        self.session.hub.changed()
+
+    def renew(self, first: int, last: int) -> None:
+        """Deliveries `first` to `last` are still being worked on: the time until they return begins anew.
 
         Raises:
             ChannelError: one of them is not outstanding.
         """
-        for consumer, start, end in self._take_back(first, last):
-            consumer.link.give_back(consumer, start, end, requeue)
-        self._release_retired()
+        for (consumer, life), start, end in self.ledger.look(first, last):
+            if life == consumer.link.life:
+                consumer.link.renew(consumer, start, end)
         self.session.hub.changed()
 
     def recover(self) -> None:
@@ -331,6 +365,18 @@ class Channel:
                 consumer.unacked -= end - start
                 parts.append((consumer, start, end))
         return parts
+
+    def _disown(self, consumer: Consumer, start: int, count: int) -> None:
+        """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
+        is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
+        consumer.unacked -= self.ledger.pass_on(consumer.holding, start, start + count, (consumer, NO_LIFE))
+
+    def _release_getters(self) -> None:
+        """Forget where it got messages from, except where it holds some. No get is under way when this is called."""
+        if len(self._getters) >= GETTERS_MAX:
+            for queue, getter in [each for each in self._getters.items() if not each[1].unacked]:
+                del self._getters[queue]
+                getter.link.release(getter)
 
     def _retire(self, consumer: Consumer) -> None:
         if self.is_open:

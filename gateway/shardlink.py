@@ -59,12 +59,13 @@ class Consumer:
     Attributes:
         holding: (self, the link's life): goes into the tag ledger with each delivery, so that an ack for what was
             delivered before a shard died does not settle what it numbered anew.
+        times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
         owed: bytes its socket has taken since the shard last heard.
     """
 
     __slots__ = ("auto_ack", "channel", "exclusive", "holding", "link", "number", "owed", "prefetch", "priority",
-                 "queue", "running", "settled", "tag", "timeout_ms", "unacked")  # fmt: skip
+                 "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -77,6 +78,7 @@ class Consumer:
         self.priority = 0
         self.exclusive = False
         self.timeout_ms = 0
+        self.times_out = False
         self.running = False
         self.holding: Holding = (self, link.life)
         self.unacked = 0

@@ -89,6 +89,42 @@ class TagLedger(Generic[Holder]):
             self._trim()
         return taken
 
+    def look(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
+        """As `settle`, and leave it as it is."""
+        end = last + 1
+        place = self._locate(first, end)
+        seen: list[tuple[Holder, int, int]] = []
+        while first < end:
+            span = self._spans[place]
+            stop = min(end, span.end)
+            start_sequence = span.sequence + first - span.first
+            seen.append((span.holder, start_sequence, start_sequence + stop - first))
+            first = stop
+            place += 1
+        return seen
+
+    def pass_on(self, holder: Holder, start: int, end: int, other: Holder) -> int:
+        """Whatever of the messages [start, end) `holder` has is `other`'s from now on, under the same tags.
+
+        Returns:
+            How many that were.
+        """
+        passed = 0
+        spans: list[_Span[Holder]] = []
+        for span in self._spans[self._head :]:
+            first, last = span.sequence, span.sequence + span.end - span.first
+            low, high = max(first, start), min(last, end)
+            if span.holder != holder or low >= high:
+                spans.append(span)
+                continue
+            passed += high - low
+            for begin, stop, whose in ((first, low, holder), (low, high, other), (high, last, holder)):
+                if begin < stop:
+                    spans.append(_Span(span.first + begin - first, span.first + stop - first, whose, begin))
+        if passed:
+            self._spans, self._firsts, self._head = spans, [span.first for span in spans], 0
+        return passed
+
     def settle_all(self) -> list[tuple[Holder, int, int]]:
         """As `settle`, of all that is outstanding."""
         taken = [
