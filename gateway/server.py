@@ -154,7 +154,8 @@ class Server:
     def _complain(self, peer: str, user: str, fault: ConnectionFault) -> None:
         self._complaints += 1
         if self._complaints <= COMPLAINTS_MAX:
-            _log.warning("login of user %r from %s refused: %s", user[:NAME_BYTES_MAX], peer, fault.text)
+            text = fault.text if fault.text.isprintable() else repr(fault.text)  # names are the client's; one line each
+            _log.warning("login of user %r from %s refused: %s", user[:NAME_BYTES_MAX], peer, text)
 
     async def _check_user(self, peer: str, operation: ConnectionOpen) -> None:
         name = operation.user

@@ -9,11 +9,10 @@ import pytest
 import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.limits import FRAME_BYTES_MAX, HANDSHAKE_SECONDS
+from shardmq.limits import FRAME_BYTES_MAX
 from shardmq.records import pack, pack_many
-from shardmq.wire.frames import FrameReader, frame
+from shardmq.wire.frames import frame
 from shardmq.wire.operations import (
-    FROM_SERVER,
     TYPES,
     BasicAck,
     BasicConfirm,
@@ -26,52 +25,14 @@ from shardmq.wire.operations import (
     ExchangeDeclare,
     Heartbeat,
     Ok,
-    Operation,
     QueueBind,
     QueueDeclare,
     Refused,
     TopologyList,
-    decode,
     encode,
 )
 
-
-class RawClient:
-    """A socket that says what it likes."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=HANDSHAKE_SECONDS + 10)
-        self.reader = FrameReader()
-        self.inbox: list[Operation] = []
-
-    def send(self, *operations: Operation) -> None:
-        self.socket.sendall(b"".join(encode(operation) for operation in operations))
-
-    def receive(self) -> Operation | None:
-        """The next operation, or None when the server has hung up."""
-        while not self.inbox:
-            data = self.socket.recv(65_536)
-            if not data:
-                return None
-            self.inbox += [decode(kind, payload, FROM_SERVER) for kind, payload in self.reader.feed(data)]
-        return self.inbox.pop(0)
-
-    def open(self, channel: int = 1) -> "RawClient":
-        self.send(
-            ConnectionOpen(1, 1, "guest", "guest", "/", 0),
-        )
-        assert isinstance(self.receive(), Ok)
-        self.send(ChannelOpen(2, channel))
-        assert isinstance(self.receive(), Ok)
-        return self
-
-    def expect_close(self, code: ReplyCode) -> str:
-        """The server says why and hangs up."""
-        said = self.receive()
-        assert isinstance(said, ConnectionClose), said
-        assert said.code == code, said
-        assert self.receive() is None
-        return said.text
+from .rawclient import RawClient
 
 
 @pytest.fixture

@@ -1,0 +1,15 @@
+"""The gateway over real processes, spoken to in raw frames.
+
+rawclient.py            a client that says what it likes and sees every answer
+test_bad_input.py       clients that misbehave
+test_session.py         acknowledgements and windows
+test_status.py          the status of several gateways
+test_tags.py            delivery tags as ranges
+test_rights.py          what permissions allow
+test_administration.py  virtual hosts, users, permissions, limits, for administrators
+test_presence.py        exclusive queues, and connections whose user, virtual host or right to be goes
+test_lists.py           lists of what there is, and of who is connected at any gateway
+test_definitions.py     definitions of RabbitMQ's shape, both ways
+test_tls.py             TLS on the clients' port
+test_declarations.py    declarations with everything, server-named queues, peeking, recovering
+"""

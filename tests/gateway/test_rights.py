@@ -1,0 +1,162 @@
+"""What permissions allow: RabbitMQ's table, over real processes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardmq.cmd.broker import Broker
+from shardmq.errors import AccessRefused, ReplyCode
+from shardmq.gateway.rights import Rights
+from shardmq.model import Permission
+from shardmq.records import pack
+from shardmq.topology import Topology
+from shardmq.wire.administration import PermissionDelete, PermissionPut, UserPut
+from shardmq.wire.operations import (
+    BasicConfirm,
+    BasicConsume,
+    BasicGet,
+    BasicPublish,
+    BasicRefused,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePeek,
+    QueuePurge,
+    QueueUnbind,
+)
+
+from .rawclient import Denied, RawClient
+
+
+def rights(configure: str, write: str, read: str) -> Rights:
+    topology = Topology()
+    topology.permissions["ann", "/"] = Permission("ann", "/", configure, write, read)
+    return Rights(topology, "ann", "/")
+
+
+def test_an_expression_is_found_anywhere_and_an_empty_one_nowhere() -> None:
+    some = rights("^own-", "log", "")
+    some.check_configure("own-1")
+    some.check_write("the-logs")
+    with pytest.raises(AccessRefused, match="configure access to queue 'my-own-1' in vhost '/' refused for user 'ann'"):
+        some.check_configure("my-own-1")
+    with pytest.raises(AccessRefused, match="read access to exchange 'x'"):
+        some.check_read("x", "exchange")
+
+
+def test_the_default_exchange_is_called_amq_default() -> None:
+    rights("", "^amq\\.default$", "").check_write("")
+    with pytest.raises(AccessRefused, match=r"'amq\.default'"):
+        rights("", "^$", "").check_write("")
+
+
+def test_what_was_allowed_is_forgotten_when_told() -> None:
+    topology = Topology()
+    topology.permissions["ann", "/"] = Permission("ann", "/", "", ".*", "")
+    some = Rights(topology, "ann", "/")
+    some.check_write("x")
+    del topology.permissions["ann", "/"]
+    some.forget()
+    with pytest.raises(AccessRefused):
+        some.check_write("x")
+
+
+@pytest.fixture(scope="module")
+def admin(broker: Broker) -> Iterator[RawClient]:
+    """An administrator; user `ann` is there, and an exchange and a queue `there`, `dlx` and `alt`."""
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, "ann", "secret")
+        for name in ("there", "other", "dlx", "alt"):
+            admin.ask(ExchangeDeclare, name, "fanout", True)
+        admin.ask(QueueDeclare, "there", True)
+        yield admin
+
+
+@pytest.fixture
+def ann(broker: Broker, admin: RawClient) -> Iterator[RawClient]:
+    admin.ask(PermissionPut, "ann", "/", "", "", "")
+    with RawClient(broker).open("ann", "secret") as ann:
+        yield ann
+
+
+NEEDS: list[tuple[Any, tuple[Any, ...], dict[str, str]]] = [
+    (ExchangeDeclare, ("there", "fanout", True), {"configure": "^there$"}),
+    (ExchangeDeclare, ("new-x", "fanout", False, {"alternate-exchange": "alt"}),
+     {"configure": "^new-x$", "write": "^alt$", "read": "^new-x$"}),
+    (QueueDeclare, ("there", True), {"configure": "^there$"}),
+    (QueueDeclare, ("new-q", False, {"x-dead-letter-exchange": "dlx"}),
+     {"configure": "^new-q$", "write": "^dlx$", "read": "^new-q$"}),
+    (QueueBind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
+    (QueueUnbind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
+    (ExchangeBind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
+    (ExchangeUnbind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
+    (BasicConsume, ("there",), {"read": "^there$"}),
+    (BasicGet, ("there",), {"read": "^there$"}),
+    (QueuePeek, ("there", 0, 1), {"read": "^there$"}),
+    (QueuePurge, ("there",), {"read": "^there$"}),
+    (QueueDelete, ("new-q",), {"configure": "^new-q$"}),
+    (ExchangeDelete, ("new-x",), {"configure": "^new-x$"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "fields", "needs"), NEEDS, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_operation_needs_its_permissions_and_no_others(
+    admin: RawClient, ann: RawClient, kind: Any, fields: tuple[Any, ...], needs: dict[str, str]
+) -> None:
+    if kind is QueueDelete:
+        admin.ask(QueueDeclare, *fields)
+    if kind is ExchangeDelete:
+        admin.ask(ExchangeDeclare, *fields, "direct")
+    for missing in needs:
+        given = {"configure": "", "write": "", "read": "", **needs, missing: ""}
+        admin.ask(PermissionPut, "ann", "/", **given)
+        with pytest.raises(Denied, match=f"{missing} access to .* refused for user 'ann'") as denied:
+            ann.ask(kind, *fields)
+        assert denied.value.code == ReplyCode.ACCESS_REFUSED
+    admin.ask(PermissionPut, "ann", "/", **{"configure": "", "write": "", "read": "", **needs})
+    ann.ask(kind, *fields)
+    if kind in (ExchangeDeclare, QueueDeclare) and fields[0].startswith("new-"):
+        admin.ask(QueueDelete if kind is QueueDeclare else ExchangeDelete, fields[0])
+
+
+@pytest.mark.parametrize("kind", [ExchangeDeclare, QueueDeclare])
+def test_asking_passively_needs_none(ann: RawClient, kind: Any) -> None:
+    ann.ask(kind, "there", *(["fanout"] if kind is ExchangeDeclare else []), passive=True)
+
+
+def test_publishing_needs_write_on_the_exchange_and_a_permission_taken_away_counts_at_once(
+    admin: RawClient, ann: RawClient
+) -> None:
+    def publish(request: int) -> Any:
+        ann.send(BasicPublish(request, 1, "other", "k", 0, 1, pack(None, b"x")))
+        return ann.receive()
+
+    refused = publish(1000)
+    assert isinstance(refused, BasicRefused)
+    assert refused.code == ReplyCode.ACCESS_REFUSED
+    admin.ask(PermissionPut, "ann", "/", "", "^other$", "")
+    assert publish(1001) == BasicConfirm(1, [(1001, 1001)])
+    admin.ask(PermissionDelete, "ann", "/")
+    assert isinstance(publish(1002), BasicRefused)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (ExchangeDeclare, ("", "direct")),
+        (ExchangeDelete, ("",)),
+        (QueueBind, ("there", "", "k")),
+        (QueueUnbind, ("there", "", "k")),
+        (ExchangeBind, ("", "other", "k")),
+        (ExchangeBind, ("other", "", "k")),
+    ],
+)
+def test_the_default_exchange_is_nobodys(admin: RawClient, kind: Any, fields: tuple[Any, ...]) -> None:
+    with pytest.raises(Denied, match="default exchange") as denied:
+        admin.ask(kind, *fields)
+    assert denied.value.code == ReplyCode.ACCESS_REFUSED
