@@ -6,5 +6,9 @@ producers.py  the producers' processes, one loop for each mode
 consumers.py  the consumers' processes
 course.py     one course of it: queues, processes, a common start, results, an end in any case
 figures.py    rates, percentiles and the check that every message came once
+features.py   `bench features`: what TTL, priority, dead letters and limits cost
+crowd.py      `bench queues`: thousands of queues and connections
+clients.py    the processes that hold those connections
+delays.py     `bench delays`: a million delayed messages
 disk.py       how many fdatasync a second the disk does, without which no figure means anything
 """

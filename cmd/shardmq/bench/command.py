@@ -3,12 +3,15 @@
 import contextlib
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.bench.crowd import crowd
+from shardmq.cmd.bench.delays import delays
+from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.session import URL, new_table, print_json
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -19,76 +22,100 @@ if TYPE_CHECKING:
     from shardmq.cmd.bench.figures import Figures
 
 
-@click.command(short_help="Measure a broker that runs.")
-@click.argument("mode", type=click.Choice(tuple(MESSAGES)))
-@URL
-@click.option("--messages", type=click.IntRange(1), help="How many in all.  [default: a few seconds' worth]")
-@click.option(
-    "--size",
-    type=click.IntRange(STAMP.size, MESSAGE_BYTES_MAX // 2),
-    default=100,
-    show_default=True,
-    metavar="BYTES",
-    help=f"Of a body; its first {STAMP.size} are number and time.",
-)
-@click.option("--queues", type=click.IntRange(1, 1000), default=1, show_default=True, help="Producers go round them.")
-@click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes.")
-@click.option(
-    "--consumers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Consumer processes; they share the queues, ack each message or batch.",
-)
-@click.option(
-    "--rate", type=click.FloatRange(1), default=1000.0, show_default=True, help="Messages a second, in mode latency."
-)
-@click.option("--transient", is_flag=True, help="Messages and queues that do not survive a restart.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up after so long.",
-)
-@click.option(
-    "--disk",
-    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    default=Path(),
-    help="Directory on the broker's disk, for its fdatasync/s.  [default: here]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress bar.")
-def bench(
-    *,
-    mode: str,
-    url: str,
-    messages: int | None,
-    size: int,
-    queues: int,
-    producers: int,
-    consumers: int,
-    rate: float,
-    transient: bool,
-    timeout: float,
-    disk: Path,
-    as_json: bool,
-) -> None:
-    """Measure a broker that runs; MODE is how messages are published.
+@click.group()
+def bench() -> None:
+    """Measure a broker that runs: how fast (bulk, pipelined, sync, latency), what features cost, how much it holds."""
 
-    bulk: publish_many in runs of 500. pipelined: one call a message, up to 2000 unconfirmed. sync: each confirmed
-    before the next. latency: at a fixed --rate, whatever the broker does.
 
-    Producers and consumers are processes of their own; consumers ack. It is an error when a message does not come or
-    comes twice. The last line printed is one JSON object.
-    """
+def options_of(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of the modes."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: Final = (
+    URL,
+    click.option("--messages", type=click.IntRange(1), help="How many in all.  [default: a few seconds' worth]"),
+    click.option(
+        "--size",
+        type=click.IntRange(STAMP.size, MESSAGE_BYTES_MAX // 2),
+        default=100,
+        show_default=True,
+        metavar="BYTES",
+        help=f"Of a body; its first {STAMP.size} are number and time.",
+    ),
+    click.option(
+        "--queues", type=click.IntRange(1, 1000), default=1, show_default=True, help="Producers go round them."
+    ),
+    click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes."),
+    click.option(
+        "--consumers",
+        type=click.IntRange(1, 256),
+        default=1,
+        show_default=True,
+        help="Consumer processes; they share the queues, ack each message or batch.",
+    ),
+    click.option(
+        "--rate",
+        type=click.FloatRange(1),
+        default=1000.0,
+        show_default=True,
+        help="Messages a second, in mode latency.",
+    ),
+    click.option("--transient", is_flag=True, help="Messages and queues that do not survive a restart."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(1),
+        default=300.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Give up after so long.",
+    ),
+    click.option(
+        "--disk",
+        type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+        default=Path(),
+        help="Directory on the broker's disk, for its fdatasync/s.  [default: here]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress bar."),
+)
+
+MODE_HELP: Final = {
+    "bulk": "publish_many in runs of 500.",
+    "pipelined": "One call a message, up to 2000 unconfirmed.",
+    "sync": "Each message is confirmed before the next.",
+    "latency": "At a fixed --rate, whatever the broker does.",
+}
+
+
+def mode_command(mode: str) -> click.Command:
+    """The command that measures in one mode."""
+
+    @options_of
+    def measure_mode(*, disk: Path, as_json: bool, messages: int | None, **more: Any) -> None:
+        measure(Settings(mode, messages=messages or MESSAGES[mode], **more), disk, as_json)
+
+    text = (
+        f"{MODE_HELP[mode]}\n\nProducers and consumers are processes of their own; consumers ack. It is an error when "
+        "a message does not come or comes twice. The last line printed is one JSON object."
+    )
+    return click.command(mode, help=text, short_help=MODE_HELP[mode])(measure_mode)
+
+
+for _mode in MESSAGES:
+    bench.add_command(mode_command(_mode))
+bench.add_command(features)
+bench.add_command(crowd)
+bench.add_command(delays)
+
+
+def measure(settings: Settings, disk: Path, as_json: bool) -> None:
+    """Measure once and print."""
     from shardmq.cmd.bench.course import run
     from shardmq.cmd.bench.disk import fdatasync_per_s
     from shardmq.cmd.bench.figures import figures
 
-    settings = Settings(
-        mode, url, messages or MESSAGES[mode], size, queues, producers, consumers, rate, transient, timeout
-    )
     machine = {
         "fdatasync_per_s": fdatasync_per_s(disk),
         "cpus": len(os.sched_getaffinity(0)),

@@ -17,7 +17,7 @@ import msgspec
 from shardmq.client.connection import connect
 from shardmq.cmd.bench.consumers import Notes, consume
 from shardmq.cmd.bench.producers import LOOPS
-from shardmq.cmd.bench.settings import Settings
+from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.errors import ShardmqError, Timeout
 
 POLL_SECONDS: Final = 0.1
@@ -101,12 +101,13 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
 def bench_queues(settings: Settings) -> Iterator[list[str]]:
     """Queues of our own, deleted at the end with all that is in them."""
     prefix = f"bench-{secrets.token_hex(4)}"
+    arguments = FEATURES[settings.feature].arguments
     names = [f"{prefix}-{place}" for place in range(settings.queues)]
     try:
         with connect(settings.url) as connection:
             channel = connection.channel()
             for name in names:
-                channel.queue_declare(name, durable=not settings.transient)
+                channel.queue_declare(name, durable=not settings.transient, arguments=arguments)
         yield names
     finally:
         with connect(settings.url) as connection:

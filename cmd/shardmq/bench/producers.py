@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.client.channel import Channel
-from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
+from shardmq.cmd.bench.settings import FEATURES, NUMBER_BITS, STAMP, Settings
 from shardmq.records import Properties
 
 Progress = Callable[[int], None]
@@ -35,6 +35,9 @@ def bulk(channel: Channel, queues: list[str], settings: Settings, producer: int,
 
 def pipelined(channel: Channel, queues: list[str], settings: Settings, producer: int, progress: Progress) -> None:
     """One call for each message, a window of them unconfirmed."""
+    if FEATURES[settings.feature].priorities:
+        prioritized(channel, queues, settings, producer, progress)
+        return
     properties = properties_of(settings)
     padding = bytes(settings.size - STAMP.size)
     first = producer << NUMBER_BITS
@@ -42,6 +45,22 @@ def pipelined(channel: Channel, queues: list[str], settings: Settings, producer:
         publish, pack, now = publisher.publish, STAMP.pack, time.monotonic_ns
         for place, (queue, _) in enumerate(settings.steps(producer)):
             publish("", queues[queue], pack(first + place, now()) + padding, properties)
+            if place % TELL_EVERY == 0:
+                progress(place)
+
+
+def prioritized(channel: Channel, queues: list[str], settings: Settings, producer: int, progress: Progress) -> None:
+    """As `pipelined`, with priorities in turn."""
+    feature = FEATURES[settings.feature]
+    mode = 1 if settings.transient else None
+    turns = [Properties(delivery_mode=mode, priority=priority) for priority in feature.priorities]
+    step, count = feature.priority_step, len(turns)
+    padding = bytes(settings.size - STAMP.size)
+    first = producer << NUMBER_BITS
+    with channel.publisher(window=settings.window) as publisher:
+        publish, pack, now = publisher.publish, STAMP.pack, time.monotonic_ns
+        for place, (queue, _) in enumerate(settings.steps(producer)):
+            publish("", queues[queue], pack(first + place, now()) + padding, turns[place // step % count])
             if place % TELL_EVERY == 0:
                 progress(place)
 
@@ -81,7 +100,10 @@ def latency(channel: Channel, queues: list[str], settings: Settings, producer: i
 
 def properties_of(settings: Settings) -> Properties | None:
     """None is persistent."""
-    return Properties(delivery_mode=1) if settings.transient else None
+    expiration = FEATURES[settings.feature].expiration
+    if not settings.transient and expiration is None:
+        return None
+    return Properties(delivery_mode=1 if settings.transient else None, expiration=expiration)
 
 
 LOOPS: Final = {"bulk": bulk, "pipelined": pipelined, "sync": sync, "latency": latency}

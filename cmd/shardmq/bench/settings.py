@@ -1,7 +1,7 @@
 """What is measured, and who publishes what to which queue."""
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,39 @@ PREFETCHES: Final = {"bulk": 50_000, "pipelined": 10_000, "sync": 1_000, "latenc
 """Messages a consumer has unacked at most."""
 
 
+class Feature(msgspec.Struct, frozen=True):
+    """Something a queue, or its messages, can have.
+
+    Attributes:
+        arguments: of the queue.
+        expiration: of each message.
+        priorities: of messages, in turn; so many in a row have the same (`priority_step`).
+        priority_step: 1 makes every message a run of its own on its way through the broker.
+    """
+
+    arguments: dict[str, Any] = {}
+    expiration: str | None = None
+    priorities: tuple[int, ...] = ()
+    priority_step: int = 1
+
+
+LONG_MS: Final = 3_600_000
+"""A time to live that no measurement lasts."""
+
+PRIORITIES: Final = tuple(range(11))
+
+FEATURES: Final = {
+    "plain": Feature(),
+    "ttl of the queue": Feature({"x-message-ttl": LONG_MS}),
+    "ttl of messages": Feature(expiration=str(LONG_MS)),
+    "priority, blocks of 500": Feature({"x-max-priority": 10}, priorities=PRIORITIES, priority_step=500),
+    "priority, alternating": Feature({"x-max-priority": 10}, priorities=PRIORITIES),
+    "dead-letter exchange": Feature({"x-dead-letter-exchange": "amq.fanout"}),
+    "max-length": Feature({"x-max-length": 10**9, "x-max-length-bytes": 10**12}),
+}
+"""What `bench features` compares, by name; the first with all others."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """One measurement.
 
@@ -39,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
         rate: messages a second of all producers together, in mode latency.
         transient: messages and queues that do not survive a restart.
         timeout: seconds after which it is given up.
+        feature: what queues and messages have that plain ones have not (`FEATURES`).
     """
 
     mode: str
@@ -51,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True):
     rate: float
     transient: bool
     timeout: float
+    feature: str = "plain"
 
     @property
     def window(self) -> int:

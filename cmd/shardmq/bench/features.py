@@ -1,0 +1,127 @@
+"""`shardmq bench features`: the pipelined benchmark with and without what queues and messages can have.
+
+Each is measured between two plain ones and compared with their mean: what else the machine does then moves both.
+"""
+
+import statistics
+from collections.abc import Iterator
+from typing import Final
+
+import click
+import msgspec
+
+from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
+from shardmq.cmd.session import URL, new_table, print_json
+
+ASKED_RATIO: Final = 0.6
+"""What each is to reach of the plain queue's rate."""
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a feature costs.
+
+    Attributes:
+        feature: its name.
+        end_to_end_msgs_per_s: median.
+        plain_msgs_per_s: median of the plain ones beside it.
+        ratio: median of the rounds' ratios.
+        ratio_min: the least of them.
+        ratio_max: the greatest.
+    """
+
+    feature: str
+    end_to_end_msgs_per_s: float
+    plain_msgs_per_s: float
+    ratio: float
+    ratio_min: float
+    ratio_max: float
+
+
+@click.command()
+@URL
+@click.option("--messages", type=click.IntRange(1000), default=200_000, show_default=True, help="In each measurement.")
+@click.option("--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Of a body.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Medians are over them.")
+@click.option("--only", "names", multiple=True, type=click.Choice(tuple(FEATURES)[1:]), help="Only this feature, …")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when one measurement takes so long.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+def features(
+    *, url: str, messages: int, size: int, rounds: int, names: tuple[str, ...], timeout: float, as_json: bool
+) -> None:
+    """What TTL, priority, a dead-letter exchange and length limits cost, as a share of the plain queue's rate.
+
+    One producer, one consumer, one message a call, end to end. Every measurement of a feature stands between two of
+    plain queues.
+    """
+    wanted = names or tuple(FEATURES)[1:]
+    plan = Settings("pipelined", url, messages, size, 1, 1, 1, 1.0, False, timeout)
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in wanted}
+    for number, name, plain, rate in measurements(plan, wanted, rounds):
+        rates[name].append((rate, plain))
+        if not as_json:
+            click.echo(f"round {number} of {rounds}: {name}: {rate:,.0f} msgs/s, {rate / plain:.2f} of plain", err=True)
+    costs = [cost(name, pairs) for name, pairs in rates.items()]
+    if not as_json:
+        print_costs(costs, plan)
+    print_json({"features": costs, "settings": {**msgspec.to_builtins(plan), "rounds": rounds}})
+
+
+def measurements(plan: Settings, names: tuple[str, ...], rounds: int) -> Iterator[tuple[int, str, float, float]]:
+    """Measure: (round, feature, mean rate of the plain ones around it, its rate)."""
+    before = end_to_end(plan)
+    for number in range(1, rounds + 1):
+        for name in names:
+            rate = end_to_end(msgspec.structs.replace(plan, feature=name))
+            after = end_to_end(plan)
+            yield number, name, (before + after) / 2, rate
+            before = after
+
+
+def end_to_end(settings: Settings) -> float:
+    """Messages a second, first publish to last message in the consumer's hands."""
+    from shardmq.cmd.bench.course import run
+    from shardmq.cmd.bench.figures import figures
+
+    published, notes = run(settings, lambda _published, _consumed: None)
+    return figures(settings, published, notes, {}).end_to_end_msgs_per_s
+
+
+def cost(name: str, pairs: list[tuple[float, float]]) -> Cost:
+    """The medians of a feature's rounds; `pairs` are (rate, plain rate)."""
+    ratios = [rate / plain for rate, plain in pairs]
+    return Cost(
+        name,
+        round(statistics.median(rate for rate, _ in pairs), 1),
+        round(statistics.median(plain for _, plain in pairs), 1),
+        round(statistics.median(ratios), 3),
+        round(min(ratios), 3),
+        round(max(ratios), 3),
+    )
+
+
+def print_costs(costs: list[Cost], plan: Settings) -> None:
+    """The figures for people."""
+    from rich.console import Console
+
+    table = new_table(
+        f"pipelined, {plan.messages:,} of {plan.size} bytes, persistent",
+        ("",),
+        ("msgs/s", "plain", "ratio", "min … max"),
+    )
+    for row in costs:
+        style = "bold" if row.ratio >= ASKED_RATIO else "bold red"
+        table.add_row(
+            row.feature,
+            f"{row.end_to_end_msgs_per_s:,.0f}",
+            f"{row.plain_msgs_per_s:,.0f}",
+            f"[{style}]{row.ratio:.2f}[/]",
+            f"{row.ratio_min:.2f} … {row.ratio_max:.2f}",
+        )
+    Console().print(table)
