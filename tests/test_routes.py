@@ -1,0 +1,161 @@
+"""Ways through exchanges bound to exchanges and through alternate exchanges, against a naive model; cycles end."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmq.commands import (
+    BindingAdded,
+    BindingRemoved,
+    Change,
+    ExchangeAdded,
+    ExchangeRemoved,
+    QueueAdded,
+    QueueRemoved,
+    VhostPut,
+)
+from shardmq.model import Binding, Exchange, Queue, Vhost
+from shardmq.records import Properties
+from shardmq.topology import Topology
+
+EXCHANGES = ["a", "b", "c", "d"]
+QUEUES = ["q1", "q2", "q3"]
+LATE = "late"
+"""An alternate exchange that is not declared at first."""
+KEYS = ["k", "l", "q1"]
+MESSAGE = Properties(headers={"h": 1})
+
+exchanges = st.fixed_dictionaries({
+    name: st.builds(
+        lambda name, kind, alternate: Exchange(
+            "/", name, kind, arguments={} if alternate is None else {"alternate-exchange": alternate}
+        ),
+        st.just(name),
+        st.sampled_from(["direct", "fanout", "headers"]),
+        st.sampled_from([None, None, "", LATE, *EXCHANGES]),
+    )
+    for name in EXCHANGES
+})  # fmt: skip
+to_queues = st.builds(Binding, st.just("/"), st.sampled_from(EXCHANGES), st.sampled_from(QUEUES),
+                      st.sampled_from(KEYS), st.sampled_from([{}, {"h": 1}, {"h": 2}]))  # fmt: skip
+to_exchanges = st.builds(Binding, st.just("/"), st.sampled_from(EXCHANGES), st.sampled_from(EXCHANGES),
+                         st.sampled_from(KEYS), st.just({}), st.just(True))  # fmt: skip
+bindings = st.lists(st.one_of(to_queues, to_exchanges), max_size=12, unique_by=str)
+
+
+def build(declared: dict[str, Exchange], bound: list[Binding]) -> Topology:
+    topology = Topology()
+    changes: list[Change] = [VhostPut(Vhost("/")), *map(ExchangeAdded, declared.values())]
+    changes += [QueueAdded(Queue("/", name, number, 0)) for number, name in enumerate(QUEUES)]
+    for change in [*changes, *map(BindingAdded, bound)]:
+        topology.apply(change)
+    return topology
+
+
+def naive(
+    declared: dict[str, Exchange], bound: list[Binding], start: str, keys: list[str], headers: dict[str, Any]
+) -> set[str]:
+    """By the words of the documentation, step by step."""
+    found: set[str] = set()
+    seen: list[str] = []
+    ahead = [start]
+    while ahead:
+        name = ahead.pop()
+        if name in seen:
+            continue
+        seen.append(name)
+        if name == "":
+            found |= set(keys) & set(QUEUES)
+            continue
+        if name not in declared:
+            continue
+        exchange = declared[name]
+        matched = [
+            binding for binding in bound if binding.exchange == name and (
+                exchange.type == "fanout"
+                or (exchange.type == "direct" and binding.key in keys)
+                or (exchange.type == "headers" and binding.arguments.items() <= headers.items())
+            )
+        ]  # fmt: skip
+        found |= {binding.destination for binding in matched if not binding.to_exchange}
+        ahead += [binding.destination for binding in matched if binding.to_exchange]
+        if not matched and "alternate-exchange" in exchange.arguments:
+            ahead.append(exchange.arguments["alternate-exchange"])
+    return found
+
+
+def names(queues: tuple[Queue, ...]) -> set[str]:
+    assert len(queues) == len({queue.id for queue in queues})
+    return {queue.name for queue in queues}
+
+
+@settings(max_examples=300)
+@given(exchanges, bindings, st.lists(st.sampled_from(KEYS), min_size=1, max_size=3))
+def test_a_message_gets_where_the_definition_says(
+    declared: dict[str, Exchange], bound: list[Binding], keys: list[str]
+) -> None:
+    topology = build(declared, bound)
+    for start in ["", *EXCHANGES]:
+        for properties, headers in ((MESSAGE, {"h": 1}), (None, {})):
+            expected = naive(declared, bound, start, keys, headers)
+            assert names(topology.route_message("/", start, keys, properties)) == expected
+            if not topology.by_message("/", start):
+                assert names(topology.route("/", start, keys[0])) == naive(declared, bound, start, keys[:1], headers)
+
+
+@settings(max_examples=200)
+@given(exchanges, bindings, st.data())
+def test_what_is_remembered_follows_every_change(
+    declared: dict[str, Exchange], bound: list[Binding], data: st.DataObject
+) -> None:
+    topology = build(declared, bound)
+    left, queues = list(bound), dict(enumerate(QUEUES))
+    for number in range(10, 16):
+        assert_routes_as_anew(topology)
+        what = data.draw(st.sampled_from(["unbind", "new", "exchange"]))
+        if what == "unbind" and left:
+            topology.apply(BindingRemoved(left.pop(data.draw(st.integers(0, len(left) - 1)))))
+        elif what == "new":
+            if "new" in queues.values():
+                topology.apply(QueueRemoved("/", "new"))
+                queues = {id: name for id, name in queues.items() if name != "new"}
+            else:
+                topology.apply(QueueAdded(Queue("/", "new", number, 0)))
+                queues[number] = "new"
+        elif what == "exchange" and ("/", LATE) in topology.exchanges:
+            for binding in topology.bindings_of_exchange("/", LATE):
+                topology.apply(BindingRemoved(binding))
+            topology.apply(ExchangeRemoved("/", LATE))
+        elif what == "exchange":
+            topology.apply(ExchangeAdded(Exchange("/", LATE, "fanout")))
+            topology.apply(BindingAdded(Binding("/", LATE, "q1", "")))
+        assert_routes_as_anew(topology)
+
+
+def assert_routes_as_anew(topology: Topology) -> None:
+    fresh = Topology()
+    fresh.load(topology.snapshot())
+    for start in ["", *EXCHANGES]:
+        is_by_message = topology.by_message("/", start)
+        assert is_by_message == fresh.by_message("/", start)
+        for key in [*KEYS, "new"]:
+            anew = names(fresh.reach("/", start, [key], MESSAGE))
+            assert names(topology.reach("/", start, [key], MESSAGE)) == anew
+            if not is_by_message:
+                assert names(topology.route("/", start, key)) == anew
+
+
+def test_what_the_broker_passes_on_may_enter_internal_exchanges_or_lead_nowhere() -> None:
+    topology = build({"a": Exchange("/", "a", "fanout", internal=True)}, [Binding("/", "a", "q1", "")])
+    assert names(topology.reach("/", "a", ["k"], None)) == {"q1"}
+    assert topology.reach("/", "missing", ["k"], None) == ()
+
+
+def test_a_queues_declaration_leaves_other_routes_as_they_are() -> None:
+    topology = build({"a": Exchange("/", "a", "fanout")}, [Binding("/", "a", "q1", "")])
+    before = topology.route("/", "a", "k")
+    topology.apply(QueueAdded(Queue("/", "new", 50, 0)))
+    assert topology.route("/", "a", "k") is before
+    topology.apply(QueueRemoved("/", "new"))
+    assert topology.route("/", "a", "k") is before
