@@ -1,5 +1,7 @@
-"""A coordinator on its own thread, with the real ends of its links in the test's hands."""
+"""A coordinator on its own thread, or as a process to be killed, with the ends of its links in the test's hands."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,17 +12,21 @@ import pytest
 
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import (
+    Admit,
     Answer,
     Assign,
     Changes,
+    Condemn,
     Drop,
     FromCoordinator,
     Message,
     Perform,
+    Present,
     Refusal,
     Snapshot,
     Synced,
     ToShard,
+    Unused,
 )
 from shardmq.bus.wait import Waiter, context
 from shardmq.commands import Command, DeleteExchange
@@ -48,6 +54,14 @@ class GatewayEnd:
         self.dialer.post(Perform(self._request, command))
         return self._request
 
+    def present(self, origin: int, *connections: tuple[str, str, int]) -> None:
+        self.dialer.post(Present(origin, list(connections)))
+
+    def admit(self, vhost: str, user: str) -> int:
+        self._request += 1
+        self.dialer.post(Admit(self._request, vhost, user))
+        return self._request
+
     def say_synced(self) -> None:
         self.dialer.post(Synced(self.topology.version))
 
@@ -70,7 +84,7 @@ class GatewayEnd:
 
 
 class ShardEnd:
-    """A shard's end of its link: answers Assign and Drop, unless told not to."""
+    """A shard's end of its link: answers Assign, Condemn and Drop, unless told not to. A queue in `busy` is in use."""
 
     def __init__(self, room: "Room", number: int) -> None:
         self.dialer: Listener[Any] = Listener(
@@ -78,10 +92,17 @@ class ShardEnd:
         )
         self.queues: dict[str, int] = {}
         self.dropped: list[int] = []
+        self.busy: set[int] = set()
+        self.condemned: set[int] = set()
+        self.peers: set[Peer] = set()
         self.assigns = 0
         self.answers = True
         self.refusal: str | None = None
         self.withheld: list[tuple[Peer, Message]] = []
+
+    def say_unused(self, queue: int) -> None:
+        for peer in self.peers:
+            peer.post(Unused(queue))
 
     def answer(self) -> None:
         withheld, self.withheld = self.withheld, []
@@ -91,13 +112,22 @@ class ShardEnd:
     def work(self) -> None:
         for peer, event in self.dialer.receive():
             match event:
+                case Opened():
+                    self.peers.add(peer)
+                case Lost():
+                    self.peers.discard(peer)
                 case Assign():
                     self.assigns += 1
                     self.queues.update({queue.name: queue.id for queue in event.queues})
+                    self.condemned -= {queue.id for queue in event.queues}
                     reply: Message = Answer(event.request)
                     if self.refusal:
                         reply = Refusal(event.request, 506, self.refusal)
                     self.withheld.append((peer, reply))
+                case Condemn():
+                    refused = Refusal(event.request, 406, "queue in use")
+                    self.condemned |= {event.queue} - self.busy
+                    self.withheld.append((peer, refused if event.queue in self.busy else Answer(event.request)))
                 case Drop():
                     self.dropped.append(event.queue)
                     self.withheld.append((peer, Answer(event.request, 42)))
@@ -116,6 +146,7 @@ class Room:
         self.shards = 2
         self._coordinator: Coordinator | None = None
         self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, name: str) -> str:
         return f"ipc://{self.folder}/bus-{name}"
@@ -139,6 +170,19 @@ class Room:
         self.stop()
         self.boot_id = boot_id or self.boot_id
         self.start()
+
+    def spawn(self) -> None:
+        """Start the coordinator as a process of its own."""
+        shards = [part for number in range(self.shards) for part in ("--shard", self.address(f"shard-{number}"))]
+        where = ["--data-dir", str(self.folder), "--listen", self.address("coordinator"), "--boot-id", self.boot_id]
+        self._process = subprocess.Popen([sys.executable, "-m", "shardmq.cmd.main", "coordinator", *where, *shards])
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     def gateway(self, name: str = "gateway-0") -> GatewayEnd:
         end = GatewayEnd(self, name)
@@ -178,6 +222,7 @@ class Room:
 
     def close(self) -> None:
         self.stop()
+        self.kill()
         for end in self.ends:
             end.dialer.close()
         self.context.destroy(linger=0)

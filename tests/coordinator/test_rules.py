@@ -1,4 +1,6 @@
-"""What commands change, and why they are refused."""
+"""What commands on exchanges, queues and bindings change, and why they are refused."""
+
+import re
 
 import pytest
 
@@ -17,12 +19,21 @@ from shardmq.commands import (
     QueueAdded,
     QueueRemoved,
     Unbind,
+    VhostPut,
 )
 from shardmq.coordinator.access import new_vhost
 from shardmq.coordinator.queues import Places
 from shardmq.coordinator.rules import changes_for
-from shardmq.errors import AccessRefused, InvalidRequest, NotFound, PreconditionFailed, RequestError
-from shardmq.model import Binding, Exchange, Queue
+from shardmq.errors import (
+    AccessRefused,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    ReplyCode,
+    RequestError,
+    ResourceLocked,
+)
+from shardmq.model import Binding, Exchange, Queue, Vhost
 from shardmq.topology import Topology
 
 PLACES = Places(11, 4)
@@ -36,6 +47,11 @@ def topology() -> Topology:
         ExchangeAdded(Exchange("/", "flights", "topic")),
         QueueAdded(Queue("/", "delays", 1, 0)),
         BindingAdded(Binding("/", "flights", "delays", "UA.#")),
+        ExchangeAdded(Exchange("/", "inner", "headers", False, {"alternate-exchange": "flights"}, True, True)),
+        BindingAdded(Binding("/", "flights", "inner", "#", {}, True)),
+        ExchangeAdded(Exchange("/", "shares", "x-consistent-hash", arguments={"hash-header": "user"})),
+        QueueAdded(Queue("/", "mine", 2, 0, False, {"x-message-ttl": 5}, True, "life.7")),
+        QueueAdded(Queue("/", "old", 3, 0, True, {"x-queue-type": "classic"})),
     ]
     for change in changes:
         topology.apply(change)
@@ -50,6 +66,12 @@ def topology() -> Topology:
         DeclareQueue("/", "delays", True, {}),
         Bind("/", "flights", "delays", "UA.#", {}),
         Unbind("/", "flights", "delays", "no such", {}),
+        DeclareExchange("/", "inner", "headers", False, {"alternate-exchange": "flights"}, True, True),
+        DeclareQueue("/", "mine", False, {"x-message-ttl": 5}, True, "life.7"),
+        DeclareQueue("/", "old", True, {}),
+        DeclareQueue("/", "delays", True, {"x-queue-type": "classic"}),
+        Bind("/", "flights", "inner", "#", {}, True),
+        Unbind("/", "inner", "flights", "#", {}, True),
     ],
 )
 def test_what_is_already_so_changes_nothing(topology: Topology, command: Command) -> None:
@@ -64,8 +86,23 @@ def test_what_is_already_so_changes_nothing(topology: Topology, command: Command
         (Bind("/", "amq.topic", "delays", "a", {"x": 1}),
          [BindingAdded(Binding("/", "amq.topic", "delays", "a", {"x": 1}))]),
         (Unbind("/", "flights", "delays", "UA.#", {}), [BindingRemoved(Binding("/", "flights", "delays", "UA.#"))]),
+        (DeclareExchange("/", "e", "fanout", False, {"alternate-exchange": "later"}, True, True),
+         [ExchangeAdded(Exchange("/", "e", "fanout", False, {"alternate-exchange": "later"}, True, True))]),
+        (DeclareExchange("/", "e", "x-consistent-hash", True, {"hash-property": "message_id"}),
+         [ExchangeAdded(Exchange("/", "e", "x-consistent-hash", True, {"hash-property": "message_id"}))]),
+        (DeclareQueue("/", "amq.gen-x", False, {}, True, "life.1", True),
+         [QueueAdded(Queue("/", "amq.gen-x", 11, PLACES.of("/", "amq.gen-x"), False, {}, True, "life.1"))]),
+        (Bind("/", "inner", "flights", "k", {}, True), [BindingAdded(Binding("/", "inner", "flights", "k", {}, True))]),
+        (Bind("/", "inner", "inner", "k", {}, True), [BindingAdded(Binding("/", "inner", "inner", "k", {}, True))]),
+        (Bind("/", "shares", "delays", "10", {}), [BindingAdded(Binding("/", "shares", "delays", "10"))]),
         (DeleteExchange("/", "flights"),
-         [BindingRemoved(Binding("/", "flights", "delays", "UA.#")), ExchangeRemoved("/", "flights")]),
+         [BindingRemoved(Binding("/", "flights", "delays", "UA.#")),
+          BindingRemoved(Binding("/", "flights", "inner", "#", {}, True)), ExchangeRemoved("/", "flights")]),
+        (DeleteExchange("/", "inner"),
+         [BindingRemoved(Binding("/", "flights", "inner", "#", {}, True)), ExchangeRemoved("/", "inner")]),
+        (DeleteExchange("/", "inner", if_unused=True),
+         [BindingRemoved(Binding("/", "flights", "inner", "#", {}, True)), ExchangeRemoved("/", "inner")]),
+        (DeleteQueue("/", "mine", queue=2), [QueueRemoved("/", "mine")]),
         (DeleteQueue("/", "delays"),
          [BindingRemoved(Binding("/", "flights", "delays", "UA.#")), QueueRemoved("/", "delays")]),
     ],
@@ -86,6 +123,41 @@ def test_commands_become_changes(topology: Topology, command: Command, changes: 
         (DeclareQueue("/", "amq.mine", True, {}), AccessRefused, "reserved prefix 'amq.*'"),
         (DeclareQueue("/", "", True, {}), InvalidRequest, "needs a name"),
         (DeclareQueue("/", "x" * 256, True, {}), InvalidRequest, "over 255 bytes"),
+        (DeclareExchange("/", "inner", "headers", False, {"alternate-exchange": "flights"}, False, True),
+         PreconditionFailed, "inequivalent arg 'auto_delete' for exchange 'inner' in vhost '/': received 'false' but "
+         "current is 'true'"),
+        (DeclareExchange("/", "inner", "headers", False, {"alternate-exchange": "flights"}, True, False),
+         PreconditionFailed, "inequivalent arg 'internal' for exchange 'inner' in vhost '/'"),
+        (DeclareExchange("/", "inner", "headers", False, {}, True, True), PreconditionFailed,
+         "inequivalent arg 'alternate-exchange' for exchange 'inner' in vhost '/': received none but current is "
+         "'flights'"),
+        (DeclareExchange("/", "e", "direct", True, {"alternate-exchange": 1}), PreconditionFailed,
+         "invalid arg 'alternate-exchange' for exchange 'e' in vhost '/': 1; expected is a string"),
+        (DeclareExchange("/", "e", "direct", True, {"hash-header": "h"}), PreconditionFailed,
+         "invalid arg 'hash-header' for exchange 'e' in vhost '/': known are alternate-exchange"),
+        (DeclareExchange("/", "e", "x-consistent-hash", True, {"hash-header": "h", "hash-property": "timestamp"}),
+         PreconditionFailed, "mutually exclusive"),
+        (DeclareExchange("/", "e", "x-consistent-hash", True, {"hash-property": "app_id"}), PreconditionFailed,
+         "expected is one of message_id, correlation_id, timestamp"),
+        (DeleteExchange("/", "flights", if_unused=True), PreconditionFailed, "exchange 'flights' in vhost '/' in use"),
+        (DeclareQueue("/", "mine", False, {"x-message-ttl": 5}, True, "life.8"), ResourceLocked,
+         "cannot obtain exclusive access to locked queue 'mine' in vhost '/'"),
+        (DeclareQueue("/", "mine", False, {"x-message-ttl": 5}, True), ResourceLocked, "locked queue 'mine'"),
+        (DeclareQueue("/", "delays", True, {}, owner="life.7"), ResourceLocked, "locked queue 'delays'"),
+        (DeclareQueue("/", "mine", False, {"x-message-ttl": 6}, True, "life.7"), PreconditionFailed,
+         "inequivalent arg 'x-message-ttl' for queue 'mine' in vhost '/': received '6' but current is '5'"),
+        (DeclareQueue("/", "mine", False, {"x-message-ttl": 5}, False, "life.7"), PreconditionFailed,
+         "inequivalent arg 'auto_delete'"),
+        (DeclareQueue("/", "delays", True, {"x-queue-type": "quorum"}), PreconditionFailed,
+         "inequivalent arg 'x-queue-type' for queue 'delays' in vhost '/': received 'quorum' but current is 'classic'"),
+        (DeclareQueue("/", "amq.gen-x", True, {}), AccessRefused, "reserved prefix 'amq.*'"),
+        (DeclareQueue("/", "amq.mine", True, {}, server_named=True), AccessRefused, "reserved prefix 'amq.*'"),
+        (DeleteQueue("/", "mine", queue=1), NotFound, "no queue 'mine' in vhost '/'"),
+        (Bind("/", "flights", "", "k", {}, True), AccessRefused, "nothing can be bound to it"),
+        (Bind("/", "flights", "nope", "k", {}, True), NotFound, "no exchange 'nope' in vhost '/'"),
+        (Bind("/", "amq.headers", "delays", "", {"x-match": "some"}), PreconditionFailed,
+         "invalid x-match field value 'some'; expected one of all, any, all-with-x, any-with-x"),
+        (Bind("/", "shares", "delays", "many", {}), PreconditionFailed, "binding key 'many' is no weight"),
         (DeclareExchange("/", "", "direct", True, {}), AccessRefused, "default exchange"),
         (DeclareExchange("/", "e", "headerz", True, {}), InvalidRequest,
          "unknown exchange type 'headerz' for exchange 'e' in vhost '/'; known are direct, fanout, topic"),
@@ -117,3 +189,60 @@ def test_a_queues_shard_depends_on_its_name_and_virtual_host_only() -> None:
     assert spread == [Places(99, 4).of("/", f"q{number}") for number in range(1000)]
     assert all(200 < spread.count(shard) < 300 for shard in range(4))
     assert [Places(1, 4).of("other", f"q{number}") for number in range(1000)] != spread
+
+
+def test_an_unknown_exchange_type_has_rabbitmqs_code(topology: Topology) -> None:
+    with pytest.raises(RequestError) as refusal:
+        changes_for(topology, DeclareExchange("/", "e", "magic", True, {}), PLACES)
+    assert refusal.value.code == ReplyCode.COMMAND_INVALID
+
+
+def test_a_queue_limit_counts_what_is_there_and_what_is_coming(topology: Topology) -> None:
+    topology.apply(VhostPut(Vhost("/", limits={"max-queues": 5})))
+    command = DeclareQueue("/", "q", True, {})
+    assert changes_for(topology, command, Places(11, 4, {"/": 1, "other": 9}))
+    text = "cannot declare queue 'q': queue limit in vhost '/' (5) is reached"
+    with pytest.raises(PreconditionFailed, match=re.escape(text)):
+        changes_for(topology, command, Places(11, 4, {"/": 2}))
+    assert changes_for(topology, DeclareQueue("/", "delays", True, {}), Places(11, 4, {"/": 9})) == []
+
+
+def test_an_exchange_goes_with_its_last_binding_and_takes_those_before_it_along() -> None:
+    topology = Topology()
+    chain = [Exchange("/", f"e{number}", "fanout", auto_delete=number != 1) for number in range(4)]
+    changes: list[Change] = [*new_vhost("/"), *map(ExchangeAdded, chain), QueueAdded(Queue("/", "q", 1, 0))]
+    links = [Binding("/", f"e{number}", f"e{number + 1}", "", {}, True) for number in range(3)]
+    end = Binding("/", "e3", "q", "")
+    for change in [*changes, *map(BindingAdded, [*links, end])]:
+        topology.apply(change)
+    assert changes_for(topology, DeleteQueue("/", "q"), PLACES) == [
+        BindingRemoved(end),
+        BindingRemoved(links[2]),
+        BindingRemoved(links[1]),
+        QueueRemoved("/", "q"),
+        ExchangeRemoved("/", "e3"),
+        ExchangeRemoved("/", "e2"),
+    ]
+    assert changes_for(topology, Unbind("/", "e0", "e1", "", {}, True), PLACES) == [
+        BindingRemoved(links[0]),
+        ExchangeRemoved("/", "e0"),
+    ]
+
+
+def test_an_exchange_that_never_had_a_binding_stays(topology: Topology) -> None:
+    topology.apply(ExchangeAdded(Exchange("/", "fresh", "fanout", auto_delete=True)))
+    assert changes_for(topology, Unbind("/", "fresh", "delays", "k", {}), PLACES) == []
+    assert changes_for(topology, DeleteQueue("/", "old"), PLACES) == [QueueRemoved("/", "old")]
+
+
+def test_a_cycle_of_auto_delete_exchanges_goes_at_once() -> None:
+    topology = Topology()
+    ring = [Binding("/", "a", "b", "", {}, True), Binding("/", "b", "a", "", {}, True)]
+    exchanges = [Exchange("/", name, "fanout", auto_delete=True) for name in ("a", "b")]
+    for change in [*new_vhost("/"), *map(ExchangeAdded, exchanges), *map(BindingAdded, ring)]:
+        topology.apply(change)
+    changes = changes_for(topology, Unbind("/", "a", "b", "", {}, True), PLACES)
+    assert changes == [*map(BindingRemoved, ring), ExchangeRemoved("/", "a"), ExchangeRemoved("/", "b")]
+    for change in changes:
+        topology.apply(change)
+    assert not topology.bindings

@@ -1,0 +1,184 @@
+"""Queues deleted on a condition: their shard is asked first, and nothing gets in between."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shardmq.bus.messages import Answer, Refusal
+from shardmq.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
+from shardmq.coordinator import desk
+from shardmq.coordinator.queues import Places
+
+if TYPE_CHECKING:
+    from conftest import GatewayEnd, Room, ShardEnd
+
+NAME = next(f"q{number}" for number in range(20) if Places(1, 2).of("/", f"q{number}") == 0)
+OTHER = next(f"q{number}" for number in range(20) if Places(1, 2).of("other", f"q{number}") == 0)
+IF_UNUSED = DeleteQueue("/", NAME, if_unused=True)
+
+
+@pytest.fixture
+def shard(room: "Room") -> "ShardEnd":
+    return room.shard(0)
+
+
+def declared(room: "Room", gateway: "GatewayEnd") -> int:
+    answer = room.perform(gateway, DeclareQueue("/", NAME, True, {}))
+    assert isinstance(answer, Answer)
+    return int(answer.result)
+
+
+@pytest.mark.parametrize("command", [IF_UNUSED, DeleteQueue("/", NAME, if_empty=True)])
+def test_a_queue_is_deleted_when_its_shard_agrees(room: "Room", shard: "ShardEnd", command: DeleteQueue) -> None:
+    room.start()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    assert room.perform(gateway, command) == Answer(2, 42)
+    assert shard.condemned == {number}
+    assert shard.dropped == [number]
+
+
+def test_a_queue_stays_when_its_shard_does_not_agree(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    shard.busy.add(declared(room, gateway))
+    assert room.perform(gateway, IF_UNUSED) == Refusal(2, 406, "queue in use")
+    assert ("/", NAME) in gateway.topology.queues
+    assert not shard.dropped
+    assert isinstance(room.perform(gateway, DeclareQueue("/", NAME, True, {})), Answer)
+
+
+def test_what_names_a_condemned_queue_waits(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    shard.answers = False
+    deleted = gateway.ask(IF_UNUSED)
+    again = gateway.ask(DeclareQueue("/", NAME, True, {}))
+    room.until(lambda: shard.condemned)
+    room.settle(gateway)
+    assert not {deleted, again} & gateway.answers.keys()
+    shard.answers = True
+    room.until(lambda: again in gateway.answers)
+    assert isinstance(gateway.answers[again], Answer)
+    assert shard.queues[NAME] != number
+
+
+def test_a_shard_that_comes_back_is_asked_again(room: "Room") -> None:
+    room.start()
+    gateway, shard = room.gateway(), room.shard(0)
+    number = declared(room, gateway)
+    shard.answers = False
+    request = gateway.ask(IF_UNUSED)
+    room.until(lambda: shard.condemned)
+    room.hang_up(shard)
+    back = room.shard(0)
+    assert room.until(lambda: gateway.answers.get(request)) == Answer(request, 42)
+    assert back.dropped == [number]
+
+
+def test_a_queue_whose_shard_is_away_stays_and_is_pardoned(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
+    room.start()
+    gateway, shard = room.gateway(), room.shard(0)
+    declared(room, gateway)
+    shard.answers = False
+    monkeypatch.setattr(desk, "SHARD_SECONDS", 0.3)
+    answer = room.perform(gateway, IF_UNUSED)
+    assert isinstance(answer, Refusal)
+    assert answer.text.startswith("shard-0 is not reachable")
+    room.until(lambda: not shard.condemned)
+    assert ("/", NAME) in gateway.topology.queues
+
+
+def test_a_coordinator_killed_after_the_condemnation_lifts_it(room: "Room", shard: "ShardEnd") -> None:
+    room.spawn()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    shard.answers = False
+    gateway.ask(IF_UNUSED)
+    room.until(lambda: shard.condemned)
+    room.kill()
+    shard.withheld.clear()
+    shard.answers = True
+    room.spawn()
+    room.until(lambda: not shard.condemned)
+    assert room.gateway("gateway-1").topology.queue("/", NAME).id == number
+
+
+def test_a_queue_of_the_same_name_declared_since_is_not_meant(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    answer = room.perform(gateway, DeleteQueue("/", NAME, queue=number + 1))
+    assert isinstance(answer, Refusal)
+    assert answer.code == 404
+    assert not shard.dropped
+    assert room.perform(gateway, DeleteQueue("/", NAME, queue=number)) == Answer(3, 42)
+
+
+def test_a_queue_that_its_shard_calls_unused_is_deleted(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    shard.say_unused(number)
+    shard.say_unused(number)
+    room.until(lambda: shard.dropped)
+    assert shard.dropped == [number]
+    assert ("/", NAME) not in gateway.topology.queues
+
+
+def test_a_queue_used_again_is_not_deleted_until_it_is_unused_again(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    number = declared(room, gateway)
+    shard.busy.add(number)
+    shard.say_unused(number)
+    shard.say_unused(4711)
+    room.settle(gateway)
+    room.settle(gateway)
+    assert ("/", NAME) in gateway.topology.queues
+    shard.busy.clear()
+    shard.say_unused(number)
+    room.until(lambda: shard.dropped == [number])
+
+
+def test_a_virtual_host_goes_with_what_is_being_declared_in_it(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    room.perform(gateway, PutVhost("other"))
+    kept = declared(room, gateway)
+    shard.answers = False
+    coming = gateway.ask(DeclareQueue("other", OTHER, True, {}))
+    room.until(lambda: OTHER in shard.queues and shard.queues[OTHER] != kept)
+    late = gateway.ask(DeclareQueue("other", OTHER, True, {}))
+    deleted = gateway.ask(DeleteVhost("other"))
+    room.until(lambda: deleted in gateway.answers)
+    assert gateway.answers[deleted] == Answer(deleted)
+    for request in (coming, late):
+        answer = gateway.answers[request]
+        assert isinstance(answer, Refusal)
+        assert answer.code == 404
+    shard.answers = True
+    room.until(lambda: shard.dropped)
+    assert shard.dropped == [shard.queues[OTHER]]
+    assert list(gateway.topology.vhosts) == ["/"]
+    assert [queue.id for queue in gateway.topology.queues.values()] == [kept]
+    room.restart()
+    again = room.gateway("gateway-1").topology
+    assert list(again.vhosts) == ["/"]
+    assert (again.queues, again.permissions) == (gateway.topology.queues, gateway.topology.permissions)
+
+
+def test_queues_being_declared_count_for_the_limit(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    room.perform(gateway, PutLimits("/", "", {"max-queues": 1}))
+    shard.answers = False
+    first = gateway.ask(DeclareQueue("/", NAME, True, {}))
+    answer = room.perform(gateway, DeclareQueue("/", "one too many", True, {}))
+    assert isinstance(answer, Refusal)
+    assert answer.text == "cannot declare queue 'one too many': queue limit in vhost '/' (1) is reached"
+    shard.answers = True
+    assert isinstance(room.until(lambda: gateway.answers.get(first)), Answer)
+    room.perform(gateway, DeleteQueue("/", NAME))
+    assert isinstance(room.perform(gateway, DeclareQueue("/", NAME, True, {})), Answer)
