@@ -1,8 +1,13 @@
 """The gateway over real processes, spoken to in raw frames.
 
 rawclient.py            a client that says what it likes and sees every answer
+stage.py                a gateway whose coordinator and shards are played by the test, over the real bus
 test_bad_input.py       clients that misbehave
 test_session.py         acknowledgements and windows
+test_publishing.py      publishes message by message: parts, returns, confirms, partial refusals
+test_dead_letters.py    what is written into dead letters, where they go, what shards are told
+test_alarms.py          publishers that are blocked, and what goes on meanwhile
+test_returning.py       renewals, delayed returns, tags of what came back overdue
 test_status.py          the status of several gateways
 test_tags.py            delivery tags as ranges
 test_rights.py          what permissions allow

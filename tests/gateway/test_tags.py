@@ -52,3 +52,51 @@ def test_an_unknown_tag_is_a_precondition_failure_that_names_it() -> None:
         ledger.settle(2, 4)
     assert caught.value.code == ReplyCode.PRECONDITION_FAILED
     assert ledger.settle(1, 3) == [("a", 0, 3)]
+
+
+@given(deliveries, st.data())
+def test_looking_finds_what_settling_would_and_leaves_it(
+    spans: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    for span in spans:
+        ledger.hand_out(*span)
+    first = data.draw(st.integers(1, ledger.next_tag))
+    last = data.draw(st.integers(first, ledger.next_tag))
+    try:
+        seen = ledger.look(first, last)
+    except ChannelError:
+        with pytest.raises(ChannelError):
+            ledger.settle(first, last)
+    else:
+        assert ledger.look(first, last) == seen
+        assert ledger.settle(first, last) == seen
+
+
+@given(deliveries, st.data())
+def test_what_is_passed_on_keeps_its_tags(spans: list[tuple[str, int, int, bool]], data: st.DataObject) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    model: dict[int, tuple[str, int]] = {}
+    for holder, sequence, count, outstanding in spans:
+        first = ledger.hand_out(holder, sequence, count, outstanding)
+        if outstanding:
+            model.update({first + i: (holder, sequence + i) for i in range(count)})
+    start = data.draw(st.integers(0, 1000))
+    end = start + data.draw(st.integers(0, 300))
+    passed = ledger.pass_on("a", start, end, "nobody")
+    moved = {tag for tag, (holder, sequence) in model.items() if holder == "a" and start <= sequence < end}
+    assert passed == len(moved)
+    for tag, (holder, sequence) in model.items():
+        assert ledger.settle(tag, tag) == [("nobody" if tag in moved else holder, sequence, sequence + 1)]
+
+
+@given(deliveries)
+def test_settling_all_leaves_nothing(spans: list[tuple[str, int, int, bool]]) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    for span in spans:
+        ledger.hand_out(*span)
+    outstanding = ledger.outstanding
+    assert sum(end - start for _, start, end in ledger.settle_all()) == outstanding
+    assert ledger.settle_all() == []
+    with pytest.raises(ChannelError):
+        ledger.settle(1, 1)

@@ -1,0 +1,168 @@
+"""A gateway on a thread of this process; its coordinator and shards are played by the test, over the real bus."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import uvloop
+
+from shardmq.bus.link import Listener, Opened, Peer
+from shardmq.bus.messages import Answer, Confirmed, Perform, Snapshot, ToCoordinator, ToShard
+from shardmq.bus.wait import context
+from shardmq.cmd.holds import hold_port
+from shardmq.gateway.deadletters import DeadLetters
+from shardmq.gateway.hub import Hub
+from shardmq.gateway.server import Server
+from shardmq.model import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.passwords import hash_password
+
+PATIENCE_SECONDS: Final = 10.0
+GUEST: Final = User("guest", hash_password("guest"), ("administrator",))
+Kind = TypeVar("Kind")
+
+
+class ShardEnd:
+    """A shard's end of its link."""
+
+    def __init__(self, listener: "Listener[Any]") -> None:
+        self.listener = listener
+        self.peer: Peer | None = None
+        self.heard: list[Any] = []
+        self.publishes = 0
+
+    def work(self) -> None:
+        for peer, event in self.listener.receive():
+            if isinstance(event, Opened):
+                self.peer = peer
+                self.publishes = 0
+            else:
+                self.heard.append(event)
+        self.listener.tick(time.monotonic())
+
+    def say(self, *messages: Any) -> None:
+        assert self.peer is not None
+        for message in messages:
+            self.peer.post(message)
+        self.listener.flush()
+
+
+class Stage:
+    """See the module.
+
+    Args:
+        folder: for sockets.
+        queues: that exist in virtual host "/", (name, shard, arguments) each; ids are 1, 2, …
+        exchanges: besides those that are always there.
+        bindings: between them.
+        user: who may log in, with the password "guest", and do everything.
+        rss_bytes_max: of the gateway.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        queues: Sequence[tuple[str, int, dict[str, Any]]],
+        exchanges: Sequence[Exchange] = (),
+        bindings: Sequence[Binding] = (),
+        user: User = GUEST,
+        rss_bytes_max: int | None = None,
+    ) -> None:
+        self._holds = ExitStack()
+        self.port = self._holds.enter_context(hold_port("127.0.0.1", 0))
+        self._context = context()
+        self._addresses = [f"ipc://{folder}/{name}" for name in ("coordinator", "shard-0", "shard-1")]
+        self._rss_bytes_max = rss_bytes_max
+        self.coordinator: Listener[Any] = Listener(
+            self._context, self._addresses[0], "coordinator", "coordinator", ToCoordinator
+        )
+        self.shards = [
+            ShardEnd(Listener(self._context, address, "shard", f"shard-{number}", ToShard))
+            for number, address in enumerate(self._addresses[1:])
+        ]
+        self.commands: list[Any] = []
+        self._snapshot = Snapshot(
+            1,
+            [Vhost("/")],
+            [*(Exchange("/", name, kind) for name, kind in PREDECLARED), *exchanges],
+            [Queue("/", name, number, shard, True, terms) for number, (name, shard, terms) in enumerate(queues, 1)],
+            list(bindings),
+            [user],
+            [Permission(user.name, "/", ".*", ".*", ".*")],
+            [],
+        )
+        self._listening = threading.Event()
+        self._ended = threading.Event()
+        self._stop: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()))
+        self._thread.start()
+        self.until(self._listening.is_set)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(stop.set)
+        hub = Hub("gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max)
+        DeadLetters(hub)
+        ticking = asyncio.create_task(hub.run())
+        try:
+            while not hub.is_ready:
+                await asyncio.sleep(0.005)
+            server = Server(hub, "127.0.0.1", self.port)
+            await server.listen()
+            self._listening.set()
+            await stop.wait()
+            await server.drain(0.0)
+            await asyncio.sleep(0)
+        finally:
+            ticking.cancel()
+            await asyncio.gather(ticking, return_exceptions=True)
+            hub.close()
+            self._ended.set()
+
+    def work(self) -> None:
+        """Take in what has come to all ends."""
+        for peer, event in self.coordinator.receive():
+            if isinstance(event, Opened):
+                peer.post(self._snapshot)
+            elif isinstance(event, Perform):
+                self.commands.append(event.command)
+                peer.post(Answer(event.request))
+        self.coordinator.tick(time.monotonic())
+        for shard in self.shards:
+            shard.work()
+
+    def until(self, true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not true():
+            assert time.monotonic() < deadline, [shard.heard for shard in self.shards]
+            self.work()
+            time.sleep(0.001)
+
+    def expect(self, shard: int, kind: type[Kind]) -> Kind:
+        """The next message of a kind that comes to a shard; those of other kinds stay."""
+        heard = self.shards[shard].heard
+        self.until(lambda: any(type(message) is kind for message in heard))
+        place = next(place for place, message in enumerate(heard) if type(message) is kind)
+        found: Kind = heard.pop(place)
+        return found
+
+    def say(self, shard: int, *messages: Any) -> None:
+        """A shard says something."""
+        self.shards[shard].say(*messages)
+
+    def confirm(self, shard: int, upto: int) -> None:
+        self.say(shard, Confirmed(upto))
+
+    def close(self) -> None:
+        self._stop()
+        self.until(self._ended.is_set)
+        self._thread.join()
+        self.coordinator.close()
+        for shard in self.shards:
+            shard.listener.close()
+        self._context.term()
+        self._holds.close()

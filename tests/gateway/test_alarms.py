@@ -1,0 +1,183 @@
+"""Alarms: publishers that are blocked and told so, and what goes on meanwhile; the shards are the test's."""
+
+from collections.abc import Callable
+
+from shardmq.bus.messages import Alarm, Answer, Consume, Delivered, Publish, Renew, Return, Settle
+from shardmq.gateway.alarms import CLEAR_SHARE, WATCH_SECONDS, Alarms, MemoryWatch
+from shardmq.records import Run, pack, unpack
+from shardmq.wire.operations import (
+    BasicAck,
+    BasicConfirm,
+    BasicConsume,
+    BasicDeliver,
+    BasicNack,
+    BasicPublish,
+    BasicRefused,
+    BasicRenew,
+    ChannelClose,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    Ok,
+    TopologyList,
+)
+
+from .rawclient import RawClient
+from .stage import Stage
+
+StartStage = Callable[..., Stage]
+FULL = Alarm("disk", True, "disk alarm on shard-0 set")
+EMPTY = Alarm("disk", False, "disk alarm on shard-0 cleared")
+
+
+def publish(request: int, body: bytes = b"x", queue: str = "a") -> BasicPublish:
+    return BasicPublish(request, 1, "", queue, 0, 1, pack(None, body))
+
+
+def published(stage: Stage) -> list[bytes]:
+    return [
+        record.body
+        for said in stage.shards[0].heard
+        if isinstance(said, Publish)
+        for record in unpack(said.run.records, said.run.count)
+    ]
+
+
+def test_publishes_wait_for_the_alarm_to_go_off_and_keep_their_order(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        stage.say(0, FULL)
+        said = client.receive()
+        assert isinstance(said, ConnectionBlocked)
+        assert said.reason == "low on disk: disk alarm on shard-0 set"
+        client.send(publish(3, b"1"), publish(4, b"2"))
+        assert client.ask(TopologyList, "queues")
+        client.send(publish(5, b"3"))
+        assert client.ask(TopologyList, "queues")
+        stage.work()
+        assert published(stage) == []
+        stage.say(0, EMPTY)
+        assert client.receive() == ConnectionUnblocked()
+        client.send(publish(7, b"4"))
+        stage.until(lambda: len(published(stage)) == 4)
+        assert published(stage) == [b"1", b"2", b"3", b"4"]
+        stage.confirm(0, 2)
+        assert client.receive() == BasicConfirm(1, [(3, 5), (7, 7)])
+
+
+def test_consuming_goes_on_under_an_alarm(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        stage.say(0, FULL)
+        assert isinstance(client.receive(), ConnectionBlocked)
+        client.send(publish(3), BasicConsume(4, 1, "a", "c"))
+        asked = stage.expect(0, Consume)
+        run = Run("", "a", 0, 0, 1, 1, 3, pack(None, b"x") * 3)
+        stage.say(0, Answer(asked.request), Delivered(asked.consumer, 0, False, run))
+        assert isinstance(client.receive(), Ok)
+        assert isinstance(client.receive(), BasicDeliver)
+        client.send(BasicAck(1, [(1, 1)]), BasicNack(1, [(2, 2)]), BasicRenew(1, [(3, 3)]))
+        assert stage.expect(0, Settle).ranges == [(0, 1)]
+        assert stage.expect(0, Return).ranges == [(1, 2)]
+        assert stage.expect(0, Renew).ranges == [(2, 3)]
+
+
+def test_who_connects_under_an_alarm_is_told_at_once(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    stage.say(0, FULL)
+    with RawClient(stage).open() as first:
+        assert isinstance(first.receive(), ConnectionBlocked)
+        with RawClient(stage).open() as client:
+            assert isinstance(client.receive(), ConnectionBlocked)
+
+
+def reason_for_a_newcomer(stage: Stage) -> str:
+    with RawClient(stage).open() as client:
+        said = client.receive()
+        assert isinstance(said, ConnectionBlocked)
+        return said.reason
+
+
+def test_publishing_goes_on_when_the_last_alarm_is_off(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        stage.say(0, FULL)
+        assert isinstance(client.receive(), ConnectionBlocked)
+        stage.say(1, Alarm("memory", True, "memory alarm on shard-1 set"))
+        stage.until(lambda: "memory" in reason_for_a_newcomer(stage))
+        stage.say(0, EMPTY)
+        stage.until(lambda: "disk" not in reason_for_a_newcomer(stage))
+        client.send(publish(3))
+        assert client.ask(TopologyList, "queues")
+        stage.work()
+        assert published(stage) == []
+        stage.say(1, Alarm("memory", False, ""))
+        assert client.receive() == ConnectionUnblocked()
+        stage.until(lambda: published(stage) == [b"x"])
+
+
+def test_a_channel_closed_under_an_alarm_has_its_publishes_refused(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        stage.say(0, FULL)
+        assert isinstance(client.receive(), ConnectionBlocked)
+        client.send(publish(3), ChannelClose(4, 1))
+        refused = client.receive()
+        assert isinstance(refused, BasicRefused)
+        assert (refused.requests, refused.code) == ([(3, 3)], 506)
+        assert client.receive() == Ok(4, 1)
+        stage.say(0, EMPTY)
+        assert client.receive() == ConnectionUnblocked()
+
+
+class Recorder:
+    """A connection that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def block(self, reason: str) -> None:
+        self.told.append(reason)
+
+    def unblock(self) -> None:
+        self.told.append("")
+
+
+def test_connections_are_told_once_however_many_alarms_there_are() -> None:
+    alarms, before, late, gone = Alarms(), Recorder(), Recorder(), Recorder()
+    alarms.join(before)
+    alarms.join(gone)
+    alarms.turn("shard-0", "disk", True, "d")
+    alarms.leave(gone)
+    alarms.turn("shard-1", "memory", True, "m")
+    alarms.join(late)
+    alarms.turn("shard-1", "memory", True, "m")
+    alarms.forget("shard-1")
+    alarms.turn("shard-0", "disk", False, "")
+    assert (before.told, late.told, gone.told) == (
+        ["low on disk: d", ""],
+        ["low on disk & memory: d; m", ""],
+        ["low on disk: d"],
+    )
+
+
+def test_the_memory_alarm_goes_off_a_good_way_below_where_it_went_on() -> None:
+    alarms, connection, taken = Alarms(), Recorder(), [0]
+    alarms.join(connection)
+    watch = MemoryWatch(alarms, "gateway-0", 1000, 1, lambda: taken[0])
+    now = 0.0
+    for size in (1000, 1001, 1000, int(1000 * CLEAR_SHARE) + 1, int(1000 * CLEAR_SHARE), 1000):
+        taken[0] = size
+        now += WATCH_SECONDS
+        watch.tick(now)
+    assert len(connection.told) == 2
+    taken[0] = 5000
+    watch.tick(now + WATCH_SECONDS / 2)
+    assert len(connection.told) == 2
+
+
+def test_a_gateway_over_its_own_limit_blocks_publishers(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})], rss_bytes_max=1)
+    with RawClient(stage).open() as client:
+        said = client.receive()
+        assert isinstance(said, ConnectionBlocked)
+        assert "gateway-0 takes" in said.reason

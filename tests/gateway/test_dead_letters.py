@@ -1,0 +1,272 @@
+"""Dead letters: RabbitMQ 3.13's rules record by record, the way to their new home, and what shards are told."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shardmq.bus.messages import Confirmed, Dead, DeadLettered, DeadLetterRefused, Publish, PublishRefusal
+from shardmq.gateway.deadletters import died, is_cycle
+from shardmq.model import Binding, Exchange
+from shardmq.records import PERSISTENT, Properties, Run, pack, unpack
+
+from .stage import Stage
+
+StartStage = Callable[..., Stage]
+NOW_MS = 1_700_000_000_999
+TIME = datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
+
+
+def death(reason: str, exchange: str = "e", key: str = "k") -> Dead:
+    return Dead(1, 0, reason, Run(exchange, key, 0, 0, 0, 0, 1, b""))
+
+
+def headers_of(properties: Properties | None, reason: str, queue: str, **named: Any) -> dict[str, Any]:
+    headers = died(properties, death(reason, **named), queue, None, NOW_MS).headers
+    assert headers is not None
+    return headers
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_death_is_written_as_rabbitmq_writes_it() -> None:
+    after = died(Properties(app_id="a", expiration="60000"), death("expired"), "q", None, NOW_MS)
+    assert after == Properties(
+        app_id="a",
+        headers={
+            "x-first-death-reason": "expired", "x-first-death-queue": "q", "x-first-death-exchange": "e",
+            "x-last-death-reason": "expired", "x-last-death-queue": "q", "x-last-death-exchange": "e",
+            "x-death": [{
+                "count": 1, "reason": "expired", "queue": "q", "time": TIME, "exchange": "e", "routing-keys": ["k"],
+                "original-expiration": "60000",
+            }],
+        },
+    )  # fmt: skip
+
+
+def test_a_message_without_properties_or_expiration_has_no_original_expiration() -> None:
+    for properties in (None, Properties(headers={"mine": 1})):
+        headers = headers_of(properties, "rejected", "q")
+        assert "original-expiration" not in headers["x-death"][0]
+        assert headers.get("mine") == (None if properties is None else 1)
+
+
+def test_the_same_queue_and_reason_again_counts_and_moves_to_the_front_and_stays_as_it_was() -> None:
+    headers = headers_of(Properties(expiration="5"), "rejected", "q", exchange="first", key="one")
+    headers = headers_of(Properties(headers=headers), "expired", "r", exchange="second", key="two")
+    assert [(each["queue"], each["reason"]) for each in headers["x-death"]] == [("r", "expired"), ("q", "rejected")]
+    later = died(Properties(headers=headers), death("rejected", "third", "three"), "q", None, NOW_MS + 5000).headers
+    assert later is not None
+    assert [(each["queue"], each["count"]) for each in later["x-death"]] == [("q", 2), ("r", 1)]
+    again = later["x-death"][0]
+    assert (again["exchange"], again["routing-keys"], again["time"], again["original-expiration"]) == (
+        "first", ["one"], TIME, "5",
+    )  # fmt: skip
+    assert later["x-first-death-exchange"] == "first"
+    assert (later["x-last-death-queue"], later["x-last-death-exchange"]) == ("q", "third")
+
+
+def test_the_same_queue_for_another_reason_is_another_death() -> None:
+    headers = headers_of(None, "rejected", "q")
+    headers = headers_of(Properties(headers=headers), "maxlen", "q")
+    assert [(each["reason"], each["count"]) for each in headers["x-death"]] == [("maxlen", 1), ("rejected", 1)]
+    assert (headers["x-first-death-reason"], headers["x-last-death-reason"]) == ("rejected", "maxlen")
+
+
+def test_routing_keys_are_its_own_and_those_of_cc() -> None:
+    headers = headers_of(Properties(headers={"CC": ["x", "y"]}), "rejected", "q")
+    assert headers["x-death"][0]["routing-keys"] == ["k", "x", "y"]
+    assert headers["CC"] == ["x", "y"]
+
+
+def test_with_a_routing_key_of_the_queue_cc_is_removed_after_it_was_written_down() -> None:
+    after = died(Properties(headers={"CC": ["x"]}), death("rejected"), "q", "other", NOW_MS).headers
+    assert after is not None
+    assert "CC" not in after
+    assert after["x-death"][0]["routing-keys"] == ["k", "x"]
+
+
+@pytest.mark.parametrize(
+    "forged", ["text", 5, None, [], [1, "x"], {"queue": "q"}, [{"queue": ["q"], 1: 2}], [{"queue": "q", "count": "9"}]]
+)
+def test_whatever_a_publisher_wrote_under_x_death_does_no_harm(forged: Any) -> None:
+    headers = headers_of(Properties(headers={"x-death": forged, "CC": "none"}), "rejected", "q")
+    assert headers["x-death"][0]["queue"] == "q"
+    assert headers["x-death"][0]["count"] == 1
+    assert pack(Properties(headers=headers), b"")
+
+
+@pytest.mark.parametrize(("count", "after"), [(7, 8), ("9", 2), (-3, 2), (2**64 - 1, 2), (True, 2), (2**63 - 1, 2)])
+def test_a_count_that_is_none_counts_as_one(count: Any, after: int) -> None:
+    forged = [{"queue": "q", "reason": "rejected", "count": count}]
+    headers = headers_of(Properties(headers={"x-death": forged}), "rejected", "q")
+    assert headers["x-death"][0]["count"] == after
+    assert pack(Properties(headers=headers), b"")
+
+
+def test_what_the_message_had_is_not_touched() -> None:
+    before = {"x-death": [{"queue": "q", "reason": "rejected", "count": 1}]}
+    headers_of(Properties(headers=before), "rejected", "q")
+    assert before == {"x-death": [{"queue": "q", "reason": "rejected", "count": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("deaths", "home", "cycle"),
+    [
+        ([], "q", False),
+        ([("q", "expired")], "q", True),
+        ([("q", "expired")], "r", False),
+        ([("r", "maxlen"), ("q", "expired")], "q", True),
+        ([("r", "rejected"), ("q", "expired")], "q", False),
+        ([("q", "rejected")], "q", False),
+        ([("r", "expired"), ("q", "expired"), ("s", "rejected")], "q", True),
+    ],
+)
+def test_a_cycle_is_one_that_nobody_rejected_in(deaths: list[tuple[str, str]], home: str, cycle: bool) -> None:
+    assert is_cycle(home, [{"queue": queue, "reason": reason} for queue, reason in deaths]) is cycle
+
+
+# --- where they go, and what the shard is told ------------------------------------------------------------------------
+
+
+def dying(first: int, *messages: tuple[bytes, Properties | None], reason: str = "rejected", queue: int = 1) -> Dead:
+    records = b"".join(pack(properties, body) for body, properties in messages)
+    run = Run("e", "k", PERSISTENT, 1, 7, 40, len(messages), records, 3, 1000)
+    return Dead(queue, first, reason, run)
+
+
+DLX = {"x-dead-letter-exchange": "dlx"}
+FANOUT = [Exchange("/", "dlx", "fanout")]
+
+
+def bound(*names: str) -> list[Binding]:
+    return [Binding("/", "dlx", name, "") for name in names]
+
+
+def test_a_dead_letter_keeps_its_identity_and_leaves_when_its_home_has_it(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
+    stage.say(0, dying(10, (b"1", Properties(expiration="1000")), (b"2", None)))
+    run = stage.expect(1, Publish).run
+    assert (run.exchange, run.routing_key, run.flags, run.priority, run.ttl_ms) == ("dlx", "k", PERSISTENT, 3, None)
+    assert (run.origin, run.serial, run.count) == (7, 40, 2)
+    assert run.timestamp_ms > 1_600_000_000_000
+    first, second = unpack(run.records, 2)
+    assert (first.body, second.body) == (b"1", b"2")
+    assert first.properties is not None
+    assert first.properties.headers is not None
+    assert first.properties.expiration is None
+    assert first.properties.headers["x-death"][0]["exchange"] == "e"
+    assert not any(isinstance(said, DeadLettered) for said in stage.shards[0].heard)
+    stage.confirm(1, 1)
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(10, 12)])
+
+
+def test_it_leaves_when_all_of_its_homes_have_it(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("a", 0, {}), ("b", 1, {})], FANOUT, bound("a", "b"))
+    stage.say(0, dying(0, (b"1", None)))
+    stage.expect(0, Publish)
+    stage.expect(1, Publish)
+    stage.confirm(0, 1)
+    stage.say(1, PublishRefusal(1, 506, "full"), Confirmed(1))
+    assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(1, [(0, 1)])
+
+
+def test_what_its_home_took_a_part_of_leaves_in_part(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
+    stage.say(0, dying(5, (b"1", None), (b"2", None), (b"3", None)))
+    stage.expect(1, Publish)
+    stage.say(1, PublishRefusal(1, 506, "full", 2), Confirmed(1))
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(5, 7)])
+    assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(1, [(7, 8)])
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "bindings"),
+    [([], []), (FANOUT, [])],
+    ids=["no such exchange", "no queue bound"],
+)
+def test_where_there_is_nowhere_to_go_it_leaves_at_once(
+    start_stage: StartStage, exchanges: list[Exchange], bindings: list[Binding]
+) -> None:
+    stage = start_stage([("q", 0, DLX)], exchanges, bindings)
+    stage.say(0, dying(3, (b"1", None)))
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(3, 4)])
+
+
+def test_dead_letters_of_a_queue_that_is_gone_leave_at_once(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX)])
+    stage.say(0, dying(3, (b"1", None), queue=99))
+    assert stage.expect(0, DeadLettered) == DeadLettered(99, [(3, 4)])
+
+
+def test_the_default_exchange_and_a_routing_key_lead_to_one_queue(start_stage: StartStage) -> None:
+    terms = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "home"}
+    stage = start_stage([("q", 0, terms), ("home", 1, {}), ("k", 1, {})])
+    stage.say(0, dying(0, (b"1", Properties(headers={"CC": ["k"]}))))
+    sent = stage.expect(1, Publish)
+    assert (sent.queues, sent.run.exchange, sent.run.routing_key) == ((2,), "", "home")
+
+
+def test_with_its_own_key_cc_counts_again(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {"x-dead-letter-exchange": ""}), ("k", 1, {}), ("copy", 1, {})])
+    stage.say(0, dying(0, (b"1", None), (b"2", Properties(headers={"CC": ["copy"]}))))
+    assert stage.expect(1, Publish).queues == (2,)
+    assert set(stage.expect(1, Publish).queues) == {2, 3}
+    stage.confirm(1, 1)
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(0, 1)])
+    stage.confirm(1, 2)
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(1, 2)])
+
+
+def test_an_internal_exchange_takes_dead_letters(start_stage: StartStage) -> None:
+    stage = start_stage(
+        [("q", 0, DLX), ("home", 1, {})], [Exchange("/", "dlx", "fanout", internal=True)], bound("home")
+    )
+    stage.say(0, dying(0, (b"1", None)))
+    assert stage.expect(1, Publish).queues == (2,)
+
+
+@pytest.mark.parametrize("reason", ["expired", "maxlen", "delivery_limit", "ack_timeout"])
+def test_a_message_does_not_get_back_where_it_died_unless_it_was_rejected(start_stage: StartStage, reason: str) -> None:
+    stage = start_stage([("q", 0, DLX), ("other", 1, {})], FANOUT, bound("q", "other"))
+    stage.say(0, dying(0, (b"1", None), reason=reason))
+    assert stage.expect(1, Publish).queues == (2,)
+    stage.confirm(1, 1)
+    assert stage.expect(0, DeadLettered)
+    assert not [said for said in stage.shards[0].heard if isinstance(said, Publish)]
+    stage.say(0, dying(1, (b"2", None), reason="rejected"))
+    assert stage.expect(0, Publish).queues == (1,)
+
+
+def test_a_chain_of_queues_is_written_down_in_order(start_stage: StartStage) -> None:
+    terms = [{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("b", "c", "a")]
+    stage = start_stage([("a", 0, terms[0]), ("b", 0, terms[1]), ("c", 0, terms[2])])
+    properties: Properties | None = None
+    for queue, reason in ((1, "expired"), (2, "rejected"), (3, "expired"), (1, "expired")):
+        stage.say(0, dying(queue, (b"1", properties), reason=reason, queue=queue))
+        sent = stage.expect(0, Publish)
+        assert sent.queues == ({1: 2, 2: 3, 3: 1}[queue],)  # from c it may return to a: b rejected it
+        [record] = unpack(sent.run.records, 1)
+        properties = record.properties
+    assert properties is not None
+    assert properties.headers is not None
+    deaths = [(each["queue"], each["reason"], each["count"]) for each in properties.headers["x-death"]]
+    assert deaths == [("a", "expired", 2), ("c", "expired", 1), ("b", "rejected", 1)]
+
+
+def test_a_cycle_without_a_rejection_ends(start_stage: StartStage) -> None:
+    terms = [{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("b", "a")]
+    stage = start_stage([("a", 0, terms[0]), ("b", 0, terms[1])])
+    stage.say(0, dying(0, (b"1", None), reason="expired", queue=1))
+    [record] = unpack(stage.expect(0, Publish).run.records, 1)
+    stage.say(0, dying(0, (b"1", record.properties), reason="expired", queue=2))
+    assert stage.expect(0, DeadLettered) == DeadLettered(2, [(0, 1)])
+
+
+def test_headers_as_deep_as_a_gateway_lets_in_are_passed_on(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
+    deep = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * 390 + b"\xc0\xc4\x00"
+    stage.say(0, Dead(1, 0, "expired", Run("e", "k", 0, 1, 7, 40, 1, deep)))
+    assert b"\x91" * 390 in stage.expect(1, Publish).run.records

@@ -1,0 +1,179 @@
+"""Messages that return: renewals, delays, and tags of what came back by itself; the shards are the test's."""
+
+from collections.abc import Callable
+
+import pytest
+
+from shardmq.bus.messages import (
+    Answer,
+    Cancelled,
+    Consume,
+    Delivered,
+    Get,
+    Got,
+    Message,
+    Release,
+    Renew,
+    Return,
+    Settle,
+)
+from shardmq.records import Run, pack
+from shardmq.wire.operations import (
+    BasicAck,
+    BasicConsume,
+    BasicDeliver,
+    BasicGet,
+    BasicNack,
+    BasicRenew,
+    ChannelClose,
+    Ok,
+    TopologyList,
+)
+
+from .rawclient import RawClient
+from .stage import Stage
+
+StartStage = Callable[..., Stage]
+
+
+def run_of(count: int) -> Run:
+    return Run("", "q", 0, 0, 1, 1, count, pack(None, b"x") * count)
+
+
+def consuming(stage: Stage, client: RawClient, arguments: dict[str, int] | None = None) -> int:
+    client.send(BasicConsume(3, 1, "q", "c", arguments=arguments or {}))
+    asked = stage.expect(0, Consume)
+    stage.say(0, Answer(asked.request))
+    assert isinstance(client.receive(), Ok)
+    return asked.consumer
+
+
+def deliver(stage: Stage, client: RawClient, *deliveries: Delivered) -> list[BasicDeliver]:
+    stage.say(0, *deliveries)
+    delivered = [client.receive() for _ in deliveries]
+    return [said for said in delivered if isinstance(said, BasicDeliver)]
+
+
+def said_by(stage: Stage, client: RawClient, *kinds: type[Message]) -> list[Message]:
+    """What the gateway has told the shard of these kinds, once it has carried out all that the client sent."""
+    client.ask(TopologyList, "queues")
+    stage.work()
+    return [said for said in stage.shards[0].heard if isinstance(said, kinds)]
+
+
+def test_consumers_tell_the_shard_of_their_terms(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        client.send(BasicConsume(3, 1, "q", "c", False, 5, {"x-priority": -7, "x-consumer-timeout": 900}, True))
+        asked = stage.expect(0, Consume)
+        assert (asked.prefetch, asked.priority, asked.exclusive, asked.timeout_ms) == (5, -7, True, 900)
+
+
+def test_deliveries_in_vain_are_passed_on(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {"x-delivery-limit": 5})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        [delivered] = deliver(stage, client, Delivered(consumer, 0, True, run_of(1), 3))
+        assert (delivered.redelivered, delivered.deliveries) == (True, 3)
+        client.send(BasicGet(4, 1, "q"))
+        asked = stage.expect(0, Get)
+        stage.say(0, Got(asked.request, 1, True, run_of(1), 0, 2))
+        answer = client.receive()
+        assert isinstance(answer, Ok)
+        assert answer.result["deliveries"] == 2
+
+
+def test_a_nack_may_delay_the_return(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        deliver(stage, client, Delivered(consumer, 0, False, run_of(3)))
+        client.send(BasicNack(1, [(1, 2)], True, 750), BasicNack(1, [(3, 3)], False))
+        assert stage.expect(0, Return) == Return(consumer, [(0, 2)], True, 750)
+        assert stage.expect(0, Return) == Return(consumer, [(2, 3)], False)
+
+
+def test_a_delay_of_what_does_not_return_closes_the_channel_and_settles_nothing(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        deliver(stage, client, Delivered(consumer, 0, False, run_of(1)))
+        client.send(BasicNack(1, [(1, 1)], False, 750))
+        closed = client.receive()
+        assert isinstance(closed, ChannelClose)
+        assert closed.code == 406
+        assert stage.expect(0, Release) == Release(consumer)
+        assert not [said for said in stage.shards[0].heard if isinstance(said, Return)]
+
+
+def test_a_renewal_names_what_is_held_and_leaves_it_held(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client, {"x-consumer-timeout": 1000})
+        deliver(stage, client, Delivered(consumer, 10, False, run_of(3)), Delivered(consumer, 20, False, run_of(2)))
+        client.send(BasicRenew(1, [(2, 4)]), BasicAck(1, [(1, 5)]))
+        assert [stage.expect(0, Renew).ranges for _ in range(2)] == [[(11, 13)], [(20, 21)]]
+        assert stage.expect(0, Settle).ranges == [(10, 13), (20, 22)]
+
+
+def test_renewing_what_is_not_held_closes_the_channel(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        client.send(BasicRenew(1, [(1, 1)]))
+        closed = client.receive()
+        assert isinstance(closed, ChannelClose)
+        assert (closed.code, "delivery tag 1" in closed.text) == (406, True)
+
+
+@pytest.mark.parametrize("where", ["consumer", "queue"])
+def test_an_ack_that_comes_too_late_does_not_settle_the_next_delivery(start_stage: StartStage, where: str) -> None:
+    stage = start_stage([("q", 0, {"x-consumer-timeout": 1000} if where == "queue" else {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client, {"x-consumer-timeout": 1000} if where == "consumer" else {})
+        deliver(stage, client, Delivered(consumer, 0, False, run_of(4)), Delivered(consumer, 1, True, run_of(2)))
+        client.send(BasicAck(1, [(1, 3)]))  # tags 2 and 3 came again as 5 and 6
+        assert [said.ranges for said in said_by(stage, client, Settle)] == [[(0, 1)]]  # type: ignore[attr-defined]
+        client.send(BasicNack(1, [(4, 5)]), BasicAck(1, [(6, 6)]))
+        assert [said.ranges for said in said_by(stage, client, Return)] == [[(3, 4)], [(1, 2)]]  # type: ignore[attr-defined]
+        assert stage.expect(0, Settle).ranges == [(0, 1)]
+        assert stage.expect(0, Settle).ranges == [(2, 3)]
+
+
+def test_what_was_got_and_came_back_overdue_is_not_settled_by_its_old_tag(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {"x-consumer-timeout": 1000})])
+    with RawClient(stage).open() as client:
+        for request in (4, 5):
+            client.send(BasicGet(request, 1, "q"))
+            asked = stage.expect(0, Get)
+            stage.say(0, Got(asked.request, 7, request == 5, run_of(1), 0))
+            assert isinstance(client.receive(), Ok)
+        client.send(BasicAck(1, [(1, 1)]))
+        assert said_by(stage, client, Settle) == []
+        client.send(BasicAck(1, [(2, 2)]))
+        assert stage.expect(0, Settle).ranges == [(7, 8)]
+
+
+def test_getting_from_many_queues_is_forgotten_where_nothing_is_held(start_stage: StartStage) -> None:
+    queues = [(f"q{number}", 0, {}) for number in range(40)]
+    stage = start_stage(queues)
+    with RawClient(stage).open() as client:
+        for number in range(40):
+            client.send(BasicGet(number + 3, 1, f"q{number}"))
+            asked = stage.expect(0, Get)
+            stage.say(0, Got(asked.request, 0, False, run_of(1), 0) if number == 0 else Answer(asked.request))
+            assert isinstance(client.receive(), Ok)
+        released = [said.consumer for said in said_by(stage, client, Release)]  # type: ignore[attr-defined]
+        assert len(released) == 30
+        client.send(BasicAck(1, [(1, 1)]))
+        assert stage.expect(0, Settle).consumer not in released
+
+
+def test_a_queue_that_goes_takes_its_consumer_along(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        deliver(stage, client, Delivered(consumer, 0, False, run_of(1)))
+        stage.say(0, Cancelled(consumer))
+        assert client.receive() is not None
+        client.send(BasicAck(1, [(1, 1)]))
+        assert client.ask(TopologyList, "queues")
