@@ -153,6 +153,7 @@ def coordinator(
     help="Address of the coordinator.",
 )
 @SHARDS
+@MEMORY_WATERMARK
 @bus_options
 @tls_options
 def gateway(
@@ -162,6 +163,7 @@ def gateway(
     port: int,
     coordinator: str,
     shards: tuple[str, ...],
+    memory_watermark: int | None,
     keys: Path | None,
     insecure_bus: bool,
     **tls: Any,
@@ -179,5 +181,6 @@ def gateway(
             shards=shards,
             security=security(keys, name, insecure_bus),
             tls=tls_of(**tls),
+            rss_bytes_max=memory_watermark,
         )
     )

@@ -271,6 +271,7 @@ def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child]
         "--coordinator",
         address("coordinator"),
         *to_shards,
+        *plan.watermarks,
         *tls_words(plan.tls),
     )
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]

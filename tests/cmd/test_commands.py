@@ -1,9 +1,9 @@
 """The commands that talk to a broker, as a user runs them."""
 
-import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +16,8 @@ from shardmq.cmd.main import run
 from shardmq.cmd.session import counted
 from shardmq.cmd.status import duration, size, with_rates
 
-
-@pytest.fixture
-def at(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
-    monkeypatch.setenv("SHARDMQ_URL", broker.url)
-    return broker
-
-
-def printed(capsysbinary: pytest.CaptureFixture[bytes], *arguments: str, code: int = 0) -> bytes:
-    """What a command writes to stdout."""
-    assert run(arguments) == code, capsysbinary.readouterr().err.decode()
-    return capsysbinary.readouterr().out
-
-
-def parsed(capsysbinary: pytest.CaptureFixture[bytes], *arguments: str, code: int = 0) -> Any:
-    """What a command writes as JSON."""
-    return json.loads(printed(capsysbinary, *arguments, "--json", code=code))
-
-
-@pytest.mark.usefixtures("at")
-def test_exchanges_are_declared_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert parsed(capsysbinary, "exchange", "declare", "prices", "--type", "topic") == {"ok": True}
-    rows = {row["name"]: row for row in parsed(capsysbinary, "exchange", "list")}
-    assert rows["prices"] == {"name": "prices", "type": "topic", "durable": True, "arguments": {}}
-    assert {"amq.direct", "amq.fanout", "amq.topic"} <= set(rows)
-    assert b"prices" in printed(capsysbinary, "exchange", "list")
-    printed(capsysbinary, "exchange", "delete", "prices")
-    assert "prices" not in {row["name"] for row in parsed(capsysbinary, "exchange", "list")}
-
-
-@pytest.mark.usefixtures("at")
-def test_bindings_are_declared_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    printed(capsysbinary, "exchange", "declare", "news", "--type", "topic", "--transient")
-    printed(capsysbinary, "queue", "declare", "sports", "--transient")
-    printed(capsysbinary, "binding", "declare", "news", "sports", "sports.#")
-    binding = {"exchange": "news", "queue": "sports", "routing_key": "sports.#", "arguments": {}}
-    assert binding in parsed(capsysbinary, "binding", "list")
-    printed(capsysbinary, "publish", "sports.tennis", "0:6", "--exchange", "news")
-    assert printed(capsysbinary, "consume", "sports", "--count", "1") == b"0:6\n"
-    printed(capsysbinary, "binding", "delete", "news", "sports", "sports.#")
-    assert binding not in parsed(capsysbinary, "binding", "list")
-
-
-@pytest.mark.usefixtures("at")
-def test_queues_are_declared_purged_listed_and_deleted(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert b"is there" in printed(capsysbinary, "queue", "declare", "jobs")
-    printed(capsysbinary, "publish", "jobs", "x", "--count", "5")
-    assert parsed(capsysbinary, "queue", "purge", "jobs") == {"ok": True, "messages": 5}
-    printed(capsysbinary, "publish", "jobs", "x", "--count", "3")
-    assert parsed(capsysbinary, "queue", "delete", "jobs") == {"ok": True, "messages": 3}
-    assert "jobs" not in {row["name"] for row in parsed(capsysbinary, "queue", "list")}
-
-
-@pytest.mark.usefixtures("at")
-def test_declaring_it_otherwise_fails_and_says_how_it_differs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["queue", "declare", "settled"]) == 0
-    assert run(["queue", "declare", "settled", "--transient"]) == 1
-    assert "durable" in capsys.readouterr().err
+Printed = Callable[..., bytes]
+Parsed = Callable[..., Any]
 
 
 @pytest.mark.usefixtures("at")
@@ -82,35 +27,71 @@ def test_publishing_to_a_queue_that_is_not_there_fails(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("at")
-def test_consuming_acks_unless_told_otherwise(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    printed(capsysbinary, "queue", "declare", "letters")
-    printed(capsysbinary, "publish", "letters", "a", "--content-type", "text/plain")
-    message = parsed(capsysbinary, "consume", "letters", "--no-ack", "--count", "1")
+def test_properties_and_headers_travel_along(
+    parsed: Parsed, printed: Printed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed("queue", "declare", "ranked", "-a", "x-max-priority=5")
+    for priority in ("1", "5"):
+        printed(
+            "publish", "ranked", priority, "--priority", priority, "--expiration", "60000", "--header", "n=7",
+            "--property", "reply_to=answers", "--property", "message_id=m" + priority,
+        )  # fmt: skip
+    first = parsed("consume", "ranked", "-n", "1", "--prefetch", "1", "--exclusive", "--priority", "3")
+    assert (first["body"], first["message_id"]) == ("5", "m5")
+    assert first["properties"] == {
+        "priority": 5, "expiration": "60000", "headers": {"n": 7}, "reply_to": "answers", "message_id": "m5",
+    }  # fmt: skip
+    assert run(["publish", "ranked", "x", "--property", "color=red"]) == 2
+    assert "color" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at")
+def test_mandatory_messages_that_no_queue_takes_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "nobody", "x", "--exchange", "amq.direct"]) == 0
+    assert run(["publish", "nobody", "x", "--exchange", "amq.direct", "--mandatory"]) == 1
+    assert "NO_ROUTE" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at")
+def test_delayed_messages_come_later(printed: Printed, parsed: Parsed) -> None:
+    printed("queue", "declare", "later")
+    printed("publish", "later", "x", "--delay", "300")
+    (row,) = [row for row in parsed("queue", "list") if row["name"] == "later"]
+    assert (row["ready"], row["delayed"]) == (0, 1)
+    assert printed("consume", "later", "-n", "1", "--wait", "5") == b"x\n"
+
+
+@pytest.mark.usefixtures("at")
+def test_consuming_acks_unless_told_otherwise(printed: Printed, parsed: Parsed) -> None:
+    printed("queue", "declare", "letters")
+    printed("publish", "letters", "a", "--content-type", "text/plain")
+    message = parsed("consume", "letters", "--no-ack", "--count", "1")
     assert message["body"] == "a"
     assert message["routing_key"] == "letters"
     assert message["redelivered"] is False
     assert message["properties"] == {"content_type": "text/plain"}
-    assert parsed(capsysbinary, "consume", "letters", "--count", "1")["redelivered"] is True
-    assert printed(capsysbinary, "consume", "letters", "--wait", "0.1") == b""
+    assert message["persistent"] is True
+    assert parsed("consume", "letters", "--count", "1")["redelivered"] is True
+    assert printed("consume", "letters", "--wait", "0.1") == b""
 
 
 @pytest.mark.usefixtures("at")
-def test_consuming_takes_no_more_than_asked_for(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+def test_consuming_takes_no_more_than_asked_for(printed: Printed, parsed: Parsed, tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(1000)))
-    printed(capsysbinary, "queue", "declare", "numbers")
-    published = parsed(capsysbinary, "publish", "numbers", "--lines", "--file", str(tmp_path / "lines"))
+    printed("queue", "declare", "numbers")
+    published = parsed("publish", "numbers", "--lines", "--file", str(tmp_path / "lines"))
     assert published["published"] == 1000
-    first = printed(capsysbinary, "consume", "numbers", "--count", "300")
-    rest = printed(capsysbinary, "consume", "numbers", "--wait", "0.5")
+    first = printed("consume", "numbers", "--count", "300")
+    rest = printed("consume", "numbers", "--wait", "0.5")
     assert (first + rest).split() == [b"%d" % number for number in range(1000)]
     assert first.count(b"\n") == 300
 
 
 @pytest.mark.usefixtures("at")
-def test_consuming_fewer_than_asked_for_is_a_failure(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    printed(capsysbinary, "queue", "declare", "sparse")
-    printed(capsysbinary, "publish", "sparse", "only")
-    assert printed(capsysbinary, "consume", "sparse", "--count", "2", "--wait", "0.1", code=1) == b"only\n"
+def test_consuming_fewer_than_asked_for_is_a_failure(printed: Printed) -> None:
+    printed("queue", "declare", "sparse")
+    printed("publish", "sparse", "only")
+    assert printed("consume", "sparse", "--count", "2", "--wait", "0.1", code=1) == b"only\n"
 
 
 def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
@@ -145,10 +126,10 @@ def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
             follower.wait()
 
 
-def test_status_shows_every_process_and_queue(at: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    printed(capsysbinary, "queue", "declare", "seen")
-    printed(capsysbinary, "publish", "seen", "abc", "--count", "7")
-    state = parsed(capsysbinary, "status", "--interval", "0.2")
+def test_status_shows_every_process_and_queue(at: Broker, printed: Printed, parsed: Parsed) -> None:
+    printed("queue", "declare", "seen")
+    printed("publish", "seen", "abc", "--count", "7")
+    state = parsed("status", "--interval", "0.2")
     processes = {row["process"]: row for row in state["processes"]}
     assert {name: row["pid"] for name, row in processes.items()} == at.pids
     assert all(row["rss_bytes"] < 100 << 20 for row in processes.values())
@@ -156,7 +137,7 @@ def test_status_shows_every_process_and_queue(at: Broker, capsysbinary: pytest.C
     queue = next(row for row in state["queues"] if row["name"] == "seen")
     assert (queue["ready"], queue["unacked"], queue["consumers"]) == (7, 0, 0)
     assert queue["publish_rate"] == 0
-    shown = printed(capsysbinary, "status", "--interval", "0.1").decode()
+    shown = printed("status", "--interval", "0.1").decode()
     assert all(name in shown for name in (*at.pids, "seen"))
 
 

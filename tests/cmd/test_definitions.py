@@ -1,0 +1,98 @@
+"""Definitions out of one broker and into another, and those of RabbitMQ's."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.invocation import command, environment
+
+Printed = Callable[..., bytes]
+Parsed = Callable[..., Any]
+
+RABBIT = {
+    "rabbit_version": "3.13.7",
+    "users": [
+        {
+            "name": "carrot",
+            "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["administrator"],
+            "limits": {},
+        }
+    ],
+    "vhosts": [{"name": "field"}],
+    "permissions": [{"user": "carrot", "vhost": "field", "configure": ".*", "write": ".*", "read": ".*"}],
+    "exchanges": [
+        {
+            "name": "rows", "vhost": "field", "type": "topic",
+            "durable": True, "auto_delete": False, "internal": False, "arguments": {},
+        }
+    ],
+    "queues": [
+        {"name": "beds", "vhost": "field", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}
+    ],
+    "bindings": [
+        {
+            "source": "rows", "vhost": "field", "destination": "beds",
+            "destination_type": "queue", "routing_key": "#", "arguments": {},
+        }
+    ],
+    "policies": [{"vhost": "field", "name": "p", "pattern": ".*", "definition": {}, "priority": 0}],
+}  # fmt: skip
+
+
+def without_version(definitions: dict[str, object]) -> dict[str, object]:
+    return {noun: rows for noun, rows in definitions.items() if isinstance(rows, list)}
+
+
+@pytest.mark.usefixtures("at")
+def test_what_one_broker_exports_another_imports(
+    printed: Printed, parsed: Parsed, start_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    printed("exchange", "declare", "flow", "--type", "topic")
+    printed("queue", "declare", "sink", "-a", "x-message-ttl=60000")
+    printed("binding", "declare", "flow", "sink", "a.#")
+    printed("user", "add", "gina", "--password", "g", "--tag", "monitoring")
+    printed("permission", "set", "gina", ".*", ".*", ".*")
+    file = tmp_path / "definitions.json"
+    assert parsed("definitions", "export", str(file))["exported"]["queues"] == 1
+    assert file.stat().st_mode & 0o077 == 0
+    exported = parsed("definitions", "export")
+    assert json.loads(file.read_text()) == exported
+    other = start_broker(shards=1)
+    assert parsed("definitions", "import", str(file), "--url", other.url)["imported"]["queues"] == 1
+    assert without_version(parsed("definitions", "export", "--url", other.url)) == without_version(exported)
+    with shardmq.connect(f"shardmq://gina:g@127.0.0.1:{other.port}/") as connection:
+        connection.channel().basic_publish("flow", "a.b", b"routed")
+    assert printed("consume", "sink", "-n", "1", "--url", other.url) == b"routed\n"
+
+
+def test_definitions_of_rabbitmq_load_from_stdin(at: Broker, parsed: Parsed) -> None:
+    loaded = subprocess.run(
+        command("definitions", "import", "-", "--json"),
+        env=environment(SHARDMQ_URL=at.url), input=json.dumps(RABBIT).encode(), capture_output=True, timeout=30,
+        check=True,
+    )  # fmt: skip
+    outcome = json.loads(loaded.stdout)
+    assert {noun: count for noun, count in outcome["imported"].items() if count} == {
+        "users": 1, "vhosts": 1, "permissions": 1, "exchanges": 1, "queues": 1, "bindings": 1,
+    }  # fmt: skip
+    assert any("polic" in sentence for sentence in outcome["skipped"])
+    assert "carrot" in {row["name"] for row in parsed("user", "list")}
+    with shardmq.connect(at.url) as connection:
+        connection.permission_put("guest", "field", ".*", ".*", ".*")
+    (queue,) = parsed("queue", "list", "--url", f"shardmq://127.0.0.1:{at.port}/field")
+    assert (queue["name"], queue["arguments"]) == ("beds", {"x-max-length": 5})
+
+
+@pytest.mark.usefixtures("at")
+@pytest.mark.parametrize("text", ["", "[]", "{not json", "3"])
+def test_what_is_no_json_object_is_refused(refused: Callable[..., str], tmp_path: Path, text: str) -> None:
+    (tmp_path / "d.json").write_text(text)
+    assert "no JSON object" in refused("definitions", "import", str(tmp_path / "d.json"), code=2)

@@ -1,0 +1,114 @@
+"""Amounts, watermarks and TLS on the command line."""
+
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+import pytest
+
+from shardmq.cmd.amounts import memory_amount, named_limits, named_values, read_bytes
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.main import cli, run
+from shardmq.cmd.options import tls_of, tls_words
+from shardmq.gateway.tls import TlsOptions
+from shardmq.memory import machine_bytes, memory_default
+
+CONTEXT = click.Context(cli)
+OPTION = click.Option(["--any"])
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("0", 0), ("1000", 1000), ("512MiB", 512 << 20), ("1.5GB", 1_500_000_000), ("2 kb", 2000), ("1TiB", 1 << 40)],
+)
+def test_bytes_have_units(text: str, amount: int) -> None:
+    assert read_bytes(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "much", "1.2.3GB", "-5", "5 bananas", "MB"])
+def test_what_is_no_number_of_bytes_is_explained(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write it as"):
+        read_bytes(text)
+
+
+def test_memory_is_a_share_of_the_machine_or_bytes() -> None:
+    assert memory_amount(CONTEXT, OPTION, "0.5") == machine_bytes() // 2
+    assert memory_amount(CONTEXT, OPTION, "1") == machine_bytes()
+    assert memory_amount(CONTEXT, OPTION, "2GiB") == 2 << 30
+    assert memory_amount(CONTEXT, OPTION, None) is None
+    for wrong in ("0", "-1", "half"):
+        with pytest.raises(click.BadParameter):
+            memory_amount(CONTEXT, OPTION, wrong)
+
+
+def test_values_are_json_where_they_are_valid_json() -> None:
+    given = ("a=1", "b=true", "c=text", 'd="1"', "e=[1,2]", "f=", "g=x=y", "h=null")
+    assert named_values(CONTEXT, OPTION, given) == {
+        "a": 1, "b": True, "c": "text", "d": "1", "e": [1, 2], "f": "", "g": "x=y", "h": None,
+    }  # fmt: skip
+    assert named_limits(CONTEXT, OPTION, ("a=1", "b=none")) == {"a": 1, "b": None}
+    for wrong in ("a", "=1"):
+        with pytest.raises(click.BadParameter, match="NAME=VALUE"):
+            named_values(CONTEXT, OPTION, (wrong,))
+
+
+def test_tls_needs_all_its_parts(tmp_path: Path) -> None:
+    pem = tmp_path / "x.pem"
+    assert tls_of(None, None, None, None, False) is None
+    whole = tls_of(5671, pem, pem, pem, True)
+    assert whole == TlsOptions(5671, pem, pem, pem, True)
+    words = tls_words(whole)
+    assert words == ("--tls-port", "5671", "--tls-cert", str(pem), "--tls-key", str(pem), "--tls-ca", str(pem),
+                     "--tls-verify")  # fmt: skip
+    parts: list[tuple[Any, ...]] = [
+        (5671, None, pem, None, False), (5671, pem, pem, None, True), (None, pem, pem, None, False),
+    ]  # fmt: skip
+    for part in parts:
+        with pytest.raises(click.UsageError, match="--tls"):
+            tls_of(*part)
+
+
+def test_a_missing_certificate_is_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.pem")
+    assert run(["up", "--tls-port", "5671", "--tls-cert", missing, "--tls-key", missing]) == 2
+    assert "none.pem" in capsys.readouterr().err
+
+
+def option(broker: Broker, process: str, name: str) -> str:
+    words = psutil.Process(broker.pids[process]).cmdline()
+    return str(words[words.index(name) + 1])
+
+
+def test_up_shares_the_memory_out_and_hands_the_disk_limit_on(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1, options=["--memory-watermark", "2GB", "--disk-free-limit", "1MB"])
+    assert option(broker, "shard-0", "--memory-watermark") == "1000000000B"
+    assert option(broker, "gateway-0", "--memory-watermark") == "1000000000B"
+    assert option(broker, "shard-0", "--disk-free-limit") == "1000000"
+    broker.stop()
+    broker.options = ()
+    broker.start()
+    assert option(broker, "shard-0", "--memory-watermark") == f"{memory_default(2)}B"
+
+
+def test_up_listens_with_tls_where_it_is_asked_to(start_broker: Callable[..., Broker], tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]  # fmt: skip
+    try:
+        subprocess.run(made, check=True, capture_output=True, timeout=30)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    options = ["--tls-port", str(port), "--tls-cert", str(certificate), "--tls-key", str(key)]
+    broker = start_broker(shards=1, options=options)
+    assert broker.wait_for("up").tls_port == port
+    shown = subprocess.run(
+        ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", str(certificate)],
+        input="", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert "Verify return code: 0 (ok)" in shown.stdout
