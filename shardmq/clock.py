@@ -4,6 +4,7 @@ Times to live and delays are measured by it: setting the machine's clock, forwar
 process that keeps notes of it goes on where it was, also when it is started again, for as long as the machine runs.
 """
 
+import functools
 import time
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,7 @@ class SteadyClock:
         return (time.monotonic_ns() + self._offset_ns) // _NS_PER_MS
 
 
+@functools.cache
 def _boot_id() -> str:
     return _BOOT_ID.read_text().strip()
 

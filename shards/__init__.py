@@ -2,6 +2,16 @@
 
 process.py     options, start, signals, the loop, the end
 worker.py      one pass: what has come is applied, deliveries decided, all of it committed, then answered
+holdings.py    the queues of the shard, what belongs to each, and who has called
+publishing.py  publishes: to queues at once or later, once each
+consuming.py   consumers and what they do with what they got
+administration.py  queues come and go, are counted, looked into, emptied
+agenda.py      what is to be done when
+timers.py      delayed publishes and parked messages
+producers.py   who published what before, so that it is stored once
+timeouts.py    when what a consumer holds is overdue
+deadletters.py dead letters on their way to their next home
+alarms.py      watermarks of memory and disk
 queue.py       what a worker does with a queue, whatever kind of queue it is
 queues.py      which kind of queue a declaration asks for
 plain.py       the plain queue: one lane, and no terms that its messages would notice

@@ -29,6 +29,8 @@ class ShardOptions:
         listen: ZeroMQ endpoint, as `ipc:///run/shardmq/shard-0`.
         memory_bytes: what message bodies in memory may take.
         security: of the bus, where it is TCP.
+        rss_bytes_max: resident memory above which publishers are blocked; None for the default.
+        disk_free_bytes_min: what must be left of the disk, else they are too; None for the default.
     """
 
     index: int
@@ -36,6 +38,8 @@ class ShardOptions:
     listen: str
     memory_bytes: int = SHARD_MEMORY_BYTES
     security: Security = NO_KEYS
+    rss_bytes_max: int | None = None
+    disk_free_bytes_min: int | None = None
 
     @property
     def name(self) -> str:
@@ -68,7 +72,9 @@ def run(options: ShardOptions) -> None:
     store = Store(options.data_dir / options.name)
     sockets = context(options.security)
     listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
-    worker = Worker(options.name, store, listener, options.memory_bytes)
+    worker = Worker(
+        options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
+    )
     waiter = Waiter([listener.socket])
     notify.ready()
     while not stop.asked:

@@ -1,0 +1,145 @@
+"""Queues come and go, are counted, looked into, emptied."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shardmq.bus.link import Peer
+from shardmq.bus.messages import Answer, Assign, Cancelled, Condemn, Counts, Drop, Peek, Purge
+from shardmq.errors import ReplyCode
+from shardmq.shards.deadletters import DeadLetters
+from shardmq.shards.holdings import Holdings, Hosted
+from shardmq.shards.queues import make_queue
+from shardmq.shards.segments import Segment
+from shardmq.shards.timers import Timers
+
+DROPPED_SEGMENTS_PER_PASS: Final = 256
+"""Segments of deleted queues removed in one commit; every page they free is work for LMDB."""
+
+DROPPED_TIMERS_PER_PASS: Final = 2000
+"""And timers."""
+
+
+class Administration:
+    """What a shard does with queues as a whole.
+
+    Args:
+        holdings: them.
+        timers: what waits for a time in them.
+        letters: what is on its way out of them.
+        dropped: queues that were being deleted when the process ended: (id, segments).
+    """
+
+    def __init__(
+        self, holdings: Holdings, timers: Timers, letters: DeadLetters, dropped: list[tuple[int, list[Segment]]]
+    ) -> None:
+        self._holdings = holdings
+        self._timers = timers
+        self._letters = letters
+        self._dropping = dropped
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            Assign: self._assign, Condemn: self._condemn, Drop: self._drop, Purge: self._purge,
+            Counts: self._counts, Peek: self._peek,
+        }  # fmt: skip
+
+    @property
+    def is_clearing(self) -> bool:
+        """Whether something of deleted queues is left."""
+        return bool(self._dropping)
+
+    def clear(self) -> None:
+        """Remove a portion of what deleted queues left. Called at the start of a pass: what the passes before wrote can
+        be found in the store."""
+        if not self._dropping:
+            return
+        journal = self._holdings.journal
+        number, segments = self._dropping[0]
+        part, segments[:] = segments[:DROPPED_SEGMENTS_PER_PASS], segments[DROPPED_SEGMENTS_PER_PASS:]
+        for segment in part:
+            journal.end(segment)
+        if not segments and self._timers.clear(number, DROPPED_TIMERS_PER_PASS) < DROPPED_TIMERS_PER_PASS:
+            self._dropping.pop(0)
+            journal.clear(number)
+        journal.demand()
+
+    def table(self, hosted: Hosted) -> dict[str, Any]:
+        """A queue's counts and consumers, as `shardmq status` shows them."""
+        return {
+            **hosted.queue.table(len(hosted.ring)),
+            "delayed": hosted.delayed,
+            "producers": len(hosted.producers) if hosted.producers is not None else 0,
+            "consumer_list": [consumer.table() for consumer in hosted.ring],
+        }
+
+    def _assign(self, peer: Peer, message: Assign) -> None:
+        holdings = self._holdings
+        for declared in message.queues:
+            hosted = holdings.queues.get(declared.id)
+            if hosted is not None:
+                hosted.is_condemned = False
+                continue
+            holdings.add(make_queue(declared, holdings.journal, holdings.clock))
+            if declared.durable:
+                holdings.journal.declare(declared)
+        peer.post(Answer(message.request))
+
+    def _condemn(self, peer: Peer, message: Condemn) -> None:
+        hosted = self._holdings.queues.get(message.queue)
+        if hosted is None:
+            text = self._holdings.missing(message.queue)
+            self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
+        elif message.if_unused and len(hosted.ring):
+            text = (
+                f"{hosted.title} in use: it has {len(hosted.ring)} consumers; cancel them, or delete without if-unused"
+            )
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        elif message.if_empty and hosted.queue.ready:
+            text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        else:
+            hosted.is_condemned = True
+            peer.post(Answer(message.request))
+
+    def _drop(self, peer: Peer, message: Drop) -> None:
+        holdings = self._holdings
+        hosted = holdings.queues.pop(message.queue, None)
+        if hosted is None:
+            peer.post(Answer(message.request, 0))
+            return
+        hosted.is_gone = True
+        holdings.active.pop(message.queue, None)
+        holdings.unused.pop(message.queue, None)
+        queue = hosted.queue
+        for other, client in holdings.clients.items():
+            for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is queue]:
+                del client.consumers[consumer.number]
+                if consumer.timeouts is not None:
+                    consumer.timeouts.close()
+                other.post(Cancelled(consumer.number))
+        count = queue.valid
+        self._dropping.append((queue.id, queue.retire()))
+        self._timers.retire(hosted)
+        self._letters.retire(queue.id)
+        if queue.declared.durable:
+            holdings.journal.drop(queue.id)
+            for producer in hosted.producers.names() if hosted.producers is not None else ():
+                holdings.journal.forget(queue.id, producer)
+        peer.post(Answer(message.request, count))
+
+    def _purge(self, peer: Peer, message: Purge) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            peer.post(Answer(message.request, hosted.queue.purge()))
+            self._holdings.active[message.queue] = hosted
+            self._holdings.journal.demand()
+
+    def _counts(self, peer: Peer, message: Counts) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            self._holdings.use(hosted)
+            peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
+
+    def _peek(self, peer: Peer, message: Peek) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
+            self._holdings.active[message.queue] = hosted

@@ -1,0 +1,167 @@
+"""The queues a shard holds, what belongs to each, and who has called: what all that a shard does has in common."""
+
+from typing import Final
+
+from shardmq.bus.link import Peer
+from shardmq.bus.messages import Refusal, Unused
+from shardmq.clock import SteadyClock
+from shardmq.errors import ReplyCode
+from shardmq.shards.agenda import Agenda
+from shardmq.shards.consumers import Consumer, Ring
+from shardmq.shards.journal import Journal
+from shardmq.shards.producers import Producers
+from shardmq.shards.queue import Queue
+from shardmq.shards.segments import Cutter
+from shardmq.shards.store import Store
+
+COORDINATOR: Final = "coordinator"
+GATEWAY: Final = "gateway"
+
+
+class Client:
+    """A peer's session: how many publishes it sent, its consumers by number."""
+
+    __slots__ = ("consumers", "published")
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.consumers: dict[int, Consumer] = {}
+
+
+class Hosted:
+    """A queue, and what belongs to it here.
+
+    Attributes:
+        queue: itself.
+        ring: its consumers.
+        producers: who published to it, if they said so.
+        delayed: messages of it that wait for a time.
+        timers_at: when its timers are looked at next, if they are.
+        expiry_at: when its head is looked at next, if it is.
+        used_ms: when it was last used, as `x-expires` understands it.
+        is_kept: whether it must not go by itself before a consumer has come (auto-delete).
+        is_watched: whether its time is looked at (x-expires).
+        refuses: whether it may be too full to take a message (x-overflow reject-publish).
+        is_condemned: whether it takes nothing more in: it is about to be deleted.
+        is_gone: whether it is deleted.
+    """
+
+    __slots__ = ("delayed", "expiry_at", "is_condemned", "is_gone", "is_kept", "is_watched", "producers", "queue",
+                 "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
+
+    def __init__(self, queue: Queue, now_ms: int) -> None:
+        self.queue = queue
+        self.ring = Ring(queue)
+        self.producers: Producers | None = None
+        self.delayed = 0
+        self.timers_at: int | None = None
+        self.expiry_at: int | None = None
+        self.used_ms = now_ms
+        self.is_kept = True
+        self.is_watched = False
+        self.refuses = queue.terms.overflow != "drop-head"
+        self.is_condemned = self.is_gone = False
+
+    @property
+    def title(self) -> str:
+        """As errors call it."""
+        return f"queue '{self.queue.declared.name}' in vhost '{self.queue.declared.vhost}'"
+
+    def is_unused(self, now_ms: int) -> bool:
+        """Whether it is to be deleted: auto-delete, or nobody used it for its time."""
+        if len(self.ring):
+            return False
+        if self.queue.declared.auto_delete and not self.is_kept:
+            return True
+        expires_ms = self.queue.terms.expires_ms
+        return expires_ms is not None and self.used_ms + expires_ms <= now_ms
+
+
+class Holdings:
+    """What a shard has.
+
+    Args:
+        name: of the process.
+        store: what is on disk.
+        journal: what is to be written there.
+        clock: the time.
+
+    Attributes:
+        agenda: what is to be done when.
+        queues: by id.
+        clients: sessions that are open.
+        active: queues that something happened to in this pass, by id.
+        unused: ids of queues the coordinator was told of.
+        cutter: for whoever cuts a run once.
+    """
+
+    def __init__(self, name: str, store: Store, journal: Journal, clock: SteadyClock) -> None:
+        self.name = name
+        self.store = store
+        self.journal = journal
+        self.clock = clock
+        self.agenda = Agenda(clock)
+        self.queues: dict[int, Hosted] = {}
+        self.clients: dict[Peer, Client] = {}
+        self.active: dict[int, Hosted] = {}
+        self.unused: dict[int, None] = {}
+        self.cutter = Cutter()
+
+    def add(self, queue: Queue) -> Hosted:
+        """One more queue."""
+        hosted = self.queues[queue.id] = Hosted(queue, self.agenda.now_ms)
+        self.use(hosted)
+        return hosted
+
+    def found(self, peer: Peer, request: int, number: int) -> Hosted | None:
+        """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
+        hosted = self.queues.get(number)
+        if hosted is None or hosted.is_condemned:
+            self.refuse(peer, request, ReplyCode.NOT_FOUND, self.missing(number))
+            return None
+        return hosted
+
+    def missing(self, number: int) -> str:
+        """What is said of a queue that is not here."""
+        return f"queue {number} is not on {self.name}; it was deleted"
+
+    def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
+        """A request is not carried out."""
+        peer.post(Refusal(request, code, text))
+
+    def look_unused(self, hosted: Hosted) -> None:
+        """Have a queue deleted that is not wanted any more, if that is so."""
+        if not hosted.is_gone and hosted.is_unused(self.agenda.now_ms):
+            self.unused[hosted.queue.id] = None
+            for peer in self.clients:
+                if peer.role == COORDINATOR:
+                    peer.post(Unused(hosted.queue.id))
+
+    def say_unused(self, coordinator: Peer) -> None:
+        """Tell a coordinator that has just called what the one before may have not heard."""
+        for number in list(self.unused):
+            hosted = self.queues.get(number)
+            if hosted is not None and hosted.is_unused(self.agenda.now_ms):
+                coordinator.post(Unused(number))
+            else:
+                del self.unused[number]
+
+    def use(self, hosted: Hosted) -> None:
+        """Somebody uses a queue: its time begins anew, if it has one (x-expires)."""
+        expires_ms = hosted.queue.terms.expires_ms
+        if expires_ms is not None:
+            hosted.used_ms = self.agenda.now_ms
+            if not hosted.is_watched:
+                hosted.is_watched = True
+                self.agenda.at(hosted.used_ms + expires_ms, lambda: self._look_used(hosted, expires_ms))
+
+    def _look_used(self, hosted: Hosted, expires_ms: int) -> None:
+        """The time of a queue with `x-expires` may have run out."""
+        hosted.is_watched = False
+        if len(hosted.ring):
+            self.use(hosted)
+        elif hosted.used_ms + expires_ms > self.agenda.now_ms:
+            hosted.is_watched = True
+            self.agenda.at(hosted.used_ms + expires_ms, lambda: self._look_used(hosted, expires_ms))
+        else:
+            self.look_unused(hosted)
