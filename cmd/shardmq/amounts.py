@@ -66,6 +66,11 @@ def named_values(_context: click.Context, _option: click.Parameter, values: tupl
     return found
 
 
+def named_texts(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """NAME=TEXT, any number of times."""
+    return dict(_pairs(values))
+
+
 def named_limits(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, int | None]:
     """NAME=NUMBER, any number of times; NAME=none is None."""
     found: dict[str, int | None] = {}

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.amounts import named_values
+from shardmq.cmd.amounts import named_texts, named_values
 from shardmq.cmd.session import JSON, URL, counted, print_json
 from shardmq.errors import NotFound
 from shardmq.limits import DELAY_MS_MAX
@@ -56,9 +56,9 @@ PROGRESS_STEP: Final = 500
 @click.option(
     "--property",
     "others",
-    callback=named_values,
+    callback=named_texts,
     multiple=True,
-    metavar="NAME=VALUE",
+    metavar="NAME=TEXT",
     help="Another property of AMQP 0-9-1, as message_id=a1 or reply_to=answers.",
 )
 @URL
@@ -78,7 +78,7 @@ def publish(
     priority: int | None,
     expiration: int | None,
     headers: dict[str, Any],
-    others: dict[str, Any],
+    others: dict[str, str],
     url: str,
     as_json: bool,
 ) -> None:
@@ -129,7 +129,7 @@ def properties_of(values: dict[str, Any]) -> "Properties":
 
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return msgspec.convert(given, Properties)
+        return msgspec.convert(given, Properties, strict=False)  # numbers come as text
     except msgspec.ValidationError as fault:
         known = ", ".join(Properties.__struct_fields__)
         raise click.UsageError(f"the properties make no sense: {fault}; there are {known}") from fault

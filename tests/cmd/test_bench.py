@@ -1,6 +1,7 @@
 """`shardmq bench`: every mode against a real broker, and the arithmetic of its figures."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -49,6 +50,50 @@ def test_each_mode_prints_one_json_object_with_all_figures(
     assert figures["settings"]["fdatasync_per_s"] > 0
     with shardmq.connect(broker.url) as connection:
         assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    names = ["priority, alternating", "ttl of messages"]
+    only = [word for name in names for word in ("--only", name)]
+    command = ["bench", "features", *only, "--rounds", "1", "--messages", "1000", "--url", broker.url]
+    assert run(command) == 0
+    shown = capsysbinary.readouterr().out.splitlines()
+    rows = {row["feature"]: row for row in json.loads(shown[-1])["features"]}
+    assert set(rows) == set(names)
+    assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in rows.values())
+    assert any(b"alternating" in line for line in shown[:-1])
+
+
+def test_a_crowd_of_queues_and_connections_is_measured(
+    broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run(["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url]) == 0
+    figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
+    rates = ("declare_one_by_one_per_s", "declare_per_s", "delete_per_s", "connect_per_s")
+    assert all(figures[name] > 0 for name in rates)
+    assert set(figures["bytes_per_queue"]) == {"all", "coordinator", "gateway", "shard"}
+    with shardmq.connect(broker.url) as connection:
+        assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+def test_delayed_messages_are_timed_also_when_the_shards_are_killed(
+    start_broker: Callable[..., Broker], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    broker = start_broker(shards=1)
+    command = ["bench", "delays", "--messages", "3000", "--lead", "4", "--spread", "0.5", "--kill", "--url", broker.url]
+    assert run(command) == 0
+    figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
+    late = figures["late_ms"]
+    assert late["min"] <= late["p50"] <= late["p99"] <= late["max"]
+    assert late["min"] > -50, "they came before they were due"
+
+
+def test_delayed_messages_that_cannot_be_published_in_time_say_so(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", "delays", "--messages", "5000000", "--lead", "1", "--spread", "0.1", "--url", broker.url]
+    assert run(command) == 1
+    assert "give more --lead" in capsys.readouterr().err
 
 
 def test_without_json_a_table_comes_first(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,14 +19,34 @@ def shardmq(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, with their full names."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for inner, below in command.commands.items():
+            yield from commands(f"{name} {inner}", below)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name: str) -> None:
     with click.Context(cli) as context:
         found = cli.get_command(context, name)
     assert found is not None
-    assert found.help
-    for parameter in found.params:
-        assert not isinstance(parameter, click.Option) or parameter.help, f"{name} {parameter.name} has no help"
+    for full, part in commands(name, found):
+        assert part.help, f"{full} has no help"
+        for parameter in part.params:
+            assert not isinstance(parameter, click.Option) or parameter.help, f"{full} {parameter.name} has no help"
+
+
+@pytest.mark.parametrize("noun", ["user", "vhost", "permission", "queue", "exchange", "binding", "connection",
+                                  "channel", "consumer", "definitions", "keys"])  # fmt: skip
+def test_every_command_about_a_noun_speaks_json(noun: str) -> None:
+    with click.Context(cli) as context:
+        group = cli.get_command(context, noun)
+    assert isinstance(group, click.Group)
+    for full, part in commands(noun, group):
+        names = {parameter.name for parameter in part.params}
+        assert isinstance(part, click.Group) or "as_json" in names, f"{full} has no --json"
 
 
 def test_help_names_all_commands_and_is_there_at_once() -> None:
