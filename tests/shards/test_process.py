@@ -3,18 +3,14 @@
 import random
 import resource
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
-from shardmq.bus.link import Dialer, Lost, Opened
+from shardmq.bus.link import Lost
 from shardmq.bus.messages import (
-    Answer,
     Assign,
     Cancel,
     Cancelled,
@@ -24,11 +20,9 @@ from shardmq.bus.messages import (
     Credit,
     Delivered,
     Drop,
-    FromShard,
     Get,
     Got,
     Inspect,
-    Message,
     Publish,
     PublishRefusal,
     Purge,
@@ -38,90 +32,10 @@ from shardmq.bus.messages import (
     Return,
     Settle,
 )
-from shardmq.bus.wait import Waiter, context
-from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.model import Queue
-from shardmq.records import Run, pack_many, unpack
+from shardmq.records import Run, pack_many
 
-PROGRAM = (
-    "import sys, pathlib; from shardmq.shards.process import ShardOptions, run; "
-    "run(ShardOptions(0, pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))"
-)
-T = TypeVar("T")
-
-
-class Shard:
-    """A shard process and a gateway's end of the link to it."""
-
-    def __init__(self, folder: Path, memory_bytes: int = 20_000) -> None:
-        self.folder = folder
-        self.memory_bytes = memory_bytes
-        self.address = f"ipc://{folder}/s"
-        self.context = context()
-        self.inbox: list[Any] = []
-        self.start()
-        self.dialer = self.dial("gateway-0")
-
-    def start(self) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(self.folder), self.address, str(self.memory_bytes)]
-        self.process = subprocess.Popen(command)
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(10)
-
-    def dial(self, name: str) -> "Dialer[FromShard]":
-        dialer: Dialer[FromShard] = Dialer(self.context, self.address, "gateway", name, FromShard)
-        self.expect(Opened, dialer=dialer)
-        return dialer
-
-    def redial(self) -> None:
-        self.dialer.close()
-        self.inbox.clear()
-        self.dialer = self.dial("gateway-0")
-
-    def begin_anew(self) -> None:
-        """End the session and open another over the same socket, as after a lost envelope."""
-        self.dialer._lose("for the test")
-        self.inbox.clear()
-        self.expect(Opened)
-
-    def poll(self, dialer: "Dialer[FromShard]") -> None:
-        Waiter([dialer.socket]).wait(0.02)
-        self.inbox += dialer.receive()
-        self.inbox += dialer.tick(time.monotonic())
-
-    def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True, dialer: Any = None) -> T:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            for message in self.inbox:
-                if isinstance(message, kind) and wanted(message):
-                    self.inbox.remove(message)
-                    return message
-            self.poll(dialer or self.dialer)
-        raise AssertionError(f"no {kind.__name__} within 10 s; there is {self.inbox[:20]}")
-
-    def send(self, *messages: Message) -> None:
-        for message in messages:
-            self.dialer.post(message)
-        self.dialer.flush()
-
-    def ask(self, message: Any) -> Any:
-        self.send(message)
-        return self.expect(Answer, lambda answer: answer.request == message.request).result
-
-    def delivered(self, count: int) -> list[Delivered]:
-        """Deliveries until so many messages have come."""
-        got: list[Delivered] = []
-        while sum(one.run.count for one in got) < count:
-            got.append(self.expect(Delivered))
-        return got
-
-    def close(self) -> None:
-        self.dialer.close()
-        if self.process.poll() is None:
-            assert self.stop() == 0
-        self.context.term()
+from .driver import Shard, consume, numbers, run_of
 
 
 @pytest.fixture
@@ -130,18 +44,6 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
     shard.ask(Assign(1, [Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)]))
     yield shard
     shard.close()
-
-
-def run_of(start: int, count: int, flags: int = 1) -> Run:
-    return Run("ex", "key", flags, 5, 9, start, count, pack_many([b"%d" % i for i in range(start, start + count)]))
-
-
-def numbers(deliveries: list[Delivered]) -> list[int]:
-    return [int(record.body) for one in deliveries for record in unpack(one.run.records, one.run.count)]
-
-
-def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:
-    return Consume(100 + consumer, consumer, queue, prefetch, auto_ack, DELIVERY_WINDOW_BYTES)
 
 
 def test_published_messages_are_confirmed_and_delivered_in_order(shard: Shard) -> None:

@@ -1,0 +1,17 @@
+"""Shards: their rooms one by one, and whole processes over their real links.
+
+driver.py               a shard process, and the other end of its links
+test_process.py         publishing, consuming, restarts
+test_rings.py           priorities, exclusive and single active consumers, acknowledgement timeouts
+test_timers.py          delayed publishes, parked messages, clocks that jump
+test_producers.py       what is sent again is stored once
+test_letters.py         dead letters on their way out
+test_administration.py  condemned and unused queues, peeking, status, alarms
+test_queue_model.py     plain queues against a model
+test_termed_model.py    queues with terms against a model
+test_collector.py       merging and collecting segments
+test_cutter.py          pieces of runs
+test_redo.py            the redo log, cut anywhere
+test_sizes.py           what a store says of its size
+test_store.py           files that are refused
+"""

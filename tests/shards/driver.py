@@ -1,0 +1,158 @@
+"""A shard process and the other end of its links, for tests: what a gateway or the coordinator would say to it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shardmq.bus.link import Dialer, Opened
+from shardmq.bus.messages import (
+    Answer,
+    Assign,
+    Confirmed,
+    Consume,
+    Delivered,
+    FromShard,
+    Inspect,
+    Message,
+    Publish,
+)
+from shardmq.bus.wait import Waiter, context
+from shardmq.limits import DELIVERY_WINDOW_BYTES
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many, unpack
+
+PROGRAM = """
+import json, pathlib, sys, time
+folder, address, memory_bytes, options = sys.argv[1:]
+true_ns, shift = time.time_ns, pathlib.Path(folder) / "wall-seconds"
+if shift.exists():
+    time.time_ns = lambda: true_ns() + int(shift.read_text()) * 10**9
+from shardmq.shards.process import ShardOptions, run
+run(ShardOptions(0, pathlib.Path(folder), address, int(memory_bytes), **json.loads(options)))
+"""
+"""The file `wall-seconds` says by how much the machine's clock is wrong, at any moment."""
+
+T = TypeVar("T")
+
+
+class Shard:
+    """A shard process and a gateway's end of the link to it.
+
+    Args:
+        folder: the data directory.
+        memory_bytes: for bodies in memory.
+        options: more of `ShardOptions`.
+    """
+
+    def __init__(self, folder: Path, memory_bytes: int = 20_000, **options: Any) -> None:
+        self.folder = folder
+        self.memory_bytes = memory_bytes
+        self.options = options
+        self.address = f"ipc://{folder}/s"
+        self.context = context()
+        self.inbox: list[Any] = []
+        self.start()
+        self.dialer = self.dial("gateway-0")
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", PROGRAM, str(self.folder), self.address, str(self.memory_bytes),
+                   json.dumps(self.options)]  # fmt: skip
+        self.process = subprocess.Popen(command)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+    def restart(self, number: int = signal.SIGKILL) -> None:
+        self.stop(number)
+        self.start()
+        self.redial()
+
+    def dial(self, name: str, role: str = "gateway") -> "Dialer[FromShard]":
+        dialer: Dialer[FromShard] = Dialer(self.context, self.address, role, name, FromShard)
+        self.expect(Opened, dialer=dialer)
+        return dialer
+
+    def redial(self) -> None:
+        self.dialer.close()
+        self.inbox.clear()
+        self.dialer = self.dial("gateway-0")
+
+    def begin_anew(self) -> None:
+        """End the session and open another over the same socket, as after a lost envelope."""
+        self.dialer._lose("for the test")
+        self.inbox.clear()
+        self.expect(Opened)
+
+    def poll(self, dialer: "Dialer[FromShard]") -> None:
+        Waiter([dialer.socket]).wait(0.02)
+        self.inbox += dialer.receive()
+        self.inbox += dialer.tick(time.monotonic())
+
+    def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True, dialer: Any = None) -> T:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for message in self.inbox:
+                if isinstance(message, kind) and wanted(message):
+                    self.inbox.remove(message)
+                    return message
+            self.poll(dialer or self.dialer)
+        raise AssertionError(f"no {kind.__name__} within 10 s; there is {self.inbox[:20]}")
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.dialer.post(message)
+        self.dialer.flush()
+
+    def ask(self, message: Any) -> Any:
+        self.send(message)
+        return self.expect(Answer, lambda answer: answer.request == message.request).result
+
+    def delivered(self, count: int) -> list[Delivered]:
+        """Deliveries until so many messages have come."""
+        got: list[Delivered] = []
+        while sum(one.run.count for one in got) < count:
+            got.append(self.expect(Delivered))
+        return got
+
+    def assign(self, *queues: Queue) -> None:
+        self.ask(Assign(1, list(queues)))
+
+    def publish(self, message: Publish) -> None:
+        """The session's first publish, or the next one after all before are confirmed: wait for its confirm."""
+        self.send(message)
+        self.expect(Confirmed)
+
+    def queue(self, number: int = 1) -> dict[str, Any]:
+        """The status of a queue."""
+        tables = self.ask(Inspect(2))["queues"]
+        return next(table for table in tables if table["id"] == number)
+
+    def until(self, wanted: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not wanted():
+            assert time.monotonic() < deadline, "it did not come to be within 10 s"
+            self.poll(self.dialer)
+
+    def close(self) -> None:
+        self.dialer.close()
+        if self.process.poll() is None:
+            assert self.stop() == 0
+        self.context.term()
+
+
+def run_of(start: int, count: int, flags: int = 1) -> Run:
+    return Run("ex", "key", flags, 5, 9, start, count, pack_many([b"%d" % i for i in range(start, start + count)]))
+
+
+def numbers(deliveries: list[Delivered]) -> list[int]:
+    return [int(record.body) for one in deliveries for record in unpack(one.run.records, one.run.count)]
+
+
+def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:
+    return Consume(100 + consumer, consumer, queue, prefetch, auto_ack, DELIVERY_WINDOW_BYTES)
