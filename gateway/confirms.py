@@ -113,11 +113,6 @@ class Confirms:
         self._gathering: _Gathering | None = None
 
     @property
-    def is_full(self) -> bool:
-        """Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not)."""
-        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
-
-    @property
     def is_settled(self) -> bool:
         """Whether every publish has been confirmed or refused."""
         return not self._unconfirmed
@@ -140,7 +135,7 @@ class Confirms:
         producer: int = 0,
         sequence: int = 0,
         delay_ms: int = 0,
-    ) -> None:
+    ) -> bool:
         """Append a run to queues of the shard; neighbours with the same route and header travel as one run.
 
         Publishes wait for their confirm together where they have the same number of messages each: that is all it takes
@@ -154,10 +149,13 @@ class Confirms:
             fan: puts the parts of the publish together, where it has several.
             offset: of the run's first message in such a publish.
             producer: as in `Publish`, as are `sequence` and `delay_ms`.
+
+        Returns:
+            Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
         """
         if not self._dialer.is_open:
             refuse(publisher, request, request, fan, f"{self._name} is not there now; publish again")
-            return
+            return False
         size, count = len(run.records), run.count
         self.unconfirmed_bytes += size
         open_run = self._gathering
@@ -190,7 +188,7 @@ class Confirms:
                     and fan is None and newest.fan is None):  # fmt: skip
                 newest.last = request
                 newest.size += size
-                return
+                return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         else:
             self.close_run()
             self._gathering = _Gathering(queues, run, run.serial + count, [run.records], count, size, producer,
@@ -199,6 +197,7 @@ class Confirms:
         self._unconfirmed.append(
             _Unconfirmed(self._numbers, queues, publisher, request, request, count, start, size, fan, offset)
         )
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
     def close_run(self) -> None:
         """What was gathered is sent; the next publish begins another run."""

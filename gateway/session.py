@@ -128,8 +128,7 @@ class Channel:
         flags &= PERSISTENT
         for link, queues in plan:
             run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
-            link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms)
-            if link.confirms.is_full:
+            if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms):
                 session.front.hold_publishing(link)
 
     def _publish_parts(
@@ -155,8 +154,7 @@ class Channel:
             for link, queues in plan:
                 run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
                           ttl_ms)  # fmt: skip
-                link.publish(self, request, queues, run, fan, offset, producer, number, delay_ms)
-                if link.confirms.is_full:
+                if link.publish(self, request, queues, run, fan, offset, producer, number, delay_ms):
                     front.hold_publishing(link)
         if not fan.remaining and fan.refusal is None:
             self.confirm(request, request)

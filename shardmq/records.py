@@ -151,7 +151,14 @@ def check(records: bytes, count: int) -> list[Record] | None:
     """
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
-    decoded = None if _is_plain(records, count) else unpack(records, count)
+    decoded = None
+    if not records.startswith(_PLAIN):
+        decoded = unpack(records, count)
+    else:
+        try:
+            _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+        except msgspec.DecodeError:
+            decoded = unpack(records, count)
     if len(records) > MESSAGE_BYTES_MAX:
         start = 0
         for end in ends(records, count):
@@ -159,17 +166,6 @@ def check(records: bytes, count: int) -> list[Record] | None:
                 raise ContentTooLarge(f"a message of {end - start} bytes; the limit is {MESSAGE_BYTES_MAX}")
             start = end
     return decoded
-
-
-def _is_plain(records: bytes, count: int) -> bool:
-    """Whether these are `count` records of which none has properties."""
-    if not records.startswith(_PLAIN):
-        return False
-    try:
-        _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def ends(records: bytes, count: int) -> list[int]:
