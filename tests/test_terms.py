@@ -1,0 +1,83 @@
+"""Arguments of queues, exchanges and consumers: what is taken, what is refused, and what it comes to."""
+
+from typing import Any
+
+import pytest
+
+from shardmq.errors import PreconditionFailed
+from shardmq.terms import (
+    CONSUMER_ARGUMENTS,
+    QUEUE_ARGUMENTS,
+    Terms,
+    check_arguments,
+    check_exchange_arguments,
+    check_queue_arguments,
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"x-message-ttl": 0, "x-expires": 1, "x-max-length": 0, "x-max-length-bytes": 2**40},
+        {"x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "k"},
+        {"x-max-priority": 255, "x-single-active-consumer": True, "x-delivery-limit": 0},
+        {"x-consumer-timeout": 1, "x-consumer-timeout-action": "dead-letter"},
+        {"x-queue-type": "quorum", "x-queue-mode": "lazy", "x-queue-version": 2},
+    ],
+)
+def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
+    check_queue_arguments("queue 'q'", arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"x-mesage-ttl": 1}, "invalid arg 'x-mesage-ttl' for queue 'q': known are x-consumer-timeout, .*, x-queue-version"),
+        ({"x-message-ttl": -1}, "-1; expected is a whole number from 0 to 4294967295"),
+        ({"x-message-ttl": 2**32}, "4294967296; expected"),
+        ({"x-message-ttl": "5"}, "'5'; expected"),
+        ({"x-message-ttl": 5.0}, "5.0; expected"),
+        ({"x-message-ttl": True}, "True; expected"),
+        ({"x-expires": 0}, "from 1"),
+        ({"x-max-priority": 256}, "from 1 to 255"),
+        ({"x-single-active-consumer": 1}, "1; expected is true or false"),
+        ({"x-overflow": "explode"}, "one of drop-head, reject-publish, reject-publish-dlx"),
+        ({"x-dead-letter-exchange": 1}, "a string"),
+        ({"x-queue-type": "stream"}, "one of classic, quorum"),
+        ({"x-dead-letter-routing-key": "k"}, "means nothing without x-dead-letter-exchange"),
+        ({"x-consumer-timeout-action": "requeue"}, "means nothing without x-consumer-timeout"),
+    ],
+)  # fmt: skip
+def test_what_is_unknown_ill_typed_or_alone_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(PreconditionFailed, match=text):
+        check_queue_arguments("queue 'q'", arguments)
+
+
+def test_consumers_have_arguments_of_their_own() -> None:
+    check_arguments("consumer", {"x-priority": -5, "x-consumer-timeout": 1000}, CONSUMER_ARGUMENTS)
+    with pytest.raises(PreconditionFailed, match="known are x-consumer-timeout, x-priority"):
+        check_arguments("consumer", {"x-message-ttl": 5}, CONSUMER_ARGUMENTS)
+
+
+def test_only_a_consistent_hash_exchange_is_told_what_to_hash() -> None:
+    check_exchange_arguments("e", "x-consistent-hash", {"hash-header": "h", "alternate-exchange": "rest"})
+    with pytest.raises(PreconditionFailed, match="known are alternate-exchange"):
+        check_exchange_arguments("e", "topic", {"hash-header": "h"})
+    with pytest.raises(PreconditionFailed, match="mutually exclusive"):
+        check_exchange_arguments("e", "x-consistent-hash", {"hash-header": "h", "hash-property": "timestamp"})
+
+
+def test_without_arguments_nothing_is_asked_for() -> None:
+    assert Terms.of({}) == Terms()
+
+
+def test_every_argument_that_means_something_is_read() -> None:
+    read = Terms.of({
+        "x-message-ttl": 1, "x-expires": 2, "x-max-length": 3, "x-max-length-bytes": 4, "x-overflow": "reject-publish",
+        "x-max-priority": 5, "x-single-active-consumer": True, "x-delivery-limit": 6, "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "k", "x-consumer-timeout": 7, "x-consumer-timeout-action": "dead-letter",
+    })  # fmt: skip
+    assert read == Terms(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True)
+    unread = {"x-dead-letter-strategy", "x-queue-type", "x-queue-mode", "x-queue-version"}
+    assert len(read.__struct_fields__) == len(QUEUE_ARGUMENTS) - len(unread)
