@@ -193,8 +193,8 @@ def test_what_is_not_there_is_not_found_and_what_is_not_allowed_says_so(channel:
         channel.exchange_delete("amq.topic")
     with pytest.raises(errors.RequestError, match="magic"):
         channel.exchange_declare("magical", "magic")
-    with pytest.raises(errors.RequestError, match="x-max-length"):
-        channel.queue_declare("limited", arguments={"x-max-length": 1})
+    with pytest.raises(errors.PreconditionFailed, match="x-max-length"):
+        channel.queue_declare("limited", arguments={"x-max-length": "1"})
     assert channel.is_open
 
 
