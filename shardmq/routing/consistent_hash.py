@@ -4,7 +4,7 @@ header or property that the exchange's arguments name (RabbitMQ's plugin rabbitm
 A binding's key is its weight: a destination bound with "2" gets twice what one with "1" gets. The choice is by weighted
 rendezvous: each destination draws a number from the hash of its name and the value, the best number wins. So a new
 destination takes its share from all others, and nothing moves between those; a removed one's share is spread likewise.
-It takes 0.3 µs a destination, and routes by routing key are remembered.
+It takes half a microsecond a destination; routes by routing key are remembered.
 """
 
 from collections.abc import Collection, Mapping, Sequence
