@@ -33,7 +33,7 @@ def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"x-mesage-ttl": 1}, "invalid arg 'x-mesage-ttl' for queue 'q': known are x-consumer-timeout, .*, x-queue-version"),
+        ({"x-mesage-ttl": 1}, "invalid arg 'x-mesage-ttl' for queue 'q': known are x-consumer-timeout, "),
         ({"x-message-ttl": -1}, "-1; expected is a whole number from 0 to 4294967295"),
         ({"x-message-ttl": 2**32}, "4294967296; expected"),
         ({"x-message-ttl": "5"}, "'5'; expected"),
