@@ -99,8 +99,9 @@ class Deaths:
 
     def retry(self, ranges: Ranges) -> None:
         """Those of these that are out are the next ones to take again."""
-        for start, end in reversed(ranges):
+        again: list[tuple[int, int, str]] = []
+        for start, end in ranges:
             for reason, out in self._out.items():
-                for part in reversed(out.within(start, end)):
-                    self._waiting.appendleft((*part, reason))
+                again += [(*part, reason) for part in out.within(start, end)]
                 out.remove(start, end)
+        self._waiting.extendleft(sorted(again, reverse=True))

@@ -1,0 +1,490 @@
+"""Queues with terms of every combination against a plain list, through the real store, with restarts anywhere."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from shardmq.clock import SteadyClock
+from shardmq.model import Queue as Declared
+from shardmq.ranges import RangeSet
+from shardmq.records import PERSISTENT, Run, pack_many, unpack
+from shardmq.shards.collector import Collector
+from shardmq.shards.journal import Journal
+from shardmq.shards.lane import Parcel
+from shardmq.shards.queues import make_queue
+from shardmq.shards.store import Store
+from shardmq.shards.stored import StoredQueue, stored_queues
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+HELD, READY, PARKED, DYING, OUT = "held", "ready", "parked", "dying", "out"
+
+terms = st.fixed_dictionaries(
+    {},
+    optional={
+        "x-max-priority": st.sampled_from([1, 3, 255]),
+        "x-message-ttl": st.sampled_from([0, 40]),
+        "x-max-length": st.sampled_from([0, 4, 20]),
+        "x-max-length-bytes": st.sampled_from([0, 30, 200]),
+        "x-overflow": st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
+        "x-delivery-limit": st.sampled_from([0, 1, 2]),
+        "x-dead-letter-exchange": st.just("dlx"),
+        "x-consumer-timeout-action": st.sampled_from(["requeue", "dead-letter"]),
+    },
+)
+
+
+class HandClock(SteadyClock):
+    """Goes when it is told to."""
+
+    __slots__ = ("time_ms",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time_ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+class Message:
+    """What the model knows of one message."""
+
+    def __init__(self, place: tuple[int, int], body: bytes, run: Run) -> None:
+        self.place = place
+        self.body = body
+        self.persistent = run.flags & PERSISTENT != 0
+        self.timestamp_ms = run.timestamp_ms
+        self.ttl_ms = run.ttl_ms
+        self.state = READY
+        self.is_new = True
+        self.was_delivered = self.was_withdrawn = self.was_refused = False
+        self.count = 0
+        self.reason = ""
+        self.number = -1
+
+
+class TermedMachine(RuleBasedStateMachine):
+    """Rules do the same to a queue and to a list of what should be in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.clock = HandClock()
+        self.now = 100.0
+        self.serial = 0
+        self.dirty = False
+        self.messages: list[Message] = []
+        self.deaths: list[Message] = []
+        self.settled: set[bytes] = set()
+
+    @initialize(arguments=terms, memory=st.sampled_from([2000, 1 << 20]))
+    def start(self, arguments: dict[str, Any], memory: int) -> None:
+        self.arguments = arguments
+        self.ttl_ms = arguments.get("x-message-ttl")
+        self.top = arguments.get("x-max-priority", 0)
+        self.length_max = arguments.get("x-max-length")
+        self.bytes_max = arguments.get("x-max-length-bytes")
+        self.overflow = arguments.get("x-overflow", "drop-head")
+        self.limit = arguments.get("x-delivery-limit")
+        self.has_exchange = "x-dead-letter-exchange" in arguments
+        self.memory = memory
+        self.declared = Declared("/", "q", 7, 0, True, arguments)
+        self.open([])
+        self.journal.declare(self.declared)
+        self.journal.commit()
+
+    def open(self, parked: list[tuple[int, int]]) -> None:
+        self.store = Store(self.folder / "store")
+        stored = stored_queues(self.store.load()).get(7, StoredQueue())
+        stored.parked = parked
+        self.journal = Journal(self.store, self.memory)
+        self.journal.now = self.now
+        self.queue = make_queue(self.declared, self.journal, self.clock, stored)
+
+    # --- the model --------------------------------------------------------------------------------------------------
+
+    def those(self, *states: str) -> list[Message]:
+        return sorted((m for m in self.messages if m.state in states), key=lambda m: m.place)
+
+    def remove(self, message: Message) -> None:
+        self.messages.remove(message)
+        if message in self.deaths:
+            self.deaths.remove(message)
+        self.settled.add(message.body)
+
+    def die(self, messages: list[Message], reason: str) -> None:
+        for message in messages:
+            message.was_withdrawn = True
+            if self.has_exchange:
+                message.state, message.reason = DYING, reason
+                self.deaths.append(message)
+            else:
+                self.remove(message)
+
+    def expire(self) -> None:
+        for lane in sorted({message.place[0] for message in self.those(READY)}):
+            for message in self.those(READY):
+                if message.place[0] == lane:
+                    ttls = [ttl for ttl in (message.ttl_ms, self.ttl_ms) if ttl is not None]
+                    if message.is_new or not ttls or message.timestamp_ms + min(ttls) > self.clock.time_ms:
+                        break
+                    self.die([message], "expired")
+
+    def trim(self) -> None:
+        if self.overflow != "drop-head":
+            return
+        while ready := sorted(self.those(READY), key=lambda m: (-m.place[0], m.place[1])):
+            too_long = self.length_max is not None and len(ready) > self.length_max
+            too_large = self.bytes_max is not None and sum(len(m.body) for m in ready) > self.bytes_max
+            if not too_long and not too_large:
+                return
+            self.die(ready[:1], "maxlen")
+
+    def taken(self, bodies: list[bytes]) -> int:
+        """How many of these the queue should take."""
+        if self.overflow == "drop-head":
+            return len(bodies)
+        ready = self.those(READY)
+        size = sum(len(m.body) for m in ready)
+        for place, body in enumerate(bodies):
+            size += len(body)
+            if self.length_max is not None and len(ready) + place + 1 > self.length_max:
+                return place
+            if self.bytes_max is not None and size > self.bytes_max:
+                return place
+        return len(bodies)
+
+    def count(self, messages: list[Message]) -> list[Message]:
+        """They were delivered in vain; returns those that stay."""
+        if self.limit is None:
+            return messages
+        for message in messages:
+            message.count += 1
+        self.die([message for message in messages if message.count > self.limit], "delivery_limit")
+        return [message for message in messages if message.count <= self.limit]
+
+    def commit(self) -> None:
+        self.now += 0.02
+        self.queue.seal()
+        self.trim()
+        for message in self.messages:
+            message.is_new = False
+        self.journal.commit()
+        self.journal.now = self.now
+
+    def pick(self, data: st.DataObject, *states: str) -> tuple[list[Message], list[tuple[int, int]]]:
+        """Some messages in one of these states, with their numbers."""
+        some = sorted(self.those(*states), key=lambda m: m.number)
+        if some:
+            start = data.draw(st.integers(0, len(some) - 1))
+            step = data.draw(st.integers(1, 3))
+            some = some[start : start + data.draw(st.integers(1, 12)) : step]
+        return some, list(RangeSet((m.number, m.number + 1) for m in some))
+
+    # --- messages come and go ---------------------------------------------------------------------------------------
+
+    @rule(
+        counts=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+        priority=st.sampled_from([0, 0, 1, 2, 9]),
+        ttl_ms=st.sampled_from([None, None, 0, 30, 80]),
+        persistent=st.booleans(),
+        late=st.booleans(),
+    )
+    def publish(self, counts: list[int], priority: int, ttl_ms: int | None, persistent: bool, late: bool) -> None:
+        lane = max(0, self.top - priority)
+        for count in counts:
+            bodies = [b"%d." % (self.serial + i) * (1 + (self.serial + i) % 4) for i in range(count)]
+            run = Run("ex", "key", int(persistent), self.clock.time_ms, 9, self.serial, count, pack_many(bodies),
+                      priority, ttl_ms)  # fmt: skip
+            taken = self.taken(bodies)
+            assert self.queue.append(run) == taken
+            for place, body in enumerate(bodies):
+                message = Message((lane, self.serial + place), body, run)
+                if place < taken:
+                    self.messages.append(message)
+                elif self.has_exchange and self.overflow == "reject-publish-dlx":
+                    message.place = (256, self.serial + place)
+                    message.was_refused = True
+                    self.messages.append(message)
+                    self.die([message], "maxlen")
+            self.serial += count
+        if not late:
+            self.commit()
+
+    @rule(limit=st.integers(1, 30), room=st.sampled_from([0, 40, 1 << 20, 1 << 20]))
+    def take(self, limit: int, room: int) -> None:
+        parcels = self.queue.take(limit, room, True)
+        self.expire()
+        waiting = self.those(READY)
+        self.compare(parcels, waiting)
+        got = sum(parcel.run.count for parcel in parcels)
+        size = sum(len(parcel.run.records) for parcel in parcels)
+        assert got <= limit
+        assert got > 0 or not waiting
+        assert size <= room or got == 1
+        if got < min(limit, len(waiting)):
+            assert size + len(pack_many([waiting[got].body])) > room
+        for parcel in parcels:
+            for number in range(parcel.first, parcel.first + parcel.run.count):
+                message = waiting.pop(0)
+                assert message.number in (-1, number)
+                assert parcel.redelivered or not message.was_delivered
+                assert not parcel.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
+                message.state, message.number, message.was_delivered = HELD, number, True
+        self.commit()
+
+    def compare(self, parcels: list[Parcel], expected: list[Message]) -> None:
+        found = [
+            (record.body, parcel.deliveries)
+            for parcel in parcels
+            for record in unpack(parcel.run.records, parcel.run.count)
+        ]
+        assert found == [(m.body, m.count if self.limit is not None else 0) for m in expected[: len(found)]]
+
+    @rule(offset=st.integers(0, 10), count=st.integers(1, 20))
+    def peek(self, offset: int, count: int) -> None:
+        parcels = self.queue.peek(offset, count)
+        expected = self.those(READY)[offset : offset + count]
+        assert sum(parcel.run.count for parcel in parcels) == len(expected)
+        self.compare(parcels, expected)
+
+    @rule(data=st.data(), late=st.booleans())
+    def settle(self, data: st.DataObject, late: bool) -> None:
+        messages, ranges = self.pick(data, HELD)
+        self.queue.settle(ranges)
+        for message in messages:
+            self.remove(message)
+        if not late:
+            self.commit()
+
+    @rule(data=st.data(), by_timeout=st.booleans())
+    def give_back(self, data: st.DataObject, by_timeout: bool) -> None:
+        messages, ranges = self.pick(data, HELD)
+        (self.queue.time_out if by_timeout else self.queue.give_back)(ranges)
+        if by_timeout and self.arguments.get("x-consumer-timeout-action") == "dead-letter":
+            self.die(messages, "ack_timeout")
+        else:
+            for message in self.count(messages):
+                message.state = READY
+        self.commit()
+
+    @rule(limit=st.integers(1, 8), times=st.integers(1, 3))
+    def deliver_in_vain(self, limit: int, times: int) -> None:
+        for _ in range(times):
+            self.take(limit, 1 << 20)
+            held = sorted(self.those(HELD), key=lambda m: m.number)
+            self.queue.give_back(list(RangeSet((m.number, m.number + 1) for m in held)))
+            for message in self.count(held):
+                message.state = READY
+            self.commit()
+
+    @rule(data=st.data())
+    def reject(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, HELD)
+        self.queue.reject(ranges)
+        self.die(messages, "rejected")
+        self.commit()
+
+    @rule(data=st.data())
+    def park(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, HELD)
+        parked = self.queue.park(ranges)
+        kept = self.count(messages)
+        assert sum(end - start for start, end in parked) == len(kept)
+        for message in kept:
+            assert any(start <= message.number < end for start, end in parked)
+            message.state = PARKED
+        self.commit()
+
+    @rule(data=st.data())
+    def unpark(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, PARKED, HELD)
+        self.queue.unpark(ranges)
+        for message in messages:
+            if message.state == PARKED:
+                message.state = READY
+        self.commit()
+
+    @rule()
+    def purge(self) -> None:
+        ready = self.those(READY)
+        assert self.queue.purge() == len(ready)
+        for message in ready:
+            self.remove(message)
+        self.journal.demand()
+        self.commit()
+
+    # --- time passes ------------------------------------------------------------------------------------------------
+
+    @rule(elapsed=st.integers(0, 60))
+    def wait(self, elapsed: int) -> None:
+        self.clock.time_ms += elapsed
+        self.queue.expire(self.clock.time_ms)
+        self.expire()
+        due = self.queue.next_expiry_ms
+        assert due is None or due > self.clock.time_ms or any(m.is_new for m in self.those(READY))
+        self.commit()
+
+    @rule()
+    def wait_until_the_head_expires(self) -> None:
+        self.commit()
+        self.queue.expire(self.clock.time_ms)
+        self.expire()
+        self.commit()
+        due = self.queue.next_expiry_ms
+        if due is not None:
+            before = len(self.those(READY))
+            self.clock.time_ms = due - 1
+            self.queue.expire(due - 1)
+            assert self.queue.ready == before
+            self.clock.time_ms = due
+            self.queue.expire(due)
+            self.expire()
+            assert self.queue.ready < before
+            self.commit()
+
+    # --- dead letters -----------------------------------------------------------------------------------------------
+
+    @rule(limit=st.sampled_from([1, 60, 1 << 20]))
+    def take_deaths(self, limit: int) -> None:
+        queue = self.queue
+        waiting = [message for message in self.deaths if message.state == DYING]
+        if queue.deaths is None:
+            assert not waiting
+            return
+        assert queue.deaths.waiting == bool(waiting)
+        got = queue.deaths.take(limit)
+        assert bool(got) == bool(waiting)
+        for death in got:
+            for place, record in enumerate(unpack(death.run.records, death.run.count)):
+                message = waiting.pop(0)
+                assert (record.body, death.reason) == (message.body, message.reason)
+                assert death.deliveries == (message.count if self.limit is not None else 0)
+                assert message.number in (-1, death.first + place)
+                message.number, message.state = death.first + place, OUT
+        self.commit()
+
+    @rule(data=st.data())
+    def bury(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, OUT)
+        if self.queue.deaths is not None:
+            self.queue.deaths.buried(ranges)
+            for message in messages:
+                self.remove(message)
+        self.commit()
+
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, OUT)
+        if self.queue.deaths is not None:
+            self.queue.deaths.retry(ranges)
+            for message in messages:
+                message.state = DYING
+            self.deaths = messages + [message for message in self.deaths if message not in messages]
+        self.commit()
+
+    # --- segments are rewritten, processes end ----------------------------------------------------------------------
+
+    @rule()
+    def collect(self) -> None:
+        self.commit()
+        self.now += 2
+        self.journal.now = self.now
+        collector = Collector(self.journal)
+        for lane in self.lanes():
+            segments = lane.index.segments
+            if segments and len({(segment.durable, segment.stored) for segment in segments}) == 1:
+                collector._rewrite(lane, 0, len(segments))
+        self.commit()
+
+    def lanes(self) -> list[Any]:
+        return list(getattr(self.queue, "_lanes", [self.queue]))
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        held, ranges = self.those(HELD), list(RangeSet((m.number, m.number + 1) for m in self.those(HELD)))
+        held.sort(key=lambda m: m.number)
+        self.queue.give_back(ranges)
+        for message in self.count(held):
+            message.state = READY
+        self.queue.mark_exactly()
+        self.journal.demand()
+        self.commit()
+        self.queue.mark_exactly()
+        self.journal.commit()
+        self.restarted()
+
+    @rule()
+    def restart_dirty(self) -> None:
+        self.now += 1
+        self.journal.now = self.now
+        self.commit()
+        self.now += 1
+        self.journal.now = self.now
+        self.commit()
+        self.restarted()
+        self.dirty = True
+
+    def restarted(self) -> None:
+        self.store.close()
+        self.open(list(RangeSet((m.number, m.number + 1) for m in self.those(PARKED))))
+        self.messages = [message for message in self.messages if message.persistent]
+        self.deaths.clear()
+        for message in self.messages:
+            if message.state != PARKED:
+                message.state = READY
+        ready = self.those(READY)
+        self.die([message for message in ready if message.was_refused], "maxlen")
+        if self.limit is not None:
+            self.die([message for message in self.those(READY) if message.count > self.limit], "delivery_limit")
+        self.trim()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        queue, table = self.queue, self.queue.table(0)
+        assert (queue.valid, queue.ready) == (len(self.messages), len(self.those(READY)))
+        assert queue.unacked == len(self.those(HELD))
+        assert (table["dying"], table["delayed"]) == (len(self.those(DYING, OUT)), len(self.those(PARKED)))
+        bounds = getattr(queue, "_bounds", None)
+        if bounds is not None and self.bytes_max is not None:
+            assert bounds.bytes == sum(len(message.body) for message in self.those(READY))
+        for lane in self.lanes():
+            segments = lane.index.segments
+            assert sum(segment.live for segment in segments) == lane.valid
+            assert all(segment.counts is None or segment.live for segment in segments)
+
+    def teardown(self) -> None:
+        """End as by a crash, with what is not written yet lost: whatever was not settled is there, once."""
+        if hasattr(self, "store"):
+            self.commit()
+            persistent = {message.body for message in self.messages if message.persistent}
+            self.store.close()
+            self.has_exchange = True
+            self.declared = Declared("/", "q", 7, 0, True, {"x-dead-letter-exchange": "dlx"} | self.without_ends())
+            self.open([])
+            queue = self.queue
+            assert queue.deaths is not None
+            runs = [parcel.run for parcel in queue.peek(0, 1 << 30)]
+            while queue.deaths.waiting:
+                runs += [death.run for death in queue.deaths.take(1 << 20)]
+            bodies = [record.body for run in runs for record in unpack(run.records, run.count)]
+            assert len(bodies) == len(set(bodies))
+            assert persistent <= set(bodies) <= persistent | self.settled
+            self.store.close()
+        shutil.rmtree(self.folder)
+
+    def without_ends(self) -> dict[str, Any]:
+        """The terms, but for those that would drop something."""
+        kept = ("x-max-priority", "x-delivery-limit")
+        return {name: value for name, value in self.arguments.items() if name in kept}
+
+
+TestTermedQueueAgreesWithAList = TermedMachine.TestCase
+TestTermedQueueAgreesWithAList.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
