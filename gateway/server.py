@@ -172,21 +172,22 @@ class Server:
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
 
     async def _check_vhost(self, operation: ConnectionOpen) -> None:
-        """Whether it is there, the user may use it, and neither has its limit of connections reached."""
+        """Whether the user may open the virtual host, and neither has its limit of connections reached."""
         topology, name, vhost = self.hub.topology, operation.user, operation.vhost
-        if vhost not in topology.vhosts:
-            raise AuthenticationFailed(f"there is no virtual host '{vhost[:NAME_BYTES_MAX]}'", ReplyCode.NOT_ALLOWED)
-        if name in topology.users and any(
-            "max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)
-        ):
+        self._check_access(name, vhost)
+        if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):
             admitted: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             self.hub.coordinator.admit(vhost, name, admitted.set_result)
             outcome = await admitted
             if isinstance(outcome, RequestError):
                 raise AuthenticationFailed(outcome.text, ReplyCode.NOT_ALLOWED)
-        if name not in topology.users or vhost not in topology.vhosts:
-            raise AuthenticationFailed(f"user '{name}' or virtual host '{vhost}' was deleted", ReplyCode.NOT_ALLOWED)
-        if (name, vhost) not in topology.permissions:
+            self._check_access(name, vhost)  # again: it took a while
+
+    def _check_access(self, name: str, vhost: str) -> None:
+        topology = self.hub.topology
+        if vhost not in topology.vhosts:
+            raise AuthenticationFailed(f"there is no virtual host '{vhost[:NAME_BYTES_MAX]}'", ReplyCode.NOT_ALLOWED)
+        if name not in topology.users or (name, vhost) not in topology.permissions:
             raise AuthenticationFailed(
                 f"access to vhost '{vhost}' refused for user '{name}'; a permission there is missing",
                 ReplyCode.NOT_ALLOWED,
