@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from shardmq.client.channel import Channel
     from shardmq.client.connection import Connection, connect
     from shardmq.client.deliveries import Batch, Message
+    from shardmq.client.meter import Metrics
     from shardmq.client.publisher import Publisher
+    from shardmq.client.recovery import Recovered, Recovery
     from shardmq.client.results import QueueDeclared
+    from shardmq.client.returns import ReturnedMessage
     from shardmq.records import Properties
 
 __all__ = [
@@ -27,9 +30,13 @@ __all__ = [
     "Channel",
     "Connection",
     "Message",
+    "Metrics",
     "Properties",
     "Publisher",
     "QueueDeclared",
+    "Recovered",
+    "Recovery",
+    "ReturnedMessage",
     "aio",
     "connect",
     "errors",
@@ -41,9 +48,13 @@ _HOMES = {
     "Channel": "shardmq.client.channel",
     "Connection": "shardmq.client.connection",
     "Message": "shardmq.client.deliveries",
+    "Metrics": "shardmq.client.meter",
     "Properties": "shardmq.records",
     "Publisher": "shardmq.client.publisher",
     "QueueDeclared": "shardmq.client.results",
+    "Recovered": "shardmq.client.recovery",
+    "Recovery": "shardmq.client.recovery",
+    "ReturnedMessage": "shardmq.client.returns",
     "connect": "shardmq.client.connection",
 }
 

@@ -12,7 +12,23 @@ from shardmq.client.aio_channel import Channel
 from shardmq.client.aio_connection import Connection, connect
 from shardmq.client.aio_publisher import Publisher
 from shardmq.client.deliveries import Batch, Message
+from shardmq.client.meter import Metrics
+from shardmq.client.recovery import Recovered, Recovery
 from shardmq.client.results import QueueDeclared
+from shardmq.client.returns import ReturnedMessage
 from shardmq.records import Properties
 
-__all__ = ["Batch", "Channel", "Connection", "Message", "Properties", "Publisher", "QueueDeclared", "connect"]
+__all__ = [
+    "Batch",
+    "Channel",
+    "Connection",
+    "Message",
+    "Metrics",
+    "Properties",
+    "Publisher",
+    "QueueDeclared",
+    "Recovered",
+    "Recovery",
+    "ReturnedMessage",
+    "connect",
+]

@@ -5,6 +5,7 @@ a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say
 """
 
 from enum import IntEnum
+from typing import Any
 
 
 class ReplyCode(IntEnum):
@@ -108,6 +109,17 @@ class PublishRefused(RequestError):
     """Messages the broker did not take (a nack). They are not stored, or not certain to be."""
 
     code = ReplyCode.RESOURCE_ERROR
+
+
+class Unroutable(RequestError):
+    """A mandatory message that no queue took came back.
+
+    Attributes:
+        message: it, a `shardmq.ReturnedMessage`.
+    """
+
+    code = ReplyCode.NO_ROUTE
+    message: Any = None
 
 
 class Timeout(RequestError):

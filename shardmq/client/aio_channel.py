@@ -3,48 +3,54 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from shardmq.client.aio_consuming import Callback, CallbackInbox, DeliveryQueue
+from shardmq.client.aio_consuming import DeliveryQueue, Handler, HandlerInbox
 from shardmq.client.aio_publisher import Publisher
-from shardmq.client.arguments import check_names, check_prefetch
+from shardmq.client.aio_verbs import TopologyVerbs
+from shardmq.client.arguments import check_delay, check_names, check_prefetch, consumer_arguments, producer_number
+from shardmq.client.asks import Ask
 from shardmq.client.channel import ACK_AT_MOST, PREFETCH
-from shardmq.client.core import ChannelCore, Core, again
+from shardmq.client.channel_core import ChannelCore
+from shardmq.client.core import Core
+from shardmq.client.core_state import again
 from shardmq.client.deliveries import Batch, Delivery, Message
+from shardmq.client.failing import OnError, check_on_error
 from shardmq.client.ports import Inbox
 from shardmq.client.publisher import WINDOW
-from shardmq.client.results import MessageCount, QueueDeclared, result_of
 from shardmq.client.runs import flags_of, record_of
-from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
-from shardmq.records import Properties
-from shardmq.wire.operations import (
-    BasicQos,
-    ExchangeDeclare,
-    ExchangeDelete,
-    Operation,
-    QueueBind,
-    QueueDeclare,
-    QueueDelete,
-    QueuePurge,
-    QueueUnbind,
-    StatusGet,
-    TopologyList,
+from shardmq.client.waiting import CLOSE_SECONDS
+from shardmq.errors import (
+    ChannelError,
+    ConnectionFault,
+    InvalidRequest,
+    NotFound,
+    ShardmqError,
+    Timeout,
+    Unroutable,
 )
+from shardmq.records import Properties
+from shardmq.wire.operations import BasicConsume, BasicQos, Operation
 
 if TYPE_CHECKING:
-    from shardmq.client.aio_connection import Wire
+    from shardmq.client.aio_wire import Wire
+
+
+T = TypeVar("T")
 
 
 class _Confirm:
     """One publish that a coroutine waits for."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_came_back", "_future")
 
     def __init__(self, future: asyncio.Future[None]) -> None:
         self._future = future
+        self._came_back: Unroutable | None = None
 
-    def settled(self, _count: int, error: ShardmqError | None) -> None:
+    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
         """Its confirm came, or will not."""
+        error = self._came_back if taken or error is None else error
         if self._future.done():
             return
         if error is None:
@@ -52,18 +58,25 @@ class _Confirm:
         else:
             self._future.set_exception(error)
 
+    def returned(self, _count: int, error: Unroutable) -> bool:
+        """The message came back: that is told with its confirm, and to who waits alone."""
+        self._came_back = error
+        return False
 
-class Channel:
+
+class Channel(TopologyVerbs):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     An async context manager: leaving it closes the channel. What each method takes and raises is what `shardmq.Channel`
     says; acks are plain calls, sent together before the event loop waits again.
     """
 
-    def __init__(self, core: Core, wire: "Wire", timeout: float, forget: Callable[["Channel"], None]) -> None:
+    def __init__(self, core: Core, wire: "Wire", timeout: float, has_return_hook: Callable[[], bool],
+                 forget: Callable[["Channel"], None]) -> None:  # fmt: skip
         self._connection = core
         self._wire = wire
         self._timeout = timeout
+        self._has_return_hook = has_return_hook
         self._forget = forget
         self._is_due = False
         self._ack_at = ACK_AT_MOST
@@ -99,122 +112,87 @@ class Channel:
         """Whether it can be used."""
         return self._core.fault is None
 
-    # --- topology ---------------------------------------------------------------------------------------------------
-
-    async def exchange_declare(
-        self,
-        exchange: str,
-        exchange_type: str = "direct",
-        durable: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Make an exchange, or find the same one there.
-
-        Args:
-            exchange: its name.
-            exchange_type: direct, fanout or topic.
-            durable: whether it survives a restart.
-            arguments: none are known yet.
-
-        Raises:
-            PreconditionFailed: there is one of that name with other settings.
-        """
-        check_names(exchange=exchange, exchange_type=exchange_type)
-        await self._request(ExchangeDeclare, exchange, exchange_type, durable, dict(arguments or {}))
-
-    async def exchange_delete(self, exchange: str) -> None:
-        """Remove an exchange and its bindings."""
-        check_names(exchange=exchange)
-        await self._request(ExchangeDelete, exchange)
-
-    async def queue_declare(
-        self, queue: str, durable: bool = False, arguments: Mapping[str, Any] | None = None
-    ) -> QueueDeclared:
-        """Make a queue, or find the same one there.
-
-        Args:
-            queue: its name.
-            durable: whether it, and the persistent messages in it, survive a restart.
-            arguments: none are known yet.
-
-        Returns:
-            Its name, how many messages are ready in it, and how many consumers it has.
-
-        Raises:
-            PreconditionFailed: there is one of that name with other settings.
-        """
-        check_names(queue=queue)
-        return result_of(QueueDeclared, await self._request(QueueDeclare, queue, durable, dict(arguments or {})))
-
-    async def queue_delete(self, queue: str) -> int:
-        """Remove a queue and its bindings; returns how many messages went with it."""
-        check_names(queue=queue)
-        return result_of(MessageCount, await self._request(QueueDelete, queue)).messages
-
-    async def queue_bind(
-        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
-    ) -> None:
-        """Let a queue have what is published to an exchange with a routing key that matches."""
-        check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-        await self._request(QueueBind, queue, exchange, routing_key, dict(arguments or {}))
-
-    async def queue_unbind(
-        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
-    ) -> None:
-        """Remove a binding; nothing happens when there is none."""
-        check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-        await self._request(QueueUnbind, queue, exchange, routing_key, dict(arguments or {}))
-
-    async def queue_purge(self, queue: str) -> int:
-        """Remove a queue's ready messages; returns how many."""
-        check_names(queue=queue)
-        return result_of(MessageCount, await self._request(QueuePurge, queue)).messages
-
     # --- publishing -------------------------------------------------------------------------------------------------
 
     async def basic_publish(
-        self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
     ) -> None:
         """Publish one message; returns when it is confirmed: in every queue it was routed to, on disk where durable."""
         check_names(exchange=exchange, routing_key=routing_key)
+        check_delay(delay_ms)
         record = record_of(body, properties)
         self._send_published()
         confirmed = self._future()
         confirm = _Confirm(confirmed)
-        self._connection.publish(self._core, exchange, routing_key, flags_of(properties), 1, record, confirm)
-        await self._answer(confirmed, f"publishing to '{exchange}'")
+        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0)
+        self._connection.publish(self._core, run, confirm)
+        try:
+            await self._answer(confirmed, f"publishing to '{exchange}'")
+        except Timeout as late:
+            if self._core.withdraw(confirm):
+                raise Timeout(f"{late.text}; the message was not sent, and will not be") from late
+            raise
 
-    def publisher(self, window: int = WINDOW, timeout: float | None = None) -> Publisher:
+    def publisher(
+        self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
+    ) -> Publisher:
         """A publisher for many messages: it does not wait for each one's confirm."""
         publisher = Publisher(self._connection, self._wire, self._core, window,
-                              self._timeout if timeout is None else timeout, self._forget_publisher)  # fmt: skip
+                              self._timeout if timeout is None else timeout, producer_number(producer),
+                              self._has_return_hook, self._forget_publisher)  # fmt: skip
         self._publishers.append(publisher)
         return publisher
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
     async def consume(
-        self, queue: str, prefetch: int = PREFETCH, auto_ack: bool = False, inactivity_timeout: float | None = None
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
     ) -> AsyncGenerator[Message, None]:
         """Consume a queue's messages. Closing the generator (`aclose`, or `contextlib.aclosing`) cancels the consumer
         and gives back what was not handed out; leaving its loop does so a moment later."""
-        tag, inbox = await self._begin(queue, prefetch, auto_ack)
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        tag, inbox = await self._begin(queue, prefetch, auto_ack, exclusive, merged)
         message: Message | None = None
         delivery: Delivery | None = None
         try:
             while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
                 for message in delivery.messages():
                     yield message
+                    if message.delivery_tag < self._core.stale_tag and self.is_stale(delivery):
+                        break  # the connection was lost: the rest of it comes again
         finally:
             await self._end_consumer(tag, inbox)
             if delivery is not None:
                 self.return_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
 
     async def consume_batches(
-        self, queue: str, prefetch: int = PREFETCH, auto_ack: bool = False, inactivity_timeout: float | None = None
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """As `consume`, but the messages come in batches, as they travelled: for bulk work."""
-        tag, inbox = await self._begin(queue, prefetch, auto_ack)
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        tag, inbox = await self._begin(queue, prefetch, auto_ack, exclusive, merged)
         try:
             while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
                 yield Batch(delivery)
@@ -222,12 +200,33 @@ class Channel:
             await self._end_consumer(tag, inbox)
 
     async def basic_consume(
-        self, queue: str, callback: Callback, prefetch: int = PREFETCH, auto_ack: bool = False, consumer_tag: str = ""
+        self,
+        queue: str,
+        callback: Handler,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        consumer_tag: str = "",
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+        on_error: OnError = "requeue",
+        concurrency: int = 1,
     ) -> str:
-        """Have a callback or coroutine function called with each message, one after the other, in a task of its own."""
-        inbox = CallbackInbox(self, callback)
+        """Have a function or coroutine function called with each message, in tasks of their own.
+
+        Takes what `shardmq.Channel.basic_consume` does, and:
+
+        Args:
+            concurrency: messages handled at once; with 1 they are handled one after the other, in order.
+        """
+        check_on_error(on_error)
+        if concurrency < 1:
+            raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
+        inbox = HandlerInbox(self, callback, queue, on_error, concurrency)
+        merged = consumer_arguments(arguments, priority, timeout_ms)
         try:
-            return await self._consume(queue, prefetch, auto_ack, inbox, consumer_tag)
+            return await self._consume(queue, prefetch, auto_ack, inbox, consumer_tag, exclusive, merged)
         except BaseException:
             inbox.end(None)
             raise
@@ -255,10 +254,24 @@ class Channel:
         for first, last in self._tags(delivery_tag, multiple):
             self.settle(first, last)
 
-    def basic_nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
-        """Give a message back to its place, or drop it; with `multiple` all up to it (0: all there are)."""
+    def basic_nack(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
+    ) -> None:
+        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
         for first, last in self._tags(delivery_tag, multiple):
-            self.give_back(first, last, requeue)
+            self.give_back(first, last, requeue, delay_ms)
+
+    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
+        for first, last in self._tags(delivery_tag, multiple):
+            self.renew(first, last)
+
+    async def basic_recover(self) -> None:
+        """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""
+        self.flush()
+        recovered = self._future()
+        self._connection.recover(self._core, recovered)
+        await self._answer(recovered, "recovering what is unacked")
 
     async def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
         """Change a consumer's prefetch while it runs."""
@@ -274,15 +287,6 @@ class Channel:
         if self.is_open:
             await self._close(ChannelError(f"channel {self.number} was closed by this program"))
         self._forget(self)
-
-    async def status(self) -> Any:
-        """See `Connection.status`."""
-        return await self._request(StatusGet)
-
-    async def topology(self, noun: str) -> Any:
-        """See `Connection.topology`."""
-        check_names(noun=noun)
-        return await self._request(TopologyList, noun)
 
     def flush(self) -> None:
         """Send the publishes and acks that are being collected, without waiting for anything."""
@@ -315,12 +319,31 @@ class Channel:
             self._is_due = True
             self._wire.due(self)
 
-    def give_back(self, first: int, last: int, requeue: bool) -> None:
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last; at once, others may be waiting for them."""
         if self._core.fault is not None:
             raise again(self._core.fault)
-        self._core.settlements.nack(first, last, requeue)
+        check_delay(delay_ms)
+        self._core.settlements.nack(first, last, requeue, delay_ms)
         self.flush()
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of those that are unacked anew."""
+        if self._core.fault is not None:
+            raise again(self._core.fault)
+        self.flush()
+        self._connection.renew(self._core, first, last)
+        self._wire.transmit()
+
+    def is_stale(self, delivery: Delivery) -> bool:
+        """Whether all of a delivery is the broker's again."""
+        frame = delivery.frame
+        return frame.tag + frame.count - 1 <= self._core.stale_tag and delivery.settler is self
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether a message is unacked."""
+        self.flush()
+        return tag in self._core.unacked
 
     def flush_due(self) -> None:
         """Send the acks that are being collected, for the event loop."""
@@ -348,24 +371,30 @@ class Channel:
     async def _next(self, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Delivery | None:
         if not inbox.ready():
             self.flush()
-        try:
-            delivery = await inbox.take(inactivity_timeout)
-        except TimeoutError:
-            return None
-        if delivery is not None:
+        while True:
+            try:
+                delivery = await inbox.take(inactivity_timeout)
+            except TimeoutError:
+                return None
+            if delivery is None:
+                return None
             self.took(delivery)
-        return delivery
+            if not self.is_stale(delivery):
+                return delivery
 
-    async def _begin(self, queue: str, prefetch: int, auto_ack: bool) -> tuple[str, DeliveryQueue]:
+    async def _begin(self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool,
+                     arguments: dict[str, Any]) -> tuple[str, DeliveryQueue]:  # fmt: skip
         inbox = DeliveryQueue()
-        return await self._consume(queue, prefetch, auto_ack, inbox, ""), inbox
+        return await self._consume(queue, prefetch, auto_ack, inbox, "", exclusive, arguments), inbox
 
-    async def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str) -> str:
+    async def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str,
+                       exclusive: bool, arguments: dict[str, Any]) -> str:  # fmt: skip
         check_names(queue=queue, consumer_tag=consumer_tag)
         check_prefetch(prefetch)
         self.flush()
         consuming = self._future()
-        self._connection.consume(self._core, queue, consumer_tag, auto_ack, prefetch, inbox, consuming)
+        operation = BasicConsume(0, self.number, queue, consumer_tag, auto_ack, prefetch, arguments, exclusive)
+        self._connection.consume(self._core, operation, inbox, consuming)
         tag: str = await self._answer(consuming, f"consuming queue '{queue}'")
         self._note_prefetch(tag, 0 if auto_ack else prefetch)
         return tag
@@ -393,6 +422,9 @@ class Channel:
         self._wire.transmit()
         return await self._wire.wait(future, self._timeout, what)
 
+    async def _ask(self, ask: Ask[T]) -> T:
+        return ask.shape(await self._request(ask.kind, *ask.fields))
+
     async def _request(self, kind: Callable[..., Operation], *fields: Any) -> Any:
         self.flush()
         answer = self._future()
@@ -418,6 +450,9 @@ class Channel:
         closed = self._future()
         try:
             self._connection.close_channel(self._core, error, closed)
-            await self._answer(closed, f"closing channel {self.number}")
+            self._wire.transmit()
+            await self._wire.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")
+        except (Timeout, ConnectionFault):
+            return  # it is closed for this program; the broker closes it when it gets there, or with the connection
         finally:
             self._forget(self)

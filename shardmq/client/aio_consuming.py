@@ -1,4 +1,4 @@
-"""Consumers in asyncio: the inbox a coroutine waits at, and the task that runs callbacks."""
+"""Consumers in asyncio: the inbox a coroutine waits at, and the tasks that run handlers."""
 
 import asyncio
 import inspect
@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from shardmq.client.deliveries import Delivery, Message
+from shardmq.client.failing import OnError, handler_raised
 from shardmq.errors import ShardmqError
 
 _log = logging.getLogger("shardmq.client")
 
-Callback = Callable[[Message], Awaitable[Any] | None]
+Handler = Callable[[Message], Awaitable[Any] | None]
 
 
 class DeliveryQueue:
@@ -68,7 +69,7 @@ class DeliveryQueue:
 
 
 class Desk(Protocol):
-    """What a callback consumer needs of its channel."""
+    """What a consumer with a handler needs of its channel."""
 
     def took(self, delivery: Delivery) -> None:
         """A delivery is in the program's hands."""
@@ -76,39 +77,76 @@ class Desk(Protocol):
     def return_unseen(self, delivery: Delivery, first: int) -> None:
         """Give back a delivery's messages from delivery tag `first` on."""
 
+    def is_stale(self, delivery: Delivery) -> bool:
+        """Whether all of it is the broker's again."""
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether that message is unacked."""
+
     async def fail(self, fault: Exception) -> None:
-        """Close the channel because a callback raised."""
+        """Close the channel because a handler raised."""
 
 
-class CallbackInbox(DeliveryQueue):
-    """A callback consumer: its callback gets one message after the other, in a task of its own."""
+class HandlerInbox(DeliveryQueue):
+    """A consumer whose messages a handler gets, in tasks of their own.
 
-    def __init__(self, desk: Desk, callback: Callback) -> None:
+    Args:
+        desk: the channel.
+        handler: the program's function.
+        queue: whose messages, for the log.
+        on_error: what to do when the handler raises.
+        concurrency: messages handled at once.
+    """
+
+    def __init__(self, desk: Desk, handler: Handler, queue: str, on_error: OnError, concurrency: int) -> None:
         super().__init__()
         self._desk = desk
-        self._callback = callback
+        self._handler = handler
+        self._queue = queue
+        self._on_error = on_error
+        self._free = asyncio.Semaphore(concurrency)
+        self._handling: set[asyncio.Task[None]] = set()
+        self._concurrency = concurrency
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
             while (delivery := await self.take(None)) is not None:
                 self._desk.took(delivery)
-                if not await self._call(delivery):
-                    return
+                await self._hand_out(delivery)
         except ShardmqError as error:
             _log.debug("a consumer ended: %s", error)  # whoever uses the channel next is told
 
-    async def _call(self, delivery: Delivery) -> bool:
+    async def _hand_out(self, delivery: Delivery) -> None:
         for message in delivery.messages():
-            if self._ended:
-                self._desk.return_unseen(delivery, message.delivery_tag)
-                return True
-            try:
-                outcome = self._callback(message)
-                if inspect.isawaitable(outcome):
-                    await outcome
-            except Exception as fault:  # noqa: BLE001  it is the program's; the channel closes and tells
-                _log.exception("a consumer's callback raised; its channel closes")
+            if self._concurrency == 1:
+                if not self._is_wanted(delivery, message):
+                    return
+                await self._handle(message)
+                continue
+            await self._free.acquire()
+            if not self._is_wanted(delivery, message):
+                self._free.release()
+                return
+            task = asyncio.get_running_loop().create_task(self._handle(message))
+            self._handling.add(task)
+            task.add_done_callback(self._handled)
+
+    def _is_wanted(self, delivery: Delivery, message: Message) -> bool:
+        if self._ended:
+            self._desk.return_unseen(delivery, message.delivery_tag)
+            return False
+        return not self._desk.is_stale(delivery)
+
+    def _handled(self, task: asyncio.Task[None]) -> None:
+        self._handling.discard(task)
+        self._free.release()
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            outcome = self._handler(message)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
+            if handler_raised(self._desk, message, self._queue, self._on_error):
                 await self._desk.fail(fault)
-                return False
-        return True

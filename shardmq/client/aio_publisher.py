@@ -5,22 +5,25 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from shardmq.client.arguments import check_names
-from shardmq.client.core import ChannelCore, Core
+from msgspec.structs import replace
+
+from shardmq.client.arguments import check_delay, check_names, check_sequence
+from shardmq.client.channel_core import ChannelCore
+from shardmq.client.core import Core
 from shardmq.client.publisher import refusal
-from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Run, flags_of, runs_of
-from shardmq.errors import ChannelError, InvalidRequest, ShardmqError
+from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Extras, Filling, Run, flags_of, runs_of
+from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.records import Properties
 
 if TYPE_CHECKING:
-    from shardmq.client.aio_connection import Wire
+    from shardmq.client.aio_wire import Wire
 
 
 class Publisher:
     """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
 
-    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float,
-                 forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
+    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float, producer: int,
+                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -28,12 +31,15 @@ class Publisher:
         self._channel = channel
         self._window = window
         self._timeout = timeout
+        self._producer = producer
+        self._has_return_hook = has_return_hook
         self._forget = forget
         self._collecting = Collecting()
         self._sent = 0
         self._settled = 0
         self._refused = 0
         self._error: ShardmqError | None = None
+        self._came_back = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_due = False
         self._is_closed = False
@@ -57,16 +63,29 @@ class Publisher:
         collecting = self._collecting
         return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
 
-    async def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
+    ) -> None:
         """Publish one message; waits only while the window is full. Takes and raises what `shardmq.Publisher` does."""
         filling = self._collecting.filling
-        if filling.properties is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
+        if mandatory or delay_ms or self._producer or sequence is not None:
+            filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
+        elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
             self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
             filling = self._collecting.filling
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         if self._sent - self._settled + len(filling.bodies) >= self._window:
             await self._wait_for_window()
+            if sequence is not None:  # others may have published meanwhile
+                filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         if self._is_closed or self._channel.fault is not None:
             self._check()
         filling.bodies.append(body)
@@ -81,16 +100,28 @@ class Publisher:
             self._wire.due(self)
 
     async def publish_many(
-        self, exchange: str, routing_key: str, bodies: Iterable[bytes], properties: Properties | None = None
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Iterable[bytes],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
     ) -> None:
         """Publish many messages that share exchange, routing key and properties: a few hundred to a run."""
         check_names(exchange=exchange, routing_key=routing_key)
-        flags = flags_of(properties)
+        check_delay(delay_ms)
+        check_sequence(self._producer, sequence)
+        flags = flags_of(properties, mandatory)
+        number = sequence or 0
         for count, records in runs_of(bodies, properties):
             if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()
-            self._send_runs([*self._collecting.take(), (exchange, routing_key, flags, count, records)])
+            run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number)
+            self._send_runs([*self._collecting.take(), run])
+            number += count
             await self._wire.make_room(self._timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -99,8 +130,9 @@ class Publisher:
         await self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
         error, refused = self._error, self._refused
         self._error, self._refused = None, 0
+        came_back, self._came_back = self._came_back, 0
         if error is not None:
-            raise refusal(refused, error) from error
+            raise refusal(refused, error, came_back) from error
 
     async def close(self) -> None:
         """Flush, and publish no more. Raises as `flush`."""
@@ -118,23 +150,44 @@ class Publisher:
         self._is_due = False
         self.send()
 
-    def settled(self, count: int, error: ShardmqError | None) -> None:
+    def returned(self, count: int, error: Unroutable) -> bool:
+        """So many came back; whether the hook is to hear of it, and not who flushes."""
+        if self._has_return_hook():
+            return True
+        self._came_back += count
+        self._error = self._error or error
+        return False
+
+    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
         """Count the confirm of a run. Called by the core."""
         self._settled += count
-        if error is not None:
-            self._refused += count
+        if error is not None and taken < count:
+            self._refused += count - taken
             self._error = self._error or error
         for wanted, waiter in self._waiters:
             if wanted <= self._settled and not waiter.done():
                 waiter.set_result(None)
         self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
 
+    def _special(self, exchange: str, routing_key: str, properties: Properties | None, mandatory: bool, delay_ms: int,
+                 sequence: int | None) -> Filling:  # fmt: skip
+        """What a message with extras joins; neighbours in number share a run."""
+        check_sequence(self._producer, sequence)
+        collecting = self._collecting
+        filling = collecting.filling
+        extras = Extras(mandatory, delay_ms, self._producer, sequence or 0)
+        like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
+        is_next = not self._producer or collecting.next_sequence() == sequence
+        if not is_next or not filling.is_like(exchange, routing_key, properties, like):
+            self._send_runs(collecting.turn_to(exchange, routing_key, properties, extras))
+        return collecting.filling
+
     def _send_runs(self, runs: list[Run]) -> None:
         for run in runs:
             self._sent += run[3]
             fault = self._core.fault or self._channel.fault
             if fault is None:
-                self._core.publish(self._channel, *run, self)
+                self._core.publish(self._channel, run, self)
             else:
                 self.settled(run[3], fault)
         self._wire.transmit()

@@ -1,7 +1,11 @@
 """Checks of what a program hands in, made before it is sent: a mistake must not cost it the connection."""
 
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
 from shardmq.errors import InvalidRequest
-from shardmq.limits import NAME_BYTES_MAX, PREFETCH_MAX
+from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX
 
 
 def check_names(**names: str) -> None:
@@ -26,3 +30,53 @@ def check_prefetch(prefetch: int) -> None:
     """Raise InvalidRequest for a prefetch that the wire cannot carry."""
     if not 0 <= prefetch <= PREFETCH_MAX:
         raise InvalidRequest(f"a prefetch is 0 (no limit) to {PREFETCH_MAX} messages, not {prefetch}")
+
+
+def check_delay(delay_ms: int) -> None:
+    """Raise for a delay that the wire cannot carry: TypeError for no int, InvalidRequest out of range."""
+    if type(delay_ms) is not int:
+        raise TypeError(f"delay_ms is an int, milliseconds, not {type(delay_ms).__name__}")
+    if not 0 <= delay_ms <= DELAY_MS_MAX:
+        raise InvalidRequest(f"a delay is 0 to {DELAY_MS_MAX} ms, not {delay_ms}")
+
+
+def consumer_arguments(
+    arguments: Mapping[str, Any] | None, priority: int | None, timeout_ms: int | None
+) -> dict[str, Any]:
+    """A consumer's arguments, those with a name of their own among them."""
+    merged = dict(arguments or {})
+    if priority is not None:
+        merged["x-priority"] = priority
+    if timeout_ms is not None:
+        merged["x-consumer-timeout"] = timeout_ms
+    return merged
+
+
+def producer_number(producer: str | int | None) -> int:
+    """A producer's number on the wire: of a name its hash, 0 for none.
+
+    Raises:
+        TypeError: it is neither name nor number.
+        InvalidRequest: the number is not 1 to 2^63 - 1, or the name is "".
+    """
+    if producer is None:
+        return 0
+    if isinstance(producer, str):
+        if not producer:
+            raise InvalidRequest("a producer's name is not empty")
+        return int.from_bytes(hashlib.blake2b(producer.encode(), digest_size=8).digest(), "big") >> 1 or 1
+    if type(producer) is not int:
+        raise TypeError(f"a producer is a name or a number, not {type(producer).__name__}")
+    if not 1 <= producer < 2**63:
+        raise InvalidRequest(f"a producer's number is 1 to 2^63 - 1, not {producer}")
+    return producer
+
+
+def check_sequence(producer: int, sequence: int | None) -> None:
+    """Raise InvalidRequest for messages of a named producer without a number, or the other way round."""
+    if producer and sequence is None:
+        raise InvalidRequest("this publisher has a producer's name: publish with sequence=…, the message's number")
+    if sequence is not None and not producer:
+        raise InvalidRequest("a sequence means something only to publishers made with producer=…")
+    if sequence is not None and not 0 <= sequence < 2**63:
+        raise InvalidRequest(f"a sequence is 0 to 2^63 - 1, not {sequence}")

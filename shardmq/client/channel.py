@@ -5,33 +5,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, TypeVar, cast
 
-from shardmq.client.arguments import check_names, check_prefetch
-from shardmq.client.consuming import CallbackWorker, batches, messages
-from shardmq.client.core import Core, again
+from shardmq.client.arguments import check_delay, check_names, check_prefetch, consumer_arguments, producer_number
+from shardmq.client.asks import Ask
+from shardmq.client.consuming import HandlerInbox, batches, messages, strand_of
+from shardmq.client.core import Core
+from shardmq.client.core_state import again
 from shardmq.client.deliveries import Batch, Delivery, Message
+from shardmq.client.failing import OnError, check_on_error
 from shardmq.client.io_thread import IoThread
 from shardmq.client.ports import Inbox
 from shardmq.client.publisher import WINDOW, Publisher
-from shardmq.client.results import MessageCount, QueueDeclared, result_of
 from shardmq.client.runs import flags_of, record_of
-from shardmq.client.waiting import Answer, DeliveryQueue
-from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
+from shardmq.client.verbs import TopologyVerbs
+from shardmq.client.waiting import CLOSE_SECONDS, Answer, DeliveryQueue
+from shardmq.client.workers import Workers
+from shardmq.errors import ChannelError, ConnectionFault, NotFound, Timeout
 from shardmq.records import Properties
-from shardmq.wire.operations import (
-    BasicQos,
-    ExchangeDeclare,
-    ExchangeDelete,
-    Operation,
-    QueueBind,
-    QueueDeclare,
-    QueueDelete,
-    QueuePurge,
-    QueueUnbind,
-    StatusGet,
-    TopologyList,
-)
+from shardmq.wire.operations import BasicConsume, BasicQos, Operation
+
+T = TypeVar("T")
 
 PREFETCH: Final = 1000
 """Messages a consumer holds unacked, unless told otherwise: enough to hide the way to the broker and back."""
@@ -44,18 +38,25 @@ ACK_LINGER_SECONDS: Final = 0.004
 a pass; nobody waits for an ack unless the prefetch is used up."""
 
 
-class Channel:
+class Channel(TopologyVerbs):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     A context manager: leaving it closes the channel. Each method may raise Timeout when no answer comes in the
     connection's timeout, ChannelError when the channel is closed, and ConnectionFault (mostly ConnectionLost) when the
     connection is.
+
+    While the connection is being recovered, methods wait for that, within their timeout. What was published and not
+    confirmed is sent again, and stored once; what was delivered and not acked is delivered again, and acking the first
+    copy does nothing. ConnectionLost is raised only by what was under way and may not be done twice (`basic_get`,
+    `queue_purge`).
     """
 
-    def __init__(self, core: Core, io: IoThread, timeout: float, forget: Callable[["Channel"], None]) -> None:
+    def __init__(self, core: Core, io: IoThread, workers: Workers, timeout: float,
+                 has_return_hook: Callable[[], bool], forget: Callable[["Channel"], None]) -> None:  # fmt: skip
         self._connection = core
         self._io = io
         self._timeout = timeout
+        self._has_return_hook = has_return_hook
         self._forget = forget
         self._lock = threading.Lock()  # guards the settlements
         self._is_due = False
@@ -67,7 +68,7 @@ class Channel:
         with io.lock:
             self._core = core.open_channel(self, opened)
             io.transmit()
-        self._worker = CallbackWorker(self, f"shardmq channel {self.number}", self._fail)
+        self._strand = strand_of(workers, self)
         io.wait(opened, timeout, f"opening channel {self.number}")
 
     def __enter__(self) -> Self:
@@ -92,80 +93,17 @@ class Channel:
         """Whether it can be used."""
         return self._core.fault is None
 
-    # --- topology ---------------------------------------------------------------------------------------------------
-
-    def exchange_declare(
-        self,
-        exchange: str,
-        exchange_type: str = "direct",
-        durable: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Make an exchange, or find the same one there.
-
-        Args:
-            exchange: its name.
-            exchange_type: direct, fanout or topic.
-            durable: whether it survives a restart.
-            arguments: none are known yet.
-
-        Raises:
-            PreconditionFailed: there is one of that name with other settings.
-        """
-        check_names(exchange=exchange, exchange_type=exchange_type)
-        self._request(ExchangeDeclare, exchange, exchange_type, durable, dict(arguments or {}))
-
-    def exchange_delete(self, exchange: str) -> None:
-        """Remove an exchange and its bindings."""
-        check_names(exchange=exchange)
-        self._request(ExchangeDelete, exchange)
-
-    def queue_declare(
-        self, queue: str, durable: bool = False, arguments: Mapping[str, Any] | None = None
-    ) -> QueueDeclared:
-        """Make a queue, or find the same one there.
-
-        Args:
-            queue: its name.
-            durable: whether it, and the persistent messages in it, survive a restart.
-            arguments: none are known yet.
-
-        Returns:
-            Its name, how many messages are ready in it, and how many consumers it has.
-
-        Raises:
-            PreconditionFailed: there is one of that name with other settings.
-        """
-        check_names(queue=queue)
-        return result_of(QueueDeclared, self._request(QueueDeclare, queue, durable, dict(arguments or {})))
-
-    def queue_delete(self, queue: str) -> int:
-        """Remove a queue and its bindings; returns how many messages went with it."""
-        check_names(queue=queue)
-        return result_of(MessageCount, self._request(QueueDelete, queue)).messages
-
-    def queue_bind(
-        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
-    ) -> None:
-        """Let a queue have what is published to an exchange with a routing key that matches."""
-        check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-        self._request(QueueBind, queue, exchange, routing_key, dict(arguments or {}))
-
-    def queue_unbind(
-        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
-    ) -> None:
-        """Remove a binding; nothing happens when there is none."""
-        check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-        self._request(QueueUnbind, queue, exchange, routing_key, dict(arguments or {}))
-
-    def queue_purge(self, queue: str) -> int:
-        """Remove a queue's ready messages; returns how many."""
-        check_names(queue=queue)
-        return result_of(MessageCount, self._request(QueuePurge, queue)).messages
-
     # --- publishing -------------------------------------------------------------------------------------------------
 
-    def basic_publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
+    def basic_publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+    ) -> None:
         """Publish one message; returns when it is confirmed: in every queue it was routed to, on disk where durable.
 
         Args:
@@ -173,39 +111,66 @@ class Channel:
             routing_key: what the exchange's bindings are matched with.
             body: the message.
             properties: of the message; persistent unless their delivery_mode is 1.
+            mandatory: it comes back where no queue takes it.
+            delay_ms: it joins its queues so many milliseconds later; it is confirmed when it is on disk.
 
         Raises:
             TypeError: the body is not bytes.
             ContentTooLarge: over the message limit.
             NotFound: no such exchange.
             PublishRefused: the broker did not take it, or not in every queue.
+            Unroutable: it is mandatory and no queue took it; the error carries it.
+            Timeout: no confirm in time; the text says whether it was sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
+        if delay_ms:
+            check_delay(delay_ms)
         record = record_of(body, properties)
         if self._publishers:
             self._send_published()
         confirmed = Answer()
+        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0)
         with self._io.lock:
-            self._connection.publish(self._core, exchange, routing_key, flags_of(properties), 1, record, confirmed)
+            self._connection.publish(self._core, run, confirmed)
             self._io.transmit()
-        self._io.wait(confirmed, self._timeout, f"publishing to '{exchange}'")
+        try:
+            self._io.wait(confirmed, self._timeout, f"publishing to '{exchange}'")
+        except Timeout as late:
+            with self._io.lock:
+                if self._core.withdraw(confirmed):
+                    raise Timeout(f"{late.text}; the message was not sent, and will not be") from late
+            raise
 
-    def publisher(self, window: int = WINDOW, timeout: float | None = None) -> Publisher:
+    def publisher(
+        self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
+    ) -> Publisher:
         """A publisher for many messages: it does not wait for each one's confirm.
 
         Args:
             window: messages unconfirmed at most; publishing waits beyond it.
             timeout: seconds to wait for the window or a flush; the connection's when None.
+            producer: a name or number that outlives this program; its messages are published with a `sequence` each,
+                rising, and every queue takes each number once. Without it the channel numbers its messages, which
+                makes what a recovery sends again harmless, but not what a program sends again when it was restarted.
         """
         publisher = Publisher(self._connection, self._io, self._core, window,
-                              self._timeout if timeout is None else timeout, self._forget_publisher)  # fmt: skip
+                              self._timeout if timeout is None else timeout, producer_number(producer),
+                              self._has_return_hook, self._forget_publisher)  # fmt: skip
         self._publishers.append(publisher)
         return publisher
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
     def consume(
-        self, queue: str, prefetch: int = PREFETCH, auto_ack: bool = False, inactivity_timeout: float | None = None
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
     ) -> Iterator[Message]:
         """Consume a queue's messages, as a generator: leaving its loop or closing it cancels the consumer, and gives
         back what was not handed out.
@@ -215,20 +180,37 @@ class Channel:
             prefetch: messages unacked at most, 0 for no limit.
             auto_ack: messages are done with when the broker sends them.
             inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
 
         Raises:
             NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
-        tag, inbox = self._begin(queue, prefetch, auto_ack)
+        tag, inbox = self._begin(
+            queue, prefetch, auto_ack, exclusive, consumer_arguments(arguments, priority, timeout_ms)
+        )
         loop = messages(self, tag, inbox, inactivity_timeout)
         next(loop)
         return cast("Iterator[Message]", loop)
 
     def consume_batches(
-        self, queue: str, prefetch: int = PREFETCH, auto_ack: bool = False, inactivity_timeout: float | None = None
+        self,
+        queue: str,
+        prefetch: int = PREFETCH,
+        auto_ack: bool = False,
+        inactivity_timeout: float | None = None,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
     ) -> Iterator[Batch]:
         """As `consume`, but the messages come in batches, as they travelled: for bulk work."""
-        tag, inbox = self._begin(queue, prefetch, auto_ack)
+        tag, inbox = self._begin(
+            queue, prefetch, auto_ack, exclusive, consumer_arguments(arguments, priority, timeout_ms)
+        )
         loop = batches(self, tag, inbox, inactivity_timeout)
         next(loop)
         return cast("Iterator[Batch]", loop)
@@ -240,23 +222,39 @@ class Channel:
         prefetch: int = PREFETCH,
         auto_ack: bool = False,
         consumer_tag: str = "",
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+        on_error: OnError = "requeue",
     ) -> str:
-        """Have a callback called with each message, on a thread of the channel's: one call at a time.
+        """Have a handler called with each message, on one of the connection's worker threads: a channel's handlers one
+        call at a time, in order. One that waits keeps up no other channel, as long as there are workers left.
 
-        A callback that raises closes the channel: its unacked messages return, and the next use of it tells why.
+        Args:
+            queue: whose messages.
+            callback: the handler. What it raises is logged with the message's id, and `on_error` says what then.
+            prefetch: as in `consume`, as are the others not named here.
+            auto_ack: as in `consume`.
+            consumer_tag: the consumer's name; the server makes one up for "".
+            exclusive: as in `consume`.
+            priority: as in `consume`.
+            arguments: as in `consume`.
+            timeout_ms: as in `consume`.
+            on_error: for a message whose handler raised and left it unacked: "requeue": it comes again a second later;
+                "reject": it is dead-lettered, or dropped where there is no such exchange; "close": the channel is
+                closed, its unacked messages return, and the next use of it tells why.
 
         Returns:
             The consumer's tag.
 
         Raises:
-            NotFound: no such queue.
+            As `consume`.
         """
-        inbox = self._worker.inbox(callback)
-        try:
-            return self._consume(queue, prefetch, auto_ack, inbox, consumer_tag)
-        except ShardmqError as error:
-            inbox.end(error)
-            raise
+        check_on_error(on_error)
+        inbox = HandlerInbox(self, self._strand, callback, queue, on_error, self._fail)
+        merged = consumer_arguments(arguments, priority, timeout_ms)
+        return self._consume(queue, prefetch, auto_ack, inbox, consumer_tag, exclusive, merged)
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """End a consumer. What it was handed stays unacked until it is acked; what it was not handed returns."""
@@ -292,10 +290,26 @@ class Channel:
         for first, last in self._tags(delivery_tag, multiple):
             self.settle(first, last)
 
-    def basic_nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
-        """Give a message back to its place, or drop it; with `multiple` all up to it (0: all there are)."""
+    def basic_nack(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
+    ) -> None:
+        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
         for first, last in self._tags(delivery_tag, multiple):
-            self.give_back(first, last, requeue)
+            self.give_back(first, last, requeue, delay_ms)
+
+    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
+        for first, last in self._tags(delivery_tag, multiple):
+            self.renew(first, last)
+
+    def basic_recover(self) -> None:
+        """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""
+        self.flush()
+        recovered = Answer()
+        with self._io.lock:
+            self._connection.recover(self._core, recovered)
+            self._io.transmit()
+        self._io.wait(recovered, self._timeout, "recovering what is unacked")
 
     def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
         """Change a consumer's prefetch while it runs."""
@@ -312,15 +326,6 @@ class Channel:
             self._forget(self)
             return
         self._close(ChannelError(f"channel {self.number} was closed by this program"))
-
-    def status(self) -> Any:
-        """See `Connection.status`."""
-        return self._request(StatusGet)
-
-    def topology(self, noun: str) -> Any:
-        """See `Connection.topology`."""
-        check_names(noun=noun)
-        return self._request(TopologyList, noun)
 
     def flush(self) -> None:
         """Send the publishes and acks that are being collected, without waiting for anything."""
@@ -355,13 +360,42 @@ class Channel:
             elif not self._is_due:
                 self._become_due()
 
-    def give_back(self, first: int, last: int, requeue: bool) -> None:
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last; at once, others may be waiting for them."""
+        if delay_ms:
+            check_delay(delay_ms)
         with self._lock:
             if self._core.fault is not None:
                 raise again(self._core.fault)
-            self._core.settlements.nack(first, last, requeue)
+            self._core.settlements.nack(first, last, requeue, delay_ms)
             self._flush_settlements()
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of those that are unacked anew."""
+        with self._lock:
+            if self._core.fault is not None:
+                raise again(self._core.fault)
+            self._flush_settlements()
+            with self._io.lock:
+                self._connection.renew(self._core, first, last)
+                self._io.transmit()
+
+    @property
+    def stale_tag(self) -> int:
+        """Messages up to this delivery tag are the broker's again, and will be delivered again."""
+        return self._core.stale_tag
+
+    def is_stale(self, delivery: Delivery) -> bool:
+        """Whether all of a delivery is the broker's again."""
+        frame = delivery.frame
+        return frame.tag + frame.count - 1 <= self._core.stale_tag and delivery.settler is self
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether a message is unacked."""
+        with self._lock:
+            self._flush_settlements()
+            with self._io.lock:
+                return tag in self._core.unacked
 
     def _become_due(self) -> None:
         self._is_due = True
@@ -404,17 +438,20 @@ class Channel:
                 self._core.settlements.nack(first, last, True)
                 self._flush_settlements()
 
-    def _begin(self, queue: str, prefetch: int, auto_ack: bool) -> tuple[str, DeliveryQueue]:
+    def _begin(self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool,
+               arguments: dict[str, Any]) -> tuple[str, DeliveryQueue]:  # fmt: skip
         inbox = DeliveryQueue()
-        return self._consume(queue, prefetch, auto_ack, inbox, ""), inbox
+        return self._consume(queue, prefetch, auto_ack, inbox, "", exclusive, arguments), inbox
 
-    def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str) -> str:
+    def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str, exclusive: bool,
+                 arguments: dict[str, Any]) -> str:  # fmt: skip
         check_names(queue=queue, consumer_tag=consumer_tag)
         check_prefetch(prefetch)
         self.flush()
         consuming = Answer()
         with self._io.lock:
-            self._connection.consume(self._core, queue, consumer_tag, auto_ack, prefetch, inbox, consuming)
+            operation = BasicConsume(0, self.number, queue, consumer_tag, auto_ack, prefetch, arguments, exclusive)
+            self._connection.consume(self._core, operation, inbox, consuming)
             self._io.transmit()
         tag: str = self._io.wait(consuming, self._timeout, f"consuming queue '{queue}'")
         self._note_prefetch(tag, 0 if auto_ack else prefetch)
@@ -424,6 +461,9 @@ class Channel:
         self._prefetches[tag] = prefetch
         limits = [held // 2 for held in self._prefetches.values() if held]
         self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
+
+    def _ask(self, ask: Ask[T]) -> T:
+        return ask.shape(self._request(ask.kind, *ask.fields))
 
     def _request(self, kind: Callable[..., Operation], *fields: Any) -> Any:
         self.flush()
@@ -468,6 +508,8 @@ class Channel:
             with self._io.lock:
                 self._connection.close_channel(self._core, error, closed)
                 self._io.transmit()
-            self._io.wait(closed, self._timeout, f"closing channel {self.number}")
+            self._io.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")
+        except (Timeout, ConnectionFault):
+            return  # it is closed for this program; the broker closes it when it gets there, or with the connection
         finally:
             self._forget(self)

@@ -1,20 +1,22 @@
-"""Consumers' loops in threads: the iterators of `consume` and `consume_batches`, and the thread that runs callbacks."""
+"""Consumers' loops in threads: the iterators of `consume` and `consume_batches`, and the calls of handlers."""
 
-import logging
-import threading
 from collections.abc import Callable, Generator
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Protocol
 
 from shardmq.client.deliveries import Batch, Delivery, Message
+from shardmq.client.failing import OnError, handler_raised
 from shardmq.client.waiting import DeliveryQueue
+from shardmq.client.workers import Strand, Workers
 from shardmq.errors import ShardmqError
-
-_log = logging.getLogger("shardmq.client")
 
 
 class Desk(Protocol):
     """What a consumer's loop needs of its channel."""
+
+    @property
+    def stale_tag(self) -> int:
+        """Messages up to this delivery tag are the broker's again, and will be delivered again."""
 
     def flush(self) -> None:
         """Send what is being collected."""
@@ -28,6 +30,12 @@ class Desk(Protocol):
     def return_unseen(self, delivery: Delivery, first: int) -> None:
         """Give back a delivery's messages from delivery tag `first` on: the program never saw them."""
 
+    def is_stale(self, delivery: Delivery) -> bool:
+        """Whether all of it is the broker's again."""
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether that message is unacked."""
+
 
 def messages(
     desk: Desk, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
@@ -40,6 +48,8 @@ def messages(
         for delivery in _deliveries(desk, inbox, inactivity_timeout):
             for message in delivery.messages():
                 yield message
+                if message.delivery_tag < desk.stale_tag and desk.is_stale(delivery):
+                    break  # the connection was lost: the rest of it comes again
     finally:
         desk.end_consumer(tag, inbox)
         if delivery is not None:
@@ -68,80 +78,57 @@ def _deliveries(desk: Desk, inbox: DeliveryQueue, inactivity_timeout: float | No
         if delivery is None:
             return
         desk.took(delivery)
-        yield delivery
+        if not desk.is_stale(delivery):
+            yield delivery
 
 
-class _CallbackInbox:
-    """A callback consumer's inbox: a channel's share one queue, and so keep the channel's order."""
-
-    __slots__ = ("_worker", "callback", "is_ended")
-
-    def __init__(self, worker: "CallbackWorker", callback: Callable[[Message], object]) -> None:
-        self._worker = worker
-        self.callback = callback
-        self.is_ended = False
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Messages have come."""
-        self._worker.queue.put((self, delivery))
-
-    def end(self, _error: ShardmqError | None) -> None:
-        """None will come any more."""
-        if self.is_ended:
-            return
-        self.is_ended = True
-        self._worker.queue.put((self, None))
-
-
-class CallbackWorker:
-    """Runs a channel's callbacks, one after the other, on a thread that lives while there are consumers.
+class HandlerInbox:
+    """A consumer's inbox whose messages a handler gets.
 
     Args:
         desk: the channel.
-        name: of the thread.
-        fail: closes the channel because a callback raised.
+        strand: the channel's, which keeps the order of all its handlers.
+        handler: the program's function.
+        queue: whose messages, for the log.
+        on_error: what to do when the handler raises.
+        fail: closes the channel because of it.
     """
 
-    def __init__(self, desk: Desk, name: str, fail: Callable[[Exception], None]) -> None:
-        self.queue: SimpleQueue[tuple[_CallbackInbox, Delivery | None]] = SimpleQueue()
+    def __init__(self, desk: Desk, strand: Strand, handler: Callable[[Message], object], queue: str, on_error: OnError,
+                 fail: Callable[[Exception], None]) -> None:  # fmt: skip
         self._desk = desk
-        self._name = name
+        self._strand = strand
+        self._handler = handler
+        self._queue = queue
+        self._on_error = on_error
         self._fail = fail
-        self._lock = threading.Lock()
-        self._consumers = 0
+        self._is_ended = False
 
-    def inbox(self, callback: Callable[[Message], object]) -> _CallbackInbox:
-        """An inbox whose messages the callback gets; the thread runs from now until its end."""
-        with self._lock:
-            self._consumers += 1
-            if self._consumers == 1:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        return _CallbackInbox(self, callback)
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages have come."""
+        self._strand.do(lambda: self._handle(delivery))
 
-    def _run(self) -> None:
-        while True:
-            if self.queue.empty():
-                self._desk.flush()
-            inbox, delivery = self.queue.get()
-            if delivery is not None:
-                self._desk.took(delivery)
-                self._call(inbox, delivery)
-                continue
-            with self._lock:
-                self._consumers -= 1
-                if not self._consumers:
-                    break
-        self._desk.flush()
+    def end(self, _error: ShardmqError | None) -> None:
+        """None will come any more."""
+        self._is_ended = True
 
-    def _call(self, inbox: _CallbackInbox, delivery: Delivery) -> None:
-        callback = inbox.callback
+    def _handle(self, delivery: Delivery) -> None:
+        desk, handler = self._desk, self._handler
+        desk.took(delivery)
         for message in delivery.messages():
-            if inbox.is_ended:
-                self._desk.return_unseen(delivery, message.delivery_tag)
+            if self._is_ended:
+                desk.return_unseen(delivery, message.delivery_tag)
+                return
+            if message.delivery_tag <= desk.stale_tag and desk.is_stale(delivery):
                 return
             try:
-                callback(message)
-            except Exception as fault:  # noqa: BLE001  it is the program's; the channel closes and tells
-                _log.exception("a consumer's callback raised; its channel closes")
-                self._fail(fault)
-                return
+                handler(message)
+            except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
+                if handler_raised(desk, message, self._queue, self._on_error):
+                    self._fail(fault)
+                    return
+
+
+def strand_of(workers: Workers, desk: Desk) -> Strand:
+    """A channel's strand of handlers. What they acked is sent when they have nothing to do."""
+    return Strand(workers, desk.flush)

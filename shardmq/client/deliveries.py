@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from shardmq import records
 from shardmq.errors import PreconditionFailed
@@ -22,8 +23,11 @@ class Settler(Protocol):
     def settle(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
 
-    def give_back(self, first: int, last: int, requeue: bool) -> None:
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last."""
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of the delivery tags first to last anew."""
 
 
 class Message(msgspec.Struct, gc=False, eq=False):
@@ -44,8 +48,15 @@ class Message(msgspec.Struct, gc=False, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """What the publisher set; all None when it set nothing."""
-        return self._properties or NO_PROPERTIES
+        """What the publisher set; all None when it set nothing.
+
+        The broker adds headers where RabbitMQ does: x-death and its like, and x-delivery-count, which is `deliveries`.
+        """
+        properties = self._properties or NO_PROPERTIES
+        count = self._delivery.frame.deliveries
+        if not count:
+            return properties
+        return replace(properties, headers={**(properties.headers or {}), "x-delivery-count": count})
 
     @property
     def exchange(self) -> str:
@@ -61,6 +72,11 @@ class Message(msgspec.Struct, gc=False, eq=False):
     def redelivered(self) -> bool:
         """False means that it was never delivered before."""
         return self._delivery.frame.redelivered
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered before and came back, where its queue counts that (x-delivery-limit); else 0."""
+        return self._delivery.frame.deliveries
 
     @property
     def persistent(self) -> bool:
@@ -94,13 +110,25 @@ class Message(msgspec.Struct, gc=False, eq=False):
         """
         self._delivery.settler.settle_one(self.delivery_tag)
 
-    def nack(self, requeue: bool = True) -> None:
-        """Give it back to its place in the queue, or drop it.
+    def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
+        """Give it back to its place in the queue; or dead-letter it, or drop it where its queue has no such exchange.
+
+        Args:
+            requeue: back to the queue.
+            delay_ms: it is delivered again no sooner than so many milliseconds from now.
 
         Raises:
             As `ack`.
         """
-        self._delivery.settler.give_back(self.delivery_tag, self.delivery_tag, requeue)
+        self._delivery.settler.give_back(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
+
+    def renew(self) -> None:
+        """Say that it is still being worked on: its acknowledgement timeout begins anew.
+
+        Raises:
+            As `ack`.
+        """
+        self._delivery.settler.renew(self.delivery_tag, self.delivery_tag)
 
     def __repr__(self) -> str:
         return f"Message({self.delivery_tag}, {self.routing_key!r}, {len(self.body)} bytes)"
@@ -138,9 +166,21 @@ class AutoAcked:
         """Refused."""
         raise PreconditionFailed(f"delivery tags {first} to {last} were consumed with auto_ack: they are acked already")
 
-    def give_back(self, first: int, last: int, requeue: bool) -> None:  # noqa: ARG002
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:  # noqa: ARG002
         """Refused."""
         self.settle(first, last)
+
+    def renew(self, first: int, last: int) -> None:
+        """Refused."""
+        self.settle(first, last)
+
+
+class Peeked(AutoAcked):
+    """The settler of messages that were only looked at."""
+
+    def settle(self, first: int, last: int) -> None:  # noqa: ARG002
+        """Refused."""
+        raise PreconditionFailed("this message was only looked at (queue_peek); get or consume it to settle it")
 
 
 class Batch:
@@ -211,11 +251,20 @@ class Batch:
         frame = self._delivery.frame
         self._delivery.settler.settle(frame.tag, frame.tag + frame.count - 1)
 
-    def nack(self, requeue: bool = True) -> None:
-        """Give all of them back to their places in the queue, or drop them.
+    def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
+        """As `Message.nack`, for all of them.
 
         Raises:
             As `Message.ack`.
         """
         frame = self._delivery.frame
-        self._delivery.settler.give_back(frame.tag, frame.tag + frame.count - 1, requeue)
+        self._delivery.settler.give_back(frame.tag, frame.tag + frame.count - 1, requeue, delay_ms)
+
+    def renew(self) -> None:
+        """As `Message.renew`, for all of them.
+
+        Raises:
+            As `Message.ack`.
+        """
+        frame = self._delivery.frame
+        self._delivery.settler.renew(frame.tag, frame.tag + frame.count - 1)

@@ -1,9 +1,11 @@
-"""What the core asks of those who wait: the same for threads and for asyncio."""
+"""What the core asks of those around it: the same for threads and for asyncio."""
 
 from typing import Any, Protocol
 
 from shardmq.client.deliveries import Delivery
-from shardmq.errors import ShardmqError
+from shardmq.client.recovery import Recovered
+from shardmq.errors import ShardmqError, Unroutable
+from shardmq.wire.operations import BasicReturn
 
 
 class Reply(Protocol):
@@ -22,8 +24,11 @@ class Reply(Protocol):
 class Confirms(Protocol):
     """Who counts the confirms of what it published."""
 
-    def settled(self, count: int, error: ShardmqError | None) -> None:
-        """So many of its messages are confirmed, or refused."""
+    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        """So many of its messages are confirmed; or refused, but for the first `taken` of them."""
+
+    def returned(self, count: int, error: Unroutable) -> bool:
+        """So many came back; their confirm is behind it. Whether the hook for returns is to hear of it."""
 
 
 class Inbox(Protocol):
@@ -34,3 +39,47 @@ class Inbox(Protocol):
 
     def end(self, error: ShardmqError | None) -> None:
         """None will come any more; why, unless that was asked for."""
+
+
+class Observer(Protocol):
+    """Who is told what happens to the connection. Called in the middle of things: it notes, and acts later."""
+
+    def confirmed(self, channel: int, messages: int) -> None:
+        """Messages published on a channel were confirmed."""
+
+    def returned(self, frame: BasicReturn) -> None:
+        """Mandatory messages came back."""
+
+    def blocked(self, reason: str) -> None:
+        """The broker takes no publishes for now."""
+
+    def unblocked(self) -> None:
+        """It does again."""
+
+    def lost(self, error: ShardmqError) -> None:
+        """The connection is lost, or ended for good."""
+
+    def recovered(self, recovered: Recovered) -> None:
+        """It is back, with all that it had declared."""
+
+
+class Unobserved:
+    """Nobody is told."""
+
+    def confirmed(self, channel: int, messages: int) -> None:
+        """Nothing."""
+
+    def returned(self, frame: BasicReturn) -> None:
+        """Nothing."""
+
+    def blocked(self, reason: str) -> None:
+        """Nothing."""
+
+    def unblocked(self) -> None:
+        """Nothing."""
+
+    def lost(self, error: ShardmqError) -> None:
+        """Nothing."""
+
+    def recovered(self, recovered: Recovered) -> None:
+        """Nothing."""

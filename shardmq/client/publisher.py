@@ -9,12 +9,25 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
-from shardmq.client.arguments import check_names
-from shardmq.client.core import ChannelCore, Core
+from msgspec.structs import replace
+
+from shardmq.client.arguments import check_delay, check_names, check_sequence
+from shardmq.client.channel_core import ChannelCore
+from shardmq.client.core import Core
 from shardmq.client.io_thread import IoThread
-from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Filling, Run, flags_of, runs_of
+from shardmq.client.runs import (
+    NO_EXTRAS,
+    RUN_BYTES,
+    RUN_RECORDS,
+    Collecting,
+    Extras,
+    Filling,
+    Run,
+    flags_of,
+    runs_of,
+)
 from shardmq.client.waiting import Answer
-from shardmq.errors import ChannelError, InvalidRequest, ShardmqError
+from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.records import Properties
 
 EAGER_RUNS: Final = 2
@@ -25,11 +38,15 @@ WINDOW: Final = 10_000
 """Messages unconfirmed before a publisher waits."""
 
 
-def refusal(count: int, first: ShardmqError) -> ShardmqError:
-    """What a flush raises: the first message's error, and how many there were."""
-    if count == 1:
-        return type(first)(first.text, first.code)
-    return type(first)(f"{count} messages were refused; the first: {first.text}", first.code)
+def refusal(count: int, first: ShardmqError, came_back: int = 0) -> ShardmqError:
+    """What a flush raises: the first message's error, and how many were refused or came back."""
+    counts = [f"{count} messages were refused"] if count else []
+    counts += [f"{came_back} messages came back"] if came_back else []
+    text = first.text if count + came_back == 1 else f"{', '.join(counts)}; the first: {first.text}"
+    error = type(first)(text, first.code)
+    if isinstance(first, Unroutable) and isinstance(error, Unroutable):
+        error.message = first.message
+    return error
 
 
 class Publisher:
@@ -38,8 +55,8 @@ class Publisher:
     A context manager: leaving it flushes, and raises what was refused.
     """
 
-    def __init__(self, core: Core, io: IoThread, channel: ChannelCore, window: int, timeout: float,
-                 forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
+    def __init__(self, core: Core, io: IoThread, channel: ChannelCore, window: int, timeout: float, producer: int,
+                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -47,6 +64,8 @@ class Publisher:
         self._channel = channel
         self._window = window
         self._timeout = timeout
+        self._producer = producer
+        self._has_return_hook = has_return_hook
         self._forget = forget
         self._lock = threading.Lock()
         self._collecting = Collecting()  # under _lock, but for what it says
@@ -56,6 +75,7 @@ class Publisher:
         self._settled = 0
         self._refused = 0
         self._error: ShardmqError | None = None
+        self._came_back = 0
         self._waiters: list[tuple[int, Answer]] = []  # (wanted of _settled, who wants it)
         self._is_due = False
         self._is_closed = False
@@ -79,7 +99,16 @@ class Publisher:
         collecting = self._collecting
         return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
 
-    def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> None:
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
+    ) -> None:
         """Publish one message; waits only while the window is full.
 
         Args:
@@ -87,6 +116,9 @@ class Publisher:
             routing_key: what the exchange's bindings are matched with.
             body: the message.
             properties: of the message; persistent unless their delivery_mode is 1.
+            mandatory: it comes back where no queue takes it: to the hook (`Connection.on_return`), else to `flush`.
+            delay_ms: it joins its queues so many milliseconds later.
+            sequence: its number, for publishers with a producer's name.
 
         Raises:
             TypeError: the body is not bytes.
@@ -94,9 +126,16 @@ class Publisher:
             Timeout: the window stayed full; the message was not taken.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
+        if self._producer or sequence is not None:
+            self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
+            return
         filling = self._collecting.filling
-        if filling.properties is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            filling = self._turn_to(exchange, routing_key, properties)
+        if mandatory or delay_ms:
+            extras = Extras(mandatory, delay_ms)
+            if not filling.is_like(exchange, routing_key, properties, extras):
+                filling = self._turn_to(exchange, routing_key, properties, extras)
+        elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
+            filling = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         bodies = filling.bodies
@@ -119,7 +158,14 @@ class Publisher:
             self._io.due(self)
 
     def publish_many(
-        self, exchange: str, routing_key: str, bodies: Iterable[bytes], properties: Properties | None = None
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Iterable[bytes],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
     ) -> None:
         """Publish many messages that share exchange, routing key and properties: a few hundred to a run.
 
@@ -128,18 +174,26 @@ class Publisher:
             routing_key: for all of them.
             bodies: the messages, in any iterable; taken a run at a time.
             properties: of all of them.
+            mandatory: as in `publish`.
+            delay_ms: as in `publish`.
+            sequence: the first one's number, for publishers with a producer's name.
 
         Raises:
             As `publish`; the runs before the one at fault were sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
-        flags = flags_of(properties)
+        check_delay(delay_ms)
+        check_sequence(self._producer, sequence)
+        flags = flags_of(properties, mandatory)
+        number = sequence or 0
         for count, records in runs_of(bodies, properties):
             if self.unconfirmed >= self._window:
                 self._wait_for_window()
             self._check()
             with self._lock:
-                self._send_runs([*self._collecting.take(), (exchange, routing_key, flags, count, records)])
+                run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number)
+                self._send_runs([*self._collecting.take(), run])
+            number += count
             self._io.make_room(self._timeout)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -159,8 +213,9 @@ class Publisher:
         with self._io.lock:
             error, refused = self._error, self._refused
             self._error, self._refused = None, 0
+            came_back, self._came_back = self._came_back, 0
         if error is not None:
-            raise refusal(refused, error) from error
+            raise refusal(refused, error, came_back) from error
 
     def close(self) -> None:
         """Flush, and publish no more. Raises as `flush`."""
@@ -179,12 +234,20 @@ class Publisher:
         self._is_due = False
         self.send()
 
-    def settled(self, count: int, error: ShardmqError | None) -> None:
+    def returned(self, count: int, error: Unroutable) -> bool:
+        """So many came back; whether the hook is to hear of it, and not who flushes."""
+        if self._has_return_hook():
+            return True
+        self._came_back += count
+        self._error = self._error or error
+        return False
+
+    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
         """Count the confirm of a run. Called by the core, under `io.lock`."""
         self._runs_settled += 1
         self._settled += count
-        if error is not None:
-            self._refused += count
+        if error is not None and taken < count:
+            self._refused += count - taken
             self._error = self._error or error
         if self._waiters:
             for wanted, answer in self._waiters:
@@ -192,10 +255,40 @@ class Publisher:
                     answer.set_result(None)
             self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
 
-    def _turn_to(self, exchange: str, routing_key: str, properties: Properties | None) -> Filling:
+    def _turn_to(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> Filling:
         with self._lock:
-            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
+            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties, extras))
             return self._collecting.filling
+
+    def _publish_numbered(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None,
+                          mandatory: bool, delay_ms: int, sequence: int | None) -> None:  # fmt: skip
+        """Neighbours in number share a run. All under the lock: no other thread may come between two numbers."""
+        check_sequence(self._producer, sequence)
+        assert sequence is not None
+        if self.unconfirmed >= self._window:
+            self._wait_for_window()
+        self._check()
+        collecting = self._collecting
+        with self._lock:
+            filling = collecting.filling
+            extras = Extras(mandatory, delay_ms, self._producer, sequence)
+            continues = replace(extras, sequence=filling.extras.sequence)
+            if collecting.next_sequence() != sequence or not filling.is_like(
+                exchange, routing_key, properties, continues
+            ):
+                self._send_runs(collecting.turn_to(exchange, routing_key, properties, extras))
+                filling = collecting.filling
+            filling.check(body)
+            filling.bodies.append(body)
+            filling.size += len(body)
+            is_full = len(filling.bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES
+            if is_full or self._runs_sent - self._runs_settled < EAGER_RUNS:
+                self._send_runs(collecting.take())
+        if is_full:
+            self._io.make_room(self._timeout)
+        elif not self._is_due:
+            self._is_due = True
+            self._io.due(self)
 
     def _send_runs(self, runs: list[Run]) -> None:
         if not runs:
@@ -206,7 +299,7 @@ class Publisher:
                 self._runs_sent += 1
                 fault = self._core.fault or self._channel.fault
                 if fault is None:
-                    self._core.publish(self._channel, *run, self)
+                    self._core.publish(self._channel, run, self)
                 else:
                     self.settled(run[3], fault)
             self._io.transmit()

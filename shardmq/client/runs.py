@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
 from shardmq import records
-from shardmq.client.arguments import check_names
+from shardmq.client.arguments import check_delay, check_names
 from shardmq.errors import ContentTooLarge
 from shardmq.limits import MESSAGE_BYTES_MAX
-from shardmq.records import PERSISTENT, Properties
+from shardmq.records import MANDATORY, PERSISTENT, Properties
 
 RUN_RECORDS: Final = 500
 """A run is sent when it has this many records. Past it, a run costs the broker nothing less per record."""
@@ -23,9 +26,10 @@ TRANSIENT_MODE: Final = 1
 """AMQP's delivery-mode of a message that need not survive a restart."""
 
 
-def flags_of(properties: Properties | None) -> int:
-    """A run's flags, from its messages' delivery mode; persistent when not set."""
-    return 0 if properties is not None and properties.delivery_mode == TRANSIENT_MODE else PERSISTENT
+def flags_of(properties: Properties | None, mandatory: bool = False) -> int:
+    """A run's flags, from its messages' delivery mode (persistent when not set) and whether they must reach a queue."""
+    flags = 0 if properties is not None and properties.delivery_mode == TRANSIENT_MODE else PERSISTENT
+    return flags | MANDATORY if mandatory else flags
 
 
 def check_properties(properties: Properties | None) -> None:
@@ -85,8 +89,29 @@ def _parts(chunk: list[bytes]) -> Iterator[list[bytes]]:
     yield part
 
 
-Run = tuple[str, str, int, int, bytes]
-"""What a BasicPublish says: exchange, routing key, flags, count, records."""
+Run = tuple[str, str, int, int, bytes, int, int, int]
+"""What a BasicPublish says: exchange, routing key, flags, count, records, delay in ms, producer, sequence. Producer 0:
+the channel numbers it."""
+
+
+class Extras(msgspec.Struct, frozen=True):
+    """What few messages are published with.
+
+    Attributes:
+        mandatory: they come back where no queue takes them.
+        delay_ms: they join their queues so much later.
+        producer: who numbers them, 0 for the channel.
+        sequence: the first message's number.
+    """
+
+    mandatory: bool = False
+    delay_ms: int = 0
+    producer: int = 0
+    sequence: int = 0
+
+
+NO_EXTRAS: Final = Extras()
+_SPECIAL: Final = object()
 
 
 class Filling:
@@ -96,23 +121,36 @@ class Filling:
         exchange: of them.
         routing_key: of them.
         properties: of them; the same object for the next message is the quick way.
+        plain: the properties, for those who publish without extras to compare; nobody's where these have extras.
+        extras: of them.
         flags: of them.
         bodies: their bodies, as they are: packed together they take half the time of one by one.
         size: bytes of the bodies; where several threads add, about.
         body_max: the largest body that fits beside these properties.
     """
 
-    __slots__ = ("bodies", "body_max", "exchange", "flags", "properties", "routing_key", "size")
+    __slots__ = ("bodies", "body_max", "exchange", "extras", "flags", "plain", "properties", "routing_key", "size")
 
-    def __init__(self, exchange: str, routing_key: str, properties: Properties | None) -> None:
+    def __init__(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
         self.properties = properties
-        self.flags = flags_of(properties)
+        self.plain: object = properties if extras is NO_EXTRAS else _SPECIAL
+        self.extras = extras
+        self.flags = flags_of(properties, extras.mandatory)
         self.bodies: list[bytes] = []
         self.size = 0
         # A large body has a header of 5 bytes, where the empty one has 2.
         self.body_max = MESSAGE_BYTES_MAX - len(records.pack(properties, b"")) - 3
+
+    def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> bool:
+        """Whether a message published so belongs here."""
+        return (
+            self.properties is properties
+            and self.routing_key == routing_key
+            and self.exchange == exchange
+            and self.extras == extras
+        )
 
     def check(self, body: bytes) -> None:
         """Raise for what cannot be added: TypeError for no bytes, ContentTooLarge over the limit."""
@@ -143,11 +181,13 @@ class Collecting:
     __slots__ = ("_packed", "filling", "packed_count")
 
     def __init__(self) -> None:
-        self.filling = Filling("", "", None)
+        self.filling = Filling("", "", None, NO_EXTRAS)
         self.packed_count = 0
         self._packed: list[bytes] = []
 
-    def turn_to(self, exchange: str, routing_key: str, properties: Properties | None) -> list[Run]:
+    def turn_to(
+        self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras = NO_EXTRAS
+    ) -> list[Run]:
         """Collect messages published like that from now on; returns what is to be sent before them.
 
         Raises:
@@ -155,11 +195,17 @@ class Collecting:
         """
         check_properties(properties)
         old = self.filling
-        flags = flags_of(properties)
-        is_same_route = old.routing_key == routing_key and old.exchange == exchange and old.flags == flags
+        is_same_route = (
+            old.routing_key == routing_key
+            and old.exchange == exchange
+            and old.extras == extras
+            and not extras.producer
+            and old.flags == flags_of(properties, extras.mandatory)
+        )
         if not is_same_route:
             check_names(exchange=exchange, routing_key=routing_key)
-        self.filling = Filling(exchange, routing_key, properties)
+            check_delay(extras.delay_ms)
+        self.filling = Filling(exchange, routing_key, properties, extras)
         if not is_same_route:
             return self._runs(old)
         if bodies := old.take():
@@ -175,6 +221,10 @@ class Collecting:
     def sweep(self, old: Filling) -> list[Run]:
         """What is still in one that was turned away from, behind all that was packed of it before."""
         return [*self._runs(self.filling), *self._runs(old)]
+
+    def next_sequence(self) -> int:
+        """What the next numbered message's number must be to share a run with those before it."""
+        return self.filling.extras.sequence + len(self.filling.bodies)
 
     def _runs(self, filling: Filling) -> list[Run]:
         bodies = filling.take()
@@ -195,7 +245,12 @@ class Collecting:
         packed, count = self._packed, self.packed_count
         self._packed, self.packed_count = [], 0
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
-        return (route.exchange, route.routing_key, route.flags, count, joined)
+        extras = route.extras
+        run = (route.exchange, route.routing_key, route.flags, count, joined, extras.delay_ms, extras.producer,
+               extras.sequence)  # fmt: skip
+        if extras.producer:
+            route.extras = replace(extras, sequence=extras.sequence + count)
+        return run
 
 
 def _wrong_body(body: object) -> TypeError:

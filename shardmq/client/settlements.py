@@ -12,13 +12,12 @@ class Settlements:
         singles: tags acked one by one. Any thread may append without a lock; everything else wants the channel's.
     """
 
-    __slots__ = ("_acked", "_count", "_dropped", "_returned", "singles")
+    __slots__ = ("_acked", "_count", "_nacked", "singles")
 
     def __init__(self) -> None:
         self.singles: list[int] = []
         self._acked: list[tuple[int, int]] = []
-        self._returned: list[tuple[int, int]] = []
-        self._dropped: list[tuple[int, int]] = []
+        self._nacked: dict[tuple[bool, int], list[tuple[int, int]]] = {}  # by (requeue, delay_ms)
         self._count = 0
 
     @property
@@ -31,30 +30,52 @@ class Settlements:
         self._count += last - first + 1
         self._acked.append((first, last))
 
-    def nack(self, first: int, last: int, requeue: bool) -> None:
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """These are not."""
         self._count += last - first + 1
-        (self._returned if requeue else self._dropped).append((first, last))
+        self._nacked.setdefault((requeue, delay_ms), []).append((first, last))
 
-    def take(self, channel: int) -> tuple[list[bytes], Ranges]:
-        """The frames that tell the broker, and the ranges in them; nothing is pending then."""
-        frames, ranges = [], []
+    def take(self, channel: int, stale: int = 0, offset: int = 0) -> tuple[list[bytes], int, int, Ranges]:
+        """The frames that tell the broker; nothing is pending then.
+
+        Args:
+            channel: number of the channel.
+            stale: tags up to this one are of an earlier life, and dropped: the broker has taken them back.
+            offset: what the broker calls 1 is `offset + 1` here.
+
+        Returns:
+            The frames, how many were acked, how many nacked, and the ranges in them as the program knows them.
+        """
+        frames: list[bytes] = []
+        ranges: Ranges = []
+        acked = nacked = 0
         if self.singles:
             taken = len(self.singles)
             self._acked += _ranges(self.singles[:taken])
             del self.singles[:taken]
-        if self._acked:
-            joined = _joined(self._acked)
-            frames.append(encode(BasicAck(channel, joined)))
+        if self._acked and (joined := _joined(self._acked, stale)):
+            frames.append(encode(BasicAck(channel, shifted(joined, offset))))
             ranges += joined
-        for nacked, requeue in ((self._returned, True), (self._dropped, False)):
-            if nacked:
-                joined = _joined(nacked)
-                frames.append(encode(BasicNack(channel, joined, requeue)))
+            acked = _total(joined)
+        for (requeue, delay_ms), spans in self._nacked.items():
+            if joined := _joined(spans, stale):
+                frames.append(encode(BasicNack(channel, shifted(joined, offset), requeue, delay_ms)))
                 ranges += joined
-        self._acked, self._returned, self._dropped = [], [], []
+                nacked += _total(joined)
+        if self._nacked:
+            self._nacked = {}
+        self._acked = []
         self._count = 0
-        return frames, ranges
+        return frames, acked, nacked, ranges
+
+
+def shifted(ranges: Ranges, offset: int) -> Ranges:
+    """The ranges in the broker's numbers."""
+    return [(first - offset, last - offset) for first, last in ranges] if offset else ranges
+
+
+def _total(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)
 
 
 def _ranges(tags: list[int]) -> Ranges:
@@ -64,8 +85,10 @@ def _ranges(tags: list[int]) -> Ranges:
     return [(tag, tag) for tag in tags]
 
 
-def _joined(ranges: Ranges) -> Ranges:
-    if len(ranges) == 1:
+def _joined(ranges: Ranges, stale: int) -> Ranges:
+    if stale:
+        ranges = [(max(first, stale + 1), last) for first, last in ranges if last > stale]
+    if len(ranges) < 2:
         return ranges
     ranges.sort()
     joined = ranges[:1]

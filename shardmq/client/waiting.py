@@ -5,7 +5,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from shardmq.client.deliveries import Delivery
-from shardmq.errors import ShardmqError
+from shardmq.errors import ShardmqError, Unroutable
+
+CLOSE_SECONDS: Final = 5.0
+"""`close` waits no longer than this for the server's goodbye."""
 
 TIMEOUT_SECONDS: Final = 30.0
 """How long a request waits unless told otherwise; longer than a declaration may take while a process is restarted."""
@@ -40,12 +43,18 @@ class Answer:
         self.is_settled = True
         self._lock.release()
 
-    def settled(self, _count: int, error: ShardmqError | None) -> None:
-        """Settle it as the confirm of one message."""
-        if error is None:
-            self.set_result(None)
+    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        """Settle it as the confirm of one message, which may have come back before."""
+        error = error if not taken else None
+        if error is not None or self._error is not None:
+            self.set_exception(error or self._error)
         else:
-            self.set_exception(error)
+            self.set_result(None)
+
+    def returned(self, _count: int, error: Unroutable) -> bool:
+        """The message came back: that is told with its confirm, and to who waits alone."""
+        self._error = error
+        return False
 
     def wait(self, seconds: float) -> bool:
         """Whether it was settled within so many seconds."""
@@ -60,6 +69,20 @@ class Answer:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class Unheard:
+    """A reply that nobody waits for."""
+
+    def done(self) -> bool:
+        """Nobody waits."""
+        return True
+
+    def set_result(self, _result: Any, /) -> None:
+        """Nobody is told."""
+
+    def set_exception(self, _error: Any, /) -> None:
+        """Nobody is told."""
 
 
 class _End:

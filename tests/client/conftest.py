@@ -10,6 +10,8 @@ import pytest
 from shardmq.wire.frames import FrameReader
 from shardmq.wire.operations import (
     FROM_CLIENT,
+    BasicConfirm,
+    BasicPublish,
     ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
@@ -47,6 +49,14 @@ class Conversation:
     def send(self, *operations: Operation) -> None:
         """Say something."""
         self.socket.sendall(b"".join(map(encode, operations)))
+
+    def answer(self, request: Any, result: Any = None) -> None:
+        """Carry out a request."""
+        self.send(Ok(request.request, request.channel, result))
+
+    def confirm(self, publish: BasicPublish) -> None:
+        """Confirm a publish."""
+        self.send(BasicConfirm(publish.channel, [(publish.request, publish.request)]))
 
     def open(self, channels: int = 1, heartbeat: int = 60) -> None:
         """Let the client in, and open its first channels."""

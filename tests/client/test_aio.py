@@ -112,7 +112,7 @@ def test_a_callback_that_raises_closes_its_channel(broker: Broker, run: Run) -> 
             async def callback(_: shardmq.Message) -> None:
                 raise ZeroDivisionError("my own fault")
 
-            await channel.basic_consume("raises", callback)
+            await channel.basic_consume("raises", callback, on_error="close")
 
             async def publish() -> None:
                 while True:
@@ -156,7 +156,7 @@ def test_loss_reaches_every_task_that_waits(peer: Peer, run: Run) -> None:
         talk.next()
 
     async def main() -> None:
-        connection = await shardmq.aio.connect(peer(script))
+        connection = await shardmq.aio.connect(peer(script), recovery=None)
         channel = await connection.channel()
         outcomes = await asyncio.gather(
             channel.queue_declare("q"), channel.basic_publish("", "q", b""), return_exceptions=True
@@ -176,7 +176,7 @@ def test_a_full_window_and_a_silent_server_are_errors_in_time(peer: Peer, run: R
         talk.read_to_end()
 
     async def main() -> None:
-        connection = await shardmq.aio.connect(peer(script), timeout=0.2, heartbeat=1)
+        connection = await shardmq.aio.connect(peer(script), recovery=None, timeout=0.2, heartbeat=1)
         channel = await connection.channel()
         publisher = channel.publisher(window=3)
         for _ in range(3):
@@ -199,7 +199,7 @@ def test_garbage_is_a_protocol_error(peer: Peer, run: Run, garbage: bytes) -> No
         talk.read_to_end()
 
     async def main() -> None:
-        connection = await shardmq.aio.connect(peer(script))
+        connection = await shardmq.aio.connect(peer(script), recovery=None)
         channel = await connection.channel()
         with pytest.raises(errors.ProtocolError):
             await channel.queue_declare("q")

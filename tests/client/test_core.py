@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq import records
-from shardmq.client.core import ChannelCore, Core
+from shardmq.client.channel_core import ChannelCore
+from shardmq.client.core import Core
 from shardmq.client.deliveries import Delivery
 from shardmq.client.url import parse
 from shardmq.errors import (
@@ -19,6 +20,7 @@ from shardmq.errors import (
     ProtocolError,
     PublishRefused,
     ShardmqError,
+    Unroutable,
 )
 from shardmq.wire.frames import FrameReader
 from shardmq.wire.operations import (
@@ -51,6 +53,7 @@ class Waiter:
         self.errors: list[ShardmqError] = []
         self.confirmed = 0
         self.refused: list[ShardmqError] = []
+        self.came_back: list[tuple[int, Unroutable]] = []
         self.deliveries: list[Delivery] = []
         self.ends: list[ShardmqError | None] = []
         self.is_gone = False
@@ -64,11 +67,14 @@ class Waiter:
     def set_exception(self, error: Any, /) -> None:
         self.errors.append(error)
 
-    def settled(self, count: int, error: ShardmqError | None) -> None:
-        if error is None:
-            self.confirmed += count
-        else:
+    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        self.confirmed += count if error is None else taken
+        if error is not None:
             self.refused.append(error)
+
+    def returned(self, count: int, error: Unroutable) -> bool:
+        self.came_back.append((count, error))
+        return False
 
     def deliver(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
@@ -80,7 +86,9 @@ class Waiter:
 
     def settle(self, first: int, last: int) -> None: ...
 
-    def give_back(self, first: int, last: int, requeue: bool) -> None: ...
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None: ...
+
+    def renew(self, first: int, last: int) -> None: ...
 
 
 def sent(core: Core) -> list[Any]:
@@ -109,7 +117,7 @@ def opened() -> tuple[Core, ChannelCore]:
 def consuming(core: Core, channel: ChannelCore, auto_ack: bool = False) -> Waiter:
     """A consumer "c"."""
     inbox = Waiter()
-    core.consume(channel, "q", "c", auto_ack, 10, inbox, Waiter())
+    core.consume(channel, BasicConsume(0, 1, "q", "c", auto_ack, 10), inbox, Waiter())
     [request] = sent(core)
     assert isinstance(request, BasicConsume)
     hear(core, Ok(request.request, 1, {"consumer": "c"}))
@@ -129,7 +137,7 @@ def test_answers_confirms_and_deliveries_arrive_whole_however_the_bytes_are_cut(
     inbox = consuming(core, channel)
     publishing, asking = Waiter(), Waiter()
     for count in counts:
-        core.publish(channel, "", "k", 1, count, records.pack_many([b"x"] * count), publishing)
+        core.publish(channel, ("", "k", 1, count, records.pack_many([b"x"] * count), 0, 0, 0), publishing)
     core.request(QueueDelete, channel, asking, "q")
     said = sent(core)
     numbers = [operation.request for operation in said]
@@ -168,7 +176,7 @@ def test_any_bytes_raise_documented_errors_only(data: bytes) -> None:
 def test_mutated_answers_raise_documented_errors_only(data: st.DataObject) -> None:
     core, channel = opened()
     consuming(core, channel)
-    core.publish(channel, "", "k", 1, 1, records.pack(None, b""), Waiter())
+    core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0), Waiter())
     said = bytearray(b"".join(map(encode, [delivery(1, 3), BasicConfirm(1, [(1, 9)]), Ok(3, 1, {"consumer": "d"})])))
     for _ in range(data.draw(st.integers(1, 4))):
         said[data.draw(st.integers(0, len(said) - 1))] = data.draw(st.integers(0, 255))
@@ -182,7 +190,7 @@ def test_a_confirm_range_settles_all_publishes_in_it_and_a_made_up_one_costs_not
     core, channel = opened()
     publishing = Waiter()
     for _ in range(5):
-        core.publish(channel, "", "k", 1, 2, records.pack_many([b""] * 2), publishing)
+        core.publish(channel, ("", "k", 1, 2, records.pack_many([b""] * 2), 0, 0, 0), publishing)
     numbers = [operation.request for operation in sent(core) if isinstance(operation, BasicPublish)]
     hear(core, BasicConfirm(1, [(numbers[1], numbers[3])]))
     assert publishing.confirmed == 6
@@ -194,7 +202,7 @@ def test_a_refused_publish_has_the_class_of_its_code_and_publish_refused_otherwi
     core, channel = opened()
     for code, kind in ((404, NotFound), (506, PublishRefused), (541, PublishRefused)):
         publishing = Waiter()
-        core.publish(channel, "", "k", 1, 1, records.pack(None, b""), publishing)
+        core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0), publishing)
         [request] = sent(core)
         hear(core, BasicRefused(1, [(request.request, request.request)], code, "no"))
         assert [type(error) for error in publishing.refused] == [kind]
@@ -205,7 +213,7 @@ def test_loss_tells_everybody_waiting_once_and_every_request_afterwards() -> Non
     inbox = consuming(core, channel)
     asking, publishing = Waiter(), Waiter()
     core.request(QueueDelete, channel, asking, "q")
-    core.publish(channel, "", "k", 1, 3, records.pack_many([b""] * 3), publishing)
+    core.publish(channel, ("", "k", 1, 3, records.pack_many([b""] * 3), 0, 0, 0), publishing)
     core.lose(ConnectionLost("gone"))
     core.lose(ConnectionLost("gone again"))
     for errors in (asking.errors, publishing.refused, inbox.ends):
@@ -258,7 +266,7 @@ def test_deliveries_that_cross_a_cancel_reach_the_inbox_before_its_end() -> None
 def test_a_consumer_whose_caller_gave_up_is_cancelled_and_its_messages_go_back() -> None:
     core, channel = opened()
     asking = Waiter()
-    core.consume(channel, "q", "", False, 10, Waiter(), asking)
+    core.consume(channel, BasicConsume(0, 1, "q", "", False, 10), Waiter(), asking)
     [request] = sent(core)
     asking.is_gone = True
     hear(core, Ok(request.request, 1, {"consumer": "late"}), delivery(1, 2, "late"))
@@ -284,7 +292,7 @@ def test_an_answer_to_what_was_never_asked_is_a_protocol_error() -> None:
 @pytest.mark.parametrize("result", [None, {}, {"consumer": 3}, []])
 def test_an_answer_of_another_shape_is_a_protocol_error(result: Any) -> None:
     core, channel = opened()
-    core.consume(channel, "q", "", False, 10, Waiter(), Waiter())
+    core.consume(channel, BasicConsume(0, 1, "q", "", False, 10), Waiter(), Waiter())
     with pytest.raises(ProtocolError, match="server's answer"):
         hear(core, Ok(3, 1, result))
 

@@ -47,7 +47,7 @@ def test_a_refused_opening_is_authentication_failed(peer: Peer) -> None:
         talk.send(ConnectionClose(403, "user 'guest' may not come from there"))
 
     with pytest.raises(errors.AuthenticationFailed, match="may not come from there"):
-        shardmq.connect(peer(script))
+        shardmq.connect(peer(script), recovery=None)
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x10\0\0\0\x01\xc1", b"\0" * 64])
@@ -60,7 +60,7 @@ def test_garbage_ends_the_connection_with_a_protocol_error_that_tells_the_server
         talk.socket.sendall(garbage)
         said.put(talk.next(ConnectionClose))
 
-    connection = shardmq.connect(peer(script))
+    connection = shardmq.connect(peer(script), recovery=None)
     channel = connection.channel()
     with pytest.raises(errors.ProtocolError):
         channel.queue_declare("q")
@@ -78,7 +78,7 @@ def test_loss_reaches_every_thread_that_waits_and_everything_used_afterwards(pee
         for _ in range(3):
             talk.next()
 
-    connection = shardmq.connect(peer(script))
+    connection = shardmq.connect(peer(script), recovery=None)
     channel = connection.channel()
     messages = channel.consume("q")
     publisher = channel.publisher()
@@ -116,7 +116,7 @@ def test_publishes_that_were_not_confirmed_surface_when_the_publisher_is_left(pe
         talk.open()
         talk.next(BasicPublish)
 
-    connection = shardmq.connect(peer(script))
+    connection = shardmq.connect(peer(script), recovery=None)
     with pytest.raises(errors.ConnectionLost), connection.channel().publisher() as publisher:
         publisher.publish("", "q", b"1")
 
@@ -128,7 +128,7 @@ def test_a_server_silent_for_two_heartbeats_is_lost(peer: Peer) -> None:
         talk.open(heartbeat=1)
         over.wait(10)
 
-    connection = shardmq.connect(peer(script), heartbeat=1)
+    connection = shardmq.connect(peer(script), heartbeat=1, recovery=None)
     channel = connection.channel()
     began = time.monotonic()
     with pytest.raises(errors.ConnectionLost, match="nothing heard"):
@@ -147,7 +147,7 @@ def test_a_request_without_an_answer_times_out_and_the_channel_lives_on(peer: Pe
             talk.send(Ok(request.request, 1, {"queue": request.queue, "messages": 0, "consumers": 0}))
         talk.read_to_end()
 
-    with shardmq.connect(peer(script), timeout=0.3) as connection:
+    with shardmq.connect(peer(script), recovery=None, timeout=0.3) as connection:
         channel = connection.channel()
         with pytest.raises(errors.Timeout, match="QueueDeclare"):
             channel.queue_declare("one")
@@ -161,7 +161,7 @@ def test_close_returns_though_the_server_does_not_hang_up(peer: Peer) -> None:
         talk.open(channels=0)
         over.wait(10)
 
-    connection = shardmq.connect(peer(script), timeout=0.3)
+    connection = shardmq.connect(peer(script), recovery=None, timeout=0.3)
     began = time.monotonic()
     connection.close()
     connection.close()
@@ -179,7 +179,7 @@ def test_a_full_window_waits_for_confirms_and_is_a_timeout_when_none_come(peer: 
         talk.send(BasicConfirm(1, [(1, publish.request)]))
         talk.read_to_end()
 
-    with shardmq.connect(peer(script), timeout=0.5) as connection:
+    with shardmq.connect(peer(script), recovery=None, timeout=0.5) as connection:
         publisher = connection.channel().publisher(window=10)
         for number in range(20):
             publisher.publish("", "q", b"%d" % number)
@@ -201,7 +201,7 @@ def test_publishes_that_wait_for_a_confirm_share_runs_in_order(peer: Peer) -> No
         talk.read_to_end()
 
     bodies = [b"%d" % number for number in range(2000)]
-    with shardmq.connect(peer(script)) as connection, connection.channel().publisher() as publisher:
+    with shardmq.connect(peer(script), recovery=None) as connection, connection.channel().publisher() as publisher:
         for body in bodies:
             publisher.publish("", "q", body)
     assert [record.body for run in runs for record in records.unpack(run.records, run.count)] == bodies
@@ -226,7 +226,7 @@ def test_leaving_a_consumer_gives_back_what_was_not_handed_out(peer: Peer) -> No
             told.append(talk.next(BasicNack))
         talk.read_to_end()
 
-    with shardmq.connect(peer(script)) as connection:
+    with shardmq.connect(peer(script), recovery=None) as connection:
         messages = connection.channel().consume("q")
         assert [next(messages).delivery_tag, next(messages).delivery_tag] == [1, 2]
         messages.close()
@@ -254,7 +254,7 @@ def test_a_consumer_that_does_not_consume_stops_the_reading(peer: Peer) -> None:
         answered.set()
         talk.socket.close()
 
-    connection = shardmq.connect(peer(script))
+    connection = shardmq.connect(peer(script), recovery=None)
     messages = connection.channel().consume("q", auto_ack=True)
     assert answered.wait(10)
     assert delivered[0] * len(body) < UNDELIVERED_BYTES_MAX + (40 << 20)
@@ -282,7 +282,7 @@ def test_requests_from_many_threads_have_rising_numbers(peer: Peer) -> None:
             talk.send(BasicConfirm(publish.channel, [(publish.request, publish.request)]))
         talk.read_to_end()
 
-    with shardmq.connect(peer(script)) as connection:
+    with shardmq.connect(peer(script), recovery=None) as connection:
         channels = [connection.channel() for _ in range(4)]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: channels[number % 4].basic_publish("", "q", b""), range(200)))

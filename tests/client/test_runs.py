@@ -38,7 +38,7 @@ def test_runs_hold_every_message_in_order_with_its_own_route_and_properties(
 ) -> None:
     seen = [
         (exchange, key, record.body, record.properties, flags)
-        for exchange, key, flags, count, packed in collected(messages)
+        for exchange, key, flags, count, packed, *_ in collected(messages)
         for record in records.unpack(packed, count)
     ]
     assert seen == [(exchange, key, body, kind, flags_of(kind)) for exchange, key, body, kind in messages]
@@ -48,7 +48,7 @@ def test_runs_hold_every_message_in_order_with_its_own_route_and_properties(
 def test_neighbours_alike_in_exchange_key_and_flags_share_a_run(
     messages: list[tuple[str, str, bytes, Properties | None]],
 ) -> None:
-    routes = [(exchange, key, flags) for exchange, key, flags, _, _ in collected(messages)]
+    routes = [(exchange, key, flags) for exchange, key, flags, *_ in collected(messages)]
     assert all(left != right for left, right in pairwise(routes))
 
 
@@ -64,7 +64,7 @@ def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() 
     late.bodies.append(b"1")
     assert [run[3] for run in collecting.turn_to("", "b", None)] == [1]
     late.bodies.append(b"2")
-    assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"))]
+    assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"), 0, 0, 0)]
 
 
 def test_many_bodies_make_runs_of_some_hundred_records() -> None:

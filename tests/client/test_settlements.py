@@ -10,7 +10,7 @@ from shardmq.wire.operations import FROM_CLIENT, BasicAck, BasicNack, Operation,
 
 def told(settlements: Settlements) -> list[Operation]:
     """What the broker is told."""
-    frames, _ = settlements.take(3)
+    frames, *_ = settlements.take(3)
     return [decode(kind, payload, FROM_CLIENT) for kind, payload in FrameReader().feed(b"".join(frames))]
 
 

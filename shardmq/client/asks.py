@@ -1,0 +1,218 @@
+"""The requests that are answered by an Ok, as values: checked, ready to be sent, and what their answer becomes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from shardmq.client.arguments import check_names
+from shardmq.client.deliveries import Delivery, Message, Peeked
+from shardmq.client.results import MessageCount, QueueDeclared, peeked, result_of
+from shardmq.errors import InvalidRequest
+from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.wire.administration import (
+    ConnectionExpel,
+    DefinitionsExport,
+    DefinitionsImport,
+    LimitsPut,
+    PermissionDelete,
+    PermissionPut,
+    UserDelete,
+    UserPut,
+    VhostDelete,
+    VhostPut,
+)
+from shardmq.wire.operations import (
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Operation,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePeek,
+    QueuePurge,
+    QueueUnbind,
+    StatusGet,
+    TopologyList,
+)
+
+T = TypeVar("T")
+Arguments = Mapping[str, Any] | None
+Table = dict[str, Any]
+
+_PEEKED: Final = Peeked()
+
+
+class Ask(Generic[T]):
+    """A request.
+
+    Attributes:
+        kind: the operation.
+        fields: its fields behind request and channel.
+        shape: makes of the answer what the program gets.
+    """
+
+    __slots__ = ("fields", "kind", "shape")
+
+    def __init__(self, shape: Callable[[Any], T], kind: Callable[..., Operation], *fields: Any) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.shape = shape
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _count(result: Any) -> int:
+    return result_of(MessageCount, result).messages
+
+
+def _declared(result: Any) -> QueueDeclared:
+    return result_of(QueueDeclared, result)
+
+
+def _as_is(result: Any) -> Any:
+    return result
+
+
+def _peeked(result: Any) -> list[Message]:
+    return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED).messages()]
+
+
+def exchange_declare(exchange: str, exchange_type: str, durable: bool, arguments: Arguments, auto_delete: bool,
+                     internal: bool, passive: bool) -> Ask[None]:  # fmt: skip
+    """Make an exchange, or ask for it."""
+    check_names(exchange=exchange, exchange_type=exchange_type)
+    return Ask(_nothing, ExchangeDeclare, exchange, exchange_type, durable, dict(arguments or {}), auto_delete,
+               internal, passive)  # fmt: skip
+
+
+def exchange_delete(exchange: str, if_unused: bool) -> Ask[None]:
+    """Remove an exchange."""
+    check_names(exchange=exchange)
+    return Ask(_nothing, ExchangeDelete, exchange, if_unused)
+
+
+def exchange_bind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Ask[None]:
+    """Bind an exchange to an exchange."""
+    check_names(destination=destination, source=source, routing_key=routing_key)
+    return Ask(_nothing, ExchangeBind, destination, source, routing_key, dict(arguments or {}))
+
+
+def exchange_unbind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Ask[None]:
+    """Remove such a binding."""
+    check_names(destination=destination, source=source, routing_key=routing_key)
+    return Ask(_nothing, ExchangeUnbind, destination, source, routing_key, dict(arguments or {}))
+
+
+def queue_declare(queue: str, durable: bool, arguments: Arguments, exclusive: bool, auto_delete: bool,
+                  passive: bool) -> Ask[QueueDeclared]:  # fmt: skip
+    """Make a queue, or ask for it."""
+    check_names(queue=queue)
+    return Ask(_declared, QueueDeclare, queue, durable, dict(arguments or {}), exclusive, auto_delete, passive)
+
+
+def queue_delete(queue: str, if_unused: bool, if_empty: bool) -> Ask[int]:
+    """Remove a queue."""
+    check_names(queue=queue)
+    return Ask(_count, QueueDelete, queue, if_unused, if_empty)
+
+
+def queue_bind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Ask[None]:
+    """Bind a queue to an exchange."""
+    check_names(queue=queue, exchange=exchange, routing_key=routing_key)
+    return Ask(_nothing, QueueBind, queue, exchange, routing_key, dict(arguments or {}))
+
+
+def queue_unbind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Ask[None]:
+    """Remove such a binding."""
+    check_names(queue=queue, exchange=exchange, routing_key=routing_key)
+    return Ask(_nothing, QueueUnbind, queue, exchange, routing_key, dict(arguments or {}))
+
+
+def queue_purge(queue: str) -> Ask[int]:
+    """Remove what is ready."""
+    check_names(queue=queue)
+    return Ask(_count, QueuePurge, queue)
+
+
+def queue_peek(queue: str, offset: int, count: int) -> Ask[list[Message]]:
+    """Look at ready messages."""
+    check_names(queue=queue)
+    if not 0 <= offset < 2**63:
+        raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
+    if not 1 <= count <= RUN_RECORDS_MAX:
+        raise InvalidRequest(f"a peek looks at 1 to {RUN_RECORDS_MAX} messages, not {count}")
+    return Ask(_peeked, QueuePeek, queue, offset, count)
+
+
+def status() -> Ask[Table]:
+    """The state of every process and queue."""
+    return Ask(_as_is, StatusGet)
+
+
+def topology(noun: str) -> Ask[list[Table]]:
+    """What there is of something."""
+    check_names(noun=noun)
+    return Ask(_as_is, TopologyList, noun)
+
+
+def vhost_put(vhost: str, description: str, tags: Sequence[str]) -> Ask[None]:
+    """Make a virtual host, or change it."""
+    check_names(vhost=vhost)
+    return Ask(_nothing, VhostPut, vhost, description, list(tags))
+
+
+def vhost_delete(vhost: str) -> Ask[None]:
+    """Remove a virtual host."""
+    check_names(vhost=vhost)
+    return Ask(_nothing, VhostDelete, vhost)
+
+
+def user_put(user: str, password: str | None, password_hash: str | None, tags: Sequence[str] | None) -> Ask[None]:
+    """Make a user, or change it."""
+    check_names(user=user)
+    if isinstance(tags, str):
+        raise TypeError("tags are a list of str, not one str")
+    return Ask(_nothing, UserPut, user, password, password_hash, None if tags is None else list(tags))
+
+
+def user_delete(user: str) -> Ask[None]:
+    """Remove a user."""
+    check_names(user=user)
+    return Ask(_nothing, UserDelete, user)
+
+
+def permission_put(user: str, vhost: str, configure: str, write: str, read: str) -> Ask[None]:
+    """Say what a user may do."""
+    check_names(user=user, vhost=vhost)
+    return Ask(_nothing, PermissionPut, user, vhost, configure, write, read)
+
+
+def permission_delete(user: str, vhost: str) -> Ask[None]:
+    """A user may do nothing there any more."""
+    check_names(user=user, vhost=vhost)
+    return Ask(_nothing, PermissionDelete, user, vhost)
+
+
+def limits_put(noun: str, name: str, limits: Mapping[str, int | None]) -> Ask[None]:
+    """Set or lift limits."""
+    check_names(noun=noun, name=name)
+    return Ask(_nothing, LimitsPut, noun, name, dict(limits))
+
+
+def connection_expel(connection: str, reason: str) -> Ask[None]:
+    """Close somebody's connection."""
+    check_names(connection=connection)
+    return Ask(_nothing, ConnectionExpel, connection, reason)
+
+
+def definitions_export() -> Ask[Table]:
+    """All that is durable."""
+    return Ask(_as_is, DefinitionsExport)
+
+
+def definitions_import(definitions: Mapping[str, Any]) -> Ask[Table]:
+    """Make what is in definitions."""
+    return Ask(_as_is, DefinitionsImport, dict(definitions))

@@ -1,0 +1,107 @@
+"""Making a socket to an address, for programs with threads: in time, and not a moment longer than it is wanted."""
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from shardmq.client.tls import Stream, TlsSocket, context_for
+from shardmq.client.url import Address
+from shardmq.errors import ConnectionLost
+
+DIAL_SECONDS: Final = 10.0
+"""For one address where there are others, or where it is tried again anyway."""
+
+
+def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: socket.socket) -> Stream:
+    """Connect, and shake hands where there is TLS.
+
+    Args:
+        address: where to.
+        tls: the program's context.
+        seconds: for all of it.
+        stop: when this can be read, it is given up.
+
+    Raises:
+        ConnectionLost: nobody answers there, or not in time, or not as is wanted.
+    """
+    deadline = time.monotonic() + seconds
+    fault: OSError | None = None
+    try:
+        places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, place in places:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                _connect(sock, place, deadline, stop)
+                return _dressed(sock, address, tls, deadline, stop)
+            except OSError as refused:
+                sock.close()
+                fault = refused
+            except BaseException:
+                sock.close()
+                raise
+    except OSError as unknown:
+        fault = unknown
+    raise ConnectionLost(f"no broker answers at {address}: {_why(fault)}") from fault
+
+
+def _connect(sock: socket.socket, place: object, deadline: float, stop: socket.socket) -> None:
+    sock.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        sock.connect(place)  # type: ignore[arg-type]  # it is from getaddrinfo
+    _wait(sock, select.POLLOUT, deadline, stop)
+    failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _dressed(sock: socket.socket, address: Address, tls: ssl.SSLContext | None, deadline: float,
+             stop: socket.socket) -> Stream:  # fmt: skip
+    context = context_for(address, tls)
+    if context is None:
+        return sock
+    wrapped = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
+    try:
+        for wanted in _handshake(wrapped):
+            _wait(wrapped, wanted, deadline, stop)
+    except BaseException:
+        wrapped.close()
+        raise
+    return TlsSocket(wrapped)
+
+
+def _handshake(wrapped: ssl.SSLSocket) -> Iterator[int]:
+    while True:
+        try:
+            wrapped.do_handshake()
+        except ssl.SSLWantReadError:
+            yield select.POLLIN
+        except ssl.SSLWantWriteError:
+            yield select.POLLOUT
+        else:
+            return
+
+
+def _wait(sock: socket.socket, wanted: int, deadline: float, stop: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(sock, wanted)
+    poll.register(stop, select.POLLIN)
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        for descriptor, _ in poll.poll(left * 1000):
+            if descriptor == stop.fileno():
+                raise InterruptedError("it is not wanted any more")
+            return
+
+
+def _why(fault: OSError | None) -> str:
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted ({fault.verify_message}); hand in a context with tls=…"
+    return (fault.strerror or str(fault)) if fault is not None else "its name has no address"

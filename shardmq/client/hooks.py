@@ -1,0 +1,126 @@
+"""What a program wants to hear of its connection: its functions, and their calls, made where they disturb nobody."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from shardmq.client.recovery import Recovered
+from shardmq.client.returns import ReturnedMessage, returned_messages
+from shardmq.errors import ShardmqError
+from shardmq.wire.operations import BasicReturn
+
+_log = logging.getLogger("shardmq.client")
+
+Job = Callable[[], None]
+
+
+class Hooks:
+    """The core's observer: it notes what happens, and has it told later.
+
+    Args:
+        later: has a job done, one after the other, somewhere else than here.
+        adopt: takes what a function returned, which may be awaitable.
+    """
+
+    def __init__(self, later: Callable[[Job], None], adopt: Callable[[Any], None] = lambda _: None) -> None:
+        self._later = later
+        self._adopt = adopt
+        self._confirmed: dict[int, int] = {}
+        self.on_recovery: list[Callable[[Recovered], object]] = []
+        self.on_lost: list[Callable[[ShardmqError], object]] = []
+        self.on_return: list[Callable[[ReturnedMessage], object]] = []
+        self.on_confirm: list[Callable[[int, int], object]] = []
+        self.on_blocked: list[Callable[[str], object]] = []
+        self.on_unblocked: list[Callable[[], object]] = []
+
+    def confirmed(self, channel: int, messages: int) -> None:
+        """Messages were confirmed: what comes until it is told is told with it."""
+        if not self.on_confirm:
+            return
+        is_first = not self._confirmed
+        self._confirmed[channel] = self._confirmed.get(channel, 0) + messages
+        if is_first:
+            self._later(self._tell_confirmed)
+
+    def returned(self, frame: BasicReturn) -> None:
+        """Mandatory messages came back."""
+
+        def tell() -> None:
+            for message in returned_messages(frame):
+                self._call(self.on_return, message)
+
+        self._later(tell)
+
+    def blocked(self, reason: str) -> None:
+        """The broker takes no publishes for now."""
+        self._tell(self.on_blocked, reason)
+
+    def unblocked(self) -> None:
+        """It does again."""
+        self._tell(self.on_unblocked)
+
+    def lost(self, error: ShardmqError) -> None:
+        """The connection is lost, or ended for good."""
+        self._tell(self.on_lost, error)
+
+    def recovered(self, recovered: Recovered) -> None:
+        """It is back."""
+        for failure in recovered.failed:
+            _log.warning("recovery could not restore %s", failure)
+        self._tell(self.on_recovery, recovered)
+
+    def _tell_confirmed(self) -> None:
+        confirmed, self._confirmed = self._confirmed, {}
+        for channel, messages in confirmed.items():
+            self._call(self.on_confirm, channel, messages)
+
+    def _tell(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
+        if hooks:
+            self._later(lambda: self._call(hooks, *arguments))
+
+    def _call(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
+        for hook in list(hooks):
+            try:
+                self._adopt(hook(*arguments))
+            except Exception:  # noqa: BLE001  the program's fault must not cost it the connection
+                _log.exception("the hook %r raised", hook)
+
+
+class HookVerbs:
+    """The part of a connection that takes hooks. Each `on_…` may be used as a decorator, and several times.
+
+    In programs with threads hooks are called on a thread of their own, one after the other; with asyncio on the event
+    loop, where they may be coroutine functions. What they raise is logged.
+    """
+
+    _hooks: Hooks
+
+    def on_recovery(self, hook: Callable[[Recovered], object]) -> Callable[[Recovered], object]:
+        """Hear that the connection was lost and is back: with the queues that have new names, and what failed."""
+        self._hooks.on_recovery.append(hook)
+        return hook
+
+    def on_lost(self, hook: Callable[[ShardmqError], object]) -> Callable[[ShardmqError], object]:
+        """Hear that the connection was lost; `is_open` says whether it is being recovered."""
+        self._hooks.on_lost.append(hook)
+        return hook
+
+    def on_return(self, hook: Callable[[ReturnedMessage], object]) -> Callable[[ReturnedMessage], object]:
+        """Hear of each mandatory message of a publisher that no queue took; `flush` raises for them no more then."""
+        self._hooks.on_return.append(hook)
+        return hook
+
+    def on_confirm(self, hook: Callable[[int, int], object]) -> Callable[[int, int], object]:
+        """Hear how many messages of which channel were confirmed, as (channel number, messages): many at a time."""
+        self._hooks.on_confirm.append(hook)
+        return hook
+
+    def on_blocked(self, hook: Callable[[str], object]) -> Callable[[str], object]:
+        """Hear that the broker takes no publishes for now, and why."""
+        self._hooks.on_blocked.append(hook)
+        return hook
+
+    def on_unblocked(self, hook: Callable[[], object]) -> Callable[[], object]:
+        """Hear that it takes them again."""
+        self._hooks.on_unblocked.append(hook)
+        return hook
