@@ -1,0 +1,176 @@
+"""Queues about to be deleted, queues nobody uses, what is in a queue, how the shard is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.link import Dialer
+from shardmq.bus.messages import (
+    Alarm,
+    Assign,
+    Cancel,
+    Condemn,
+    Counts,
+    Drop,
+    FromShard,
+    Get,
+    Got,
+    Inspect,
+    Peek,
+    Publish,
+    PublishRefusal,
+    Purge,
+    Refusal,
+    Return,
+    Unused,
+)
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many
+
+from .driver import Shard, consume, run_of
+
+PLAIN = Queue("/", "q", 1, 0)
+AUTO = Queue("/", "auto", 2, 0, durable=False, auto_delete=True)
+EXPIRING = Queue("/", "expiring", 3, 0, arguments={"x-expires": 700})
+COUNTED = Queue("/", "counted", 4, 0, arguments={"x-delivery-limit": 5})
+HASTY = Queue("/", "hasty", 5, 0, arguments={"x-message-ttl": 100})
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = Shard(tmp_path)
+    shard.assign(PLAIN, AUTO, COUNTED, HASTY)
+    yield shard
+    shard.close()
+
+
+@pytest.fixture
+def coordinator(shard: Shard) -> "Iterator[Dialer[FromShard]]":
+    dialer = shard.dial("coordinator", "coordinator")
+    yield dialer
+    dialer.close()
+
+
+def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Shard) -> None:
+    shard.publish(Publish((1,), run_of(0, 2)))
+    assert shard.ask(Condemn(5, 1, True, False)) is None
+    shard.send(Publish((1,), run_of(2, 1)), consume(1), Get(6, 2, 1, True))
+    assert shard.expect(PublishRefusal).code == 404
+    assert [shard.expect(Refusal).code for _ in range(2)] == [404, 404]
+    shard.ask(Assign(7, [PLAIN]))
+    shard.ask(consume(1))
+    shard.delivered(2)
+    assert shard.ask(Drop(8, 1)) == 2
+
+
+def test_a_queue_in_use_or_not_empty_is_not_condemned(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 2)), Condemn(5, 1, False, True))
+    refusal = shard.expect(Refusal)
+    assert refusal.code == 406
+    assert "queue 'q' in vhost '/' not empty" in refusal.text
+    shard.send(consume(1), Condemn(6, 1, True, False))
+    refusal = shard.expect(Refusal)
+    assert refusal.code == 406
+    assert "queue 'q' in vhost '/' in use" in refusal.text
+    shard.ask(Condemn(7, 1, False, True))
+    shard.send(Condemn(8, 99, False, False))
+    assert shard.expect(Refusal).code == 404
+
+
+def test_an_auto_delete_queue_is_unused_when_its_last_consumer_is_gone(
+    shard: Shard, coordinator: "Dialer[FromShard]"
+) -> None:
+    shard.ask(consume(1, queue=2))
+    shard.ask(consume(2, queue=2))
+    shard.ask(Cancel(5, 1))
+    shard.ask(Counts(6, 2))
+    assert not [one for one in shard.inbox if isinstance(one, Unused)]
+    shard.ask(Cancel(7, 2))
+    assert shard.expect(Unused, dialer=coordinator).queue == 2
+
+
+def test_a_new_coordinator_is_told_again_what_is_still_unused(shard: Shard) -> None:
+    shard.ask(consume(1, queue=2))
+    shard.ask(Cancel(7, 1))
+    coordinator = shard.dial("coordinator", "coordinator")
+    assert shard.expect(Unused, dialer=coordinator).queue == 2
+    coordinator.close()
+    shard.ask(consume(2, queue=2))
+    coordinator = shard.dial("coordinator", "coordinator")
+    shard.ask(Counts(9, 2))
+    shard.poll(coordinator)
+    assert not [one for one in shard.inbox if isinstance(one, Unused)]
+    coordinator.close()
+
+
+def test_a_queue_nobody_uses_for_its_time_is_unused(shard: Shard, coordinator: "Dialer[FromShard]") -> None:
+    shard.assign(EXPIRING)
+    shard.ask(consume(1, queue=3))
+    shard.ask(Cancel(5, 1))
+    shard.expect(Unused, dialer=coordinator)
+    assert shard.ask(Counts(6, 3)) == [0, 0]
+    shard.expect(Unused, dialer=coordinator)
+
+
+def test_messages_expire_without_consumers(shard: Shard) -> None:
+    shard.publish(Publish((5,), run_of(0, 3)))
+    shard.until(lambda: shard.ask(Counts(6, 5)) == [0, 0])
+    run = run_of(5, 2)
+    run.ttl_ms = 0
+    shard.publish(Publish((1,), run))
+    shard.until(lambda: shard.ask(Counts(7, 1)) == [0, 0])
+    assert shard.queue()["expired"] == 2
+
+
+def test_peeking_changes_nothing(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 5)), Get(4, 9, 1, False))
+    shard.expect(Got)
+    looked = shard.ask(Peek(5, 1, 1, 2))
+    assert [(first, redelivered, deliveries, run[6]) for first, redelivered, deliveries, run in looked] == [
+        (2, False, 0, 2)
+    ]
+    assert shard.ask(Counts(6, 1)) == [4, 0]
+
+
+def test_deliveries_in_vain_are_told(shard: Shard) -> None:
+    shard.send(Publish((4,), run_of(0, 1)), Get(4, 9, 4, False))
+    assert shard.expect(Got).deliveries == 0
+    shard.send(Return(9, [(0, 1)], True), Get(5, 9, 4, False))
+    assert shard.expect(Got).deliveries == 1
+    shard.send(Return(9, [(0, 1)], True), consume(1, queue=4))
+    assert shard.delivered(1)[0].deliveries == 2
+
+
+def test_the_status_names_consumers(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 5)), consume(7, prefetch=3))
+    shard.delivered(3)
+    assert shard.queue()["consumer_list"] == [
+        {"gateway": "gateway-0", "consumer": 7, "prefetch": 3, "auto_ack": False, "priority": 0, "exclusive": False,
+         "active": True, "unacked": 3}
+    ]  # fmt: skip
+    assert shard.ask(Inspect(5))["alarms"] == []
+
+
+@pytest.mark.parametrize("option", [{"rss_bytes_max": 1 << 20}, {"disk_free_bytes_min": 1 << 60}])
+def test_alarms_are_told_to_every_gateway(tmp_path: Path, option: dict[str, int]) -> None:
+    shard = Shard(tmp_path, **option)
+    resource = "memory" if "rss_bytes_max" in option else "disk"
+    first = shard.expect(Alarm)
+    assert (first.resource, first.is_on) == (resource, True)
+    second = shard.dial("gateway-1")
+    assert shard.expect(Alarm, dialer=second).text.startswith(f"{resource} alarm on shard-0 set")
+    assert len(shard.ask(Inspect(5))["alarms"]) == 1
+    second.close()
+    shard.close()
+
+
+def test_a_memory_alarm_ends_when_the_memory_is_free_again(tmp_path: Path) -> None:
+    shard = Shard(tmp_path, memory_bytes=400 << 20, rss_bytes_max=160 << 20)
+    shard.assign(PLAIN)
+    for _ in range(16):
+        shard.publish(Publish((1,), Run("ex", "key", 1, 5, 9, 0, 8, pack_many([bytes(1 << 20)] * 8))))
+    assert shard.expect(Alarm).is_on
+    shard.ask(Purge(5, 1))
+    assert not shard.expect(Alarm).is_on
+    shard.close()

@@ -1,0 +1,132 @@
+"""Dead letters on their way out: posted to gateways, sent again until they are where they should be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused, Publish, Release, Return
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many, unpack
+from shardmq.shards.deadletters import LETTERS_BYTES_MAX
+
+from .driver import Shard, consume, run_of
+
+QUEUES = (
+    Queue("/", "q", 1, 0, arguments={"x-dead-letter-exchange": "dlx"}),
+    Queue("/", "short", 2, 0, arguments={"x-dead-letter-exchange": "dlx", "x-max-length": 2}),
+    Queue("/", "hasty", 3, 0, arguments={"x-dead-letter-exchange": "dlx", "x-message-ttl": 50}),
+    Queue("/", "picky", 4, 0, arguments={"x-dead-letter-exchange": "dlx", "x-delivery-limit": 1}),
+    Queue("/", "plain", 5, 0),
+)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = Shard(tmp_path)
+    shard.assign(*QUEUES)
+    yield shard
+    shard.close()
+
+
+def bodies(dead: Dead) -> list[int]:
+    return [int(record.body) for record in unpack(dead.run.records, dead.run.count)]
+
+
+def arrived(dead: Dead) -> DeadLettered:
+    return DeadLettered(dead.queue, [(dead.first, dead.first + dead.run.count)])
+
+
+def test_rejected_messages_stay_until_they_have_arrived(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 4)), consume(1))
+    shard.delivered(4)
+    shard.send(Return(1, [(1, 3)], False))
+    dead = shard.expect(Dead)
+    assert (dead.queue, dead.first, dead.reason, bodies(dead)) == (1, 1, "rejected", [1, 2])
+    assert shard.queue()["valid"] == 4
+    assert shard.queue()["dying"] == 2
+    shard.send(arrived(dead))
+    assert shard.queue()["valid"] == 2
+    shard.send(arrived(dead))
+    assert shard.queue()["dying"] == 0
+
+
+def test_reasons_are_told(shard: Shard) -> None:
+    shard.send(Publish((2, 3, 4), run_of(0, 3)), consume(1, queue=4))
+    reasons = {dead.queue: dead.reason for dead in (shard.expect(Dead), shard.expect(Dead))}
+    assert reasons == {2: "maxlen", 3: "expired"}
+    shard.delivered(3)
+    shard.send(Return(1, [(0, 1)], True))
+    shard.delivered(1)
+    shard.send(Return(1, [(0, 1)], True))
+    dead = shard.expect(Dead)
+    assert (dead.queue, dead.reason, dead.deliveries) == (4, "delivery_limit", 2)
+
+
+def test_a_refused_letter_is_sent_again_after_a_while(shard: Shard) -> None:
+    shard.send(Publish((2,), run_of(0, 5)))
+    dead = shard.expect(Dead)
+    shard.send(DeadLetterRefused(2, [(0, 1)]), DeadLettered(2, [(1, 3)]))
+    again = shard.expect(Dead)
+    assert (bodies(dead), bodies(again)) == ([0, 1, 2], [0])
+    shard.send(arrived(again))
+    assert shard.queue(2)["valid"] == 2
+
+
+def test_a_lost_gateways_letters_go_to_another_one(shard: Shard) -> None:
+    shard.send(Publish((2,), run_of(0, 5)))
+    dead = shard.expect(Dead)
+    other = shard.dial("gateway-1")
+    shard.dialer._lose("for the test")
+    shard.inbox.clear()
+    shard.dialer, lost = other, shard.dialer
+    lost.tick(1e12)
+    again = shard.expect(Dead)
+    assert bodies(again) == bodies(dead)
+    lost.close()
+
+
+def test_letters_wait_for_a_gateway(shard: Shard) -> None:
+    shard.dialer.close()
+    shard.inbox.clear()
+    shard.dialer = shard.dial("coordinator", "coordinator")
+    shard.send(Publish((2,), run_of(0, 5)))
+    shard.until(lambda: bool(shard.queue(2)["dying"] == 3))
+    assert not [one for one in shard.inbox if isinstance(one, Dead)]
+    shard.redial()
+    assert bodies(shard.expect(Dead)) == [0, 1, 2]
+
+
+def test_letters_under_way_when_the_shard_is_killed_are_not_lost(shard: Shard) -> None:
+    shard.send(Publish((1, 3), run_of(0, 5)), consume(1))
+    shard.delivered(5)
+    shard.send(Return(1, [(0, 5)], False))
+    shard.expect(Dead, lambda dead: dead.queue == 1)
+    shard.expect(Dead, lambda dead: dead.queue == 3)
+    shard.restart()
+    assert bodies(shard.expect(Dead, lambda dead: dead.queue == 3)) == [0, 1, 2, 3, 4]
+    shard.send(consume(1))
+    assert sum(one.run.count for one in shard.delivered(5)) == 5
+
+
+def test_no_more_than_some_is_under_way(shard: Shard) -> None:
+    big = Run("ex", "key", 1, 5, 9, 0, 20, pack_many([bytes(500_000)] * 20))
+    shard.send(Publish((2,), big))
+    letters: list[Dead] = []
+    while sum(dead.run.count for dead in letters) < 18:
+        shard.until(lambda: any(isinstance(one, Dead) for one in shard.inbox))
+        shard.ask(consume(len(letters) + 1, queue=5))
+        letters += [one for one in shard.inbox if isinstance(one, Dead)]
+        here = [one for one in shard.inbox if isinstance(one, Dead)]
+        assert sum(len(dead.run.records) for dead in here) <= LETTERS_BYTES_MAX + 500_100
+        shard.inbox.clear()
+        shard.send(*[arrived(dead) for dead in here])
+    assert shard.queue(2)["dying"] == 0
+
+
+def test_without_a_dead_letter_exchange_they_are_dropped(shard: Shard) -> None:
+    shard.send(Publish((5,), run_of(0, 4)), consume(1, queue=5))
+    shard.delivered(4)
+    shard.send(Return(1, [(0, 2)], False), Release(1))
+    assert shard.queue(5)["valid"] == 2
+    assert not [one for one in shard.inbox if isinstance(one, Dead)]

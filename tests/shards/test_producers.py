@@ -1,0 +1,116 @@
+"""What is sent again is stored once, whatever was lost: a queue's memory of its producers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.bus.messages import Confirmed, Counts, Drop, Inspect, Publish, PublishRefusal, Purge
+from shardmq.model import Queue
+from shardmq.shards.producers import PRODUCERS_MAX, RANGES_MAX, Producers
+
+from .driver import Shard, consume, numbers, run_of
+
+QUEUES = (
+    Queue("/", "q", 1, 0),
+    Queue("/", "other", 2, 0),
+    Queue("/", "small", 3, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish"}),
+)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = Shard(tmp_path)
+    shard.assign(*QUEUES)
+    yield shard
+    shard.close()
+
+
+def sent(start: int, count: int, *queues: int, producer: int = 7, delay_ms: int = 0) -> Publish:
+    return Publish(queues or (1,), run_of(start, count), producer, start, delay_ms)
+
+
+def test_a_resend_is_confirmed_and_stored_once(shard: Shard) -> None:
+    shard.send(sent(0, 10), sent(0, 10), sent(5, 10), sent(3, 2), sent(20, 5), sent(12, 12), sent(0, 2, producer=8))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == 7)
+    shard.send(consume(1))
+    assert sorted(numbers(shard.delivered(27))) == sorted([*range(25), 0, 1])
+    assert shard.queue()["producers"] == 2
+    assert not [one for one in shard.inbox if isinstance(one, PublishRefusal)]
+
+
+def test_a_resend_after_a_kill_is_stored_once(shard: Shard) -> None:
+    for _ in range(3):
+        shard.send(sent(0, 10, 1, 2), sent(10, 5))
+        shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2)
+        shard.restart()
+    assert shard.ask(Counts(8, 1))[0] == 15
+    assert shard.ask(Counts(9, 2))[0] == 10
+    assert shard.queue()["producers"] == 1
+
+
+def test_what_was_consumed_long_ago_is_remembered_too(shard: Shard) -> None:
+    shard.publish(sent(0, 10))
+    shard.ask(Purge(5, 1))
+    shard.restart()
+    shard.publish(sent(0, 12))
+    assert shard.ask(Counts(8, 1))[0] == 2
+
+
+def test_a_delayed_publish_is_kept_once(shard: Shard) -> None:
+    shard.send(sent(0, 10, delay_ms=30_000), sent(0, 10, delay_ms=30_000), sent(5, 7))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
+    assert shard.queue()["delayed"] == 10
+    assert shard.ask(Counts(8, 1))[0] == 2
+
+
+def test_what_was_refused_counts_as_unseen(shard: Shard) -> None:
+    shard.send(sent(0, 2, 1, 3), sent(2, 5, 1, 3))
+    refusal = shard.expect(PublishRefusal)
+    assert (refusal.number, refusal.code, refusal.taken) == (2, 506, 1)
+    assert "queue 'small' in vhost '/' is full (x-max-length 3)" in refusal.text
+    shard.ask(Purge(5, 3))
+    shard.send(sent(2, 5, 1, 3))
+    assert shard.expect(PublishRefusal).taken == 4
+    shard.send(consume(1), consume(3, queue=3))
+    assert numbers([one for one in shard.delivered(10) if one.consumer == 1]) == list(range(7))
+
+
+def test_a_deleted_queue_remembers_nobody(shard: Shard) -> None:
+    shard.publish(sent(0, 10))
+    shard.ask(Drop(5, 1))
+    shard.restart()
+    assert [table["id"] for table in shard.ask(Inspect(4))["queues"]] == [2, 3]
+    shard.assign(Queue("/", "q", 1, 0))
+    assert shard.queue()["producers"] == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40))))
+def test_any_interleaving_of_resends_takes_each_number_once(sends: list[tuple[int, int]]) -> None:
+    producers = Producers()
+    stored: list[int] = []
+    for start, count in sends:
+        parts = producers.unseen(5, start, start + count)
+        for first, end in [(start, start + count)] if parts is None else parts:
+            stored += range(first, end)
+            producers.saw(5, first, end)
+    assert len(stored) == len(set(stored))
+    assert set(stored) == {number for start, count in sends for number in range(start, start + count)}
+
+
+def test_what_is_kept_of_producers_is_bounded_and_the_oldest_is_given_up() -> None:
+    producers = Producers()
+    for number in range(0, 4 * RANGES_MAX, 2):
+        ranges = producers.saw(1, number, number + 1)
+    assert len(ranges) == RANGES_MAX
+    assert producers.unseen(1, 1, 2) == []
+    assert producers.unseen(1, 4 * RANGES_MAX - 3, 4 * RANGES_MAX) == [
+        (4 * RANGES_MAX - 3, 4 * RANGES_MAX - 2), (4 * RANGES_MAX - 1, 4 * RANGES_MAX)]  # fmt: skip
+    for producer in range(2, PRODUCERS_MAX + 1):
+        producers.saw(producer, 0, 1)
+    producers.saw(1, 1000, 1001)
+    assert producers.surplus() is None
+    producers.saw(PRODUCERS_MAX + 1, 0, 1)
+    assert producers.surplus() == 2

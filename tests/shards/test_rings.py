@@ -1,0 +1,155 @@
+"""Whose turn it is: consumer priorities, exclusive and single active consumers; and when what they hold is overdue."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import (
+    Cancel,
+    Consume,
+    Counts,
+    Credit,
+    Delivered,
+    Get,
+    Got,
+    Publish,
+    Refusal,
+    Release,
+    Renew,
+    Return,
+    Settle,
+)
+from shardmq.limits import DELIVERY_WINDOW_BYTES
+from shardmq.model import Queue
+
+from .driver import Shard, consume, numbers, run_of
+
+SLOW_MS = 300
+"""Time to settle in."""
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Shard]:
+    shard = Shard(tmp_path)
+    shard.assign(
+        Queue("/", "q", 1, 0),
+        Queue("/", "single", 2, 0, arguments={"x-single-active-consumer": True}),
+        Queue("/", "timed", 3, 0, arguments={"x-consumer-timeout": SLOW_MS}),
+    )
+    yield shard
+    shard.close()
+
+
+def ranked(consumer: int, priority: int, queue: int = 1, prefetch: int = 0) -> Consume:
+    return Consume(100 + consumer, consumer, queue, prefetch, False, DELIVERY_WINDOW_BYTES, priority)
+
+
+def test_the_highest_priority_with_credit_is_served_and_equals_take_turns(shard: Shard) -> None:
+    shard.send(ranked(1, 0), ranked(2, 5, prefetch=2), ranked(3, 5, prefetch=2), ranked(4, -1))
+    shard.send(Publish((1,), run_of(0, 6)))
+    assert {one.consumer: one.run.count for one in shard.delivered(6)} == {2: 2, 3: 2, 1: 2}
+    shard.send(Settle(3, [(0, 6)]), Publish((1,), run_of(6, 1)))
+    assert shard.expect(Delivered).consumer == 3
+
+
+def test_a_consumer_that_was_out_of_credit_gets_its_turn_when_it_has_some(shard: Shard) -> None:
+    shard.send(*[consume(number, prefetch=1) for number in range(50)], Publish((1,), run_of(0, 60)))
+    first = shard.delivered(50)
+    assert len({one.consumer for one in first}) == 50
+    busy = next(one for one in first if one.consumer == 17)
+    shard.send(Settle(17, [(busy.first, busy.first + 1)]))
+    assert shard.expect(Delivered).consumer == 17
+    shard.send(Return(18, [(0, 60)], False), Release(19))
+    assert {one.consumer for one in shard.delivered(1)} == {18}
+
+
+def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> None:
+    shard.send(Consume(5, 1, 1, 0, False, 40), consume(2, prefetch=1), Publish((1,), run_of(0, 40)))
+    got = shard.delivered(2)
+    while len(numbers(got)) < 40:
+        shard.send(Settle(2, [(0, 99)]), Settle(1, [(0, 99)]), Credit(1, 40))
+        got += shard.delivered(1)
+        got += [one for one in shard.inbox if isinstance(one, Delivered)]
+        shard.inbox.clear()
+    assert sorted(numbers(got)) == list(range(40))
+
+
+def test_an_exclusive_consumer_is_alone(shard: Shard) -> None:
+    shard.ask(consume(1))
+    exclusive = Consume(7, 2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, True)
+    shard.send(exclusive)
+    assert shard.expect(Refusal).code == 403
+    shard.send(Release(1))
+    shard.ask(exclusive)
+    shard.send(consume(3))
+    refusal = shard.expect(Refusal)
+    assert (refusal.code, refusal.text) == (403, "queue 'q' in vhost '/' in exclusive use")
+    shard.send(Release(2))
+    shard.ask(consume(4))
+
+
+def test_a_single_active_consumer_is_followed_by_the_highest_priority_then_the_oldest(shard: Shard) -> None:
+    shard.send(ranked(1, 0, 2), ranked(2, 1, 2), ranked(3, 9, 2), ranked(4, 9, 2))
+    followers = []
+    for number in range(4):
+        shard.send(Publish((2,), run_of(number, 1)))
+        active = shard.expect(Delivered).consumer
+        followers.append(active)
+        assert [c["consumer"] for c in shard.queue(2)["consumer_list"] if c["active"]] == [active]
+        shard.send(Settle(active, [(0, 10)]))
+        shard.ask(Cancel(50 + number, active))
+    assert followers == [1, 3, 4, 2]
+
+
+def test_only_what_is_overdue_returns_and_only_if_it_is_still_held(shard: Shard) -> None:
+    shard.send(consume(1, queue=3, prefetch=4), Publish((3,), run_of(0, 4)))
+    began = time.monotonic()
+    shard.delivered(4)
+    shard.send(Settle(1, [(1, 2)]))
+    again = shard.delivered(3)
+    assert SLOW_MS / 1000 <= time.monotonic() - began < SLOW_MS / 1000 + 2
+    assert sorted(numbers(again)) == [0, 2, 3]
+    assert all(one.redelivered for one in again)
+    shard.send(Settle(1, [(0, 4)]))
+    assert shard.ask(Counts(9, 3)) == [0, 1]
+    assert shard.queue(3)["valid"] == 0
+
+
+def test_what_was_overdue_is_nothing_to_its_consumer_any_more(shard: Shard) -> None:
+    shard.send(consume(1, queue=3), Publish((3,), run_of(0, 1)))
+    shard.delivered(1)
+    shard.ask(Cancel(8, 1))
+    shard.until(lambda: shard.ask(Counts(9, 3)) == [1, 0])
+    shard.send(Settle(1, [(0, 1)]), Return(1, [(0, 1)], False))
+    assert shard.ask(Counts(10, 3)) == [1, 0]
+
+
+def test_renewed_messages_have_their_time_again(shard: Shard) -> None:
+    shard.send(consume(1, queue=3, prefetch=2), Publish((3,), run_of(0, 2)))
+    shard.delivered(2)
+    ends_at = time.monotonic() + 4 * SLOW_MS / 1000
+    again: list[int] = []
+    while time.monotonic() < ends_at:
+        shard.send(Renew(1, [(0, 1)]))
+        shard.poll(shard.dialer)
+        for one in [one for one in shard.inbox if isinstance(one, Delivered)]:
+            shard.inbox.remove(one)
+            again += numbers([one])
+            shard.send(Settle(1, [(1, 2)]))
+    assert again == [1]
+
+
+def test_a_consumers_own_timeout_comes_before_the_queues(shard: Shard) -> None:
+    shard.send(Consume(7, 1, 3, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 30_000), Publish((3,), run_of(0, 1)))
+    shard.send(Consume(8, 2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 100), Publish((1,), run_of(9, 1)))
+    shard.delivered(2)
+    assert numbers([shard.expect(Delivered)]) == [9]
+    assert shard.queue(3)["unacked"] == 1
+
+
+def test_what_was_got_is_overdue_too(shard: Shard) -> None:
+    shard.send(Publish((3,), run_of(0, 1)), Get(5, 1, 3, False))
+    shard.expect(Got)
+    shard.until(lambda: shard.ask(Counts(9, 3)) == [1, 0])
