@@ -17,7 +17,8 @@ A plain queue is one lane. A queue with priorities has one for each priority in 
 upper bits of its messages' numbers, so that all of a queue's messages have one order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from shardmq.limits import RUN_RECORDS_MAX
@@ -61,6 +62,10 @@ class Parcel(NamedTuple):
     redelivered: bool
     deliveries: int
     run: Run
+
+
+_parcel: Final[Callable[[tuple[int, bool, int, Run]], Parcel]] = partial(tuple.__new__, Parcel)
+"""Parcel(...), in 110 ns instead of 250; most of them carry one message."""
 
 
 class Lane:
@@ -173,18 +178,21 @@ class Lane:
             room: bytes they may take together.
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
+        if self.mortal:
+            self._before_take()
         parcels: list[tuple[int, bool, list[Run]]] = []
         end = taken = joined = 0
         returned = self.returned
         while limit > 0:
-            redelivered = bool(returned)
+            redelivered = returned.count > 0
             if redelivered:
                 first, count, place, run = self._next_returned()
             elif self.fresh:
                 first, count, place, run = self._next_fresh()
             else:
                 break
-            count = min(count, limit)
+            if count > limit:  # noqa: PLR1730 - as in _next_fresh
+                count = limit
             piece = run
             if count < run.count or len(run.records) > room:
                 cutter = self._cutter or self._new_cutter()
@@ -212,7 +220,7 @@ class Lane:
             end = first + count
         self.unacked += taken
         self.delivered += taken
-        return [Parcel(first, again, 0, runs[0] if len(runs) == 1 else join(runs)) for first, again, runs in parcels]
+        return [_parcel((first, again, 0, runs[0] if len(runs) == 1 else join(runs))) for first, again, runs in parcels]
 
     # --- messages are done with, or come back -----------------------------------------------------------------------
 
@@ -443,6 +451,9 @@ class Lane:
         for start, end in segment.living(segment.first, self.cursor):
             self.returned.add(start, end)
         self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
+
+    def _before_take(self) -> None:
+        """For a queue that is a lane itself: what has expired must not be handed out."""
 
     def _new_cutter(self) -> Cutter:
         self._cutter = Cutter()

@@ -46,12 +46,6 @@ class PlainQueue(Lane):
         if stored.parked:
             self._parked = RangeSet(self.keep_aside(stored.parked))
 
-    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
-        """As `Queue.take`."""
-        if self.mortal:
-            self.expire(self._clock.now_ms())
-        return Lane.take(self, limit, room, alone)
-
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """As `Queue.peek`."""
         cursor = self.cursor
@@ -90,6 +84,9 @@ class PlainQueue(Lane):
 
     def trim(self) -> None:
         """As `Queue.trim`: there are no bounds."""
+
+    def _before_take(self) -> None:
+        self.expire(self._clock.now_ms())
 
     def retire(self) -> list[Segment]:
         """As `Queue.retire`."""
