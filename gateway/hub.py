@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer
@@ -17,6 +18,7 @@ from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
 from shardmq.clock import SteadyClock
 from shardmq.gateway.alarms import Alarms, MemoryWatch
+from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.model import Queue
@@ -96,6 +98,7 @@ class Hub:
         ]
         self._plans: dict[tuple[str, str, str], Plan | None] = {}
         self._plans_to: dict[tuple[int, ...], Plan] = {}
+        self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         self._writers: list[Writer] = []
         self._flush_due = False
         self._is_stirred = True  # since the last tick
@@ -128,6 +131,13 @@ class Hub:
     def table(self) -> dict[str, Any]:
         """How this gateway is: as every process, and its connections, channels and consumers."""
         return {**vitals(self.name, "gateway"), **self._census()}
+
+    def rights(self, user: str, vhost: str) -> Rights:
+        """What a user may do in a virtual host: the same object for all sessions that have it."""
+        rights = self._rights.get((user, vhost))
+        if rights is None:
+            rights = self._rights[user, vhost] = Rights(self.topology, user, vhost)
+        return rights
 
     def plan(self, vhost: str, exchange: str, key: str) -> Plan | None:
         """Where a publish goes; None where its key does not settle that (`Topology.by_message`).
@@ -216,6 +226,8 @@ class Hub:
     def _forget_plans(self) -> None:
         self._plans.clear()
         self._plans_to.clear()
+        for rights in self._rights.values():
+            rights.forget()
 
     def _drain(self, link: ShardLink | TopologyLink) -> None:
         """Read a link until it is dry: its file descriptor is edge-triggered and does not call twice."""

@@ -90,20 +90,32 @@ def set_socket_options(transport: asyncio.BaseTransport) -> None:
 
 
 class _ChannelDesk:
-    """A channel's place in the connection: the request it waits for, and what came behind it; publishes held while an
-    alarm is on."""
+    """A channel's place in the connection.
+
+    Attributes:
+        is_waiting: for the answer to a request.
+        held: what came behind that request, with the bytes each takes; None where nothing did, as an empty deque takes
+            half a kilobyte.
+        blocked: publishes held while an alarm is on.
+    """
 
     __slots__ = ("blocked", "channel", "held", "is_waiting")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.is_waiting = False
-        self.held: deque[tuple[Operation, int]] = deque()  # with the bytes each takes
+        self.held: deque[tuple[Operation, int]] | None = None
         self.blocked: list[tuple[BasicPublish, int]] = []
 
 
 class NativeConnection(asyncio.BufferedProtocol):
-    """See the module. One for each accepted socket."""
+    """See the module. One for each accepted socket; there may be many thousands that do nothing, so slots and shared
+    empty sets count (README.md, memory for each connection)."""
+
+    __slots__ = ("_accepted_at", "_confirming", "_desks", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
+                 "_is_authenticating", "_is_closing", "_is_unread", "_out", "_out_bytes", "_reader",
+                 "_reading_held_by", "_sent_at", "_server", "_server_closed", "_transport", "client_properties",
+                 "connected_at_ms", "is_blocked", "is_tls", "is_writable", "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -116,12 +128,12 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_unread = False
         self._confirming: list[Channel] = []
-        self._server_closed: set[int] = set()  # channels closed from here; what the client sent meanwhile is ignored
+        self._server_closed: frozenset[int] = frozenset()  # channels; what clients sent before they heard is ignored
         self._heard_at = self._sent_at = self._accepted_at = time.monotonic()
         self._heartbeat = 0
         self._is_authenticating = False
         self._is_closing = False
-        self._reading_held_by: set[str] = set()
+        self._reading_held_by: frozenset[str] = frozenset()
         self._transport: asyncio.Transport
         self.is_writable = True
         self.peer = ""
@@ -149,6 +161,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self._server.remove(self)
         if self.session is not None:
             self.session.close()
+            self.session = None  # a circle, which would lie around until the collector comes by
         self._desks.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
@@ -180,6 +193,8 @@ class NativeConnection(asyncio.BufferedProtocol):
         if desk is not None:
             if desk.is_waiting or desk.held or self._is_unread:
                 size += HELD_OVERHEAD_BYTES
+                if desk.held is None:
+                    desk.held = deque()
                 desk.held.append((operation, size))
                 self._held_bytes += size
                 if self._held_bytes > HELD_BYTES_MAX:
@@ -210,7 +225,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         except RequestError as error:
             self.send(Refused(operation.request, operation.channel, error.code, error.text))
             return
-        self._server_closed.discard(operation.channel)
+        self._server_closed -= {operation.channel}
         self._desks[operation.channel] = _ChannelDesk(channel)
         self.send(Ok(operation.request, operation.channel))
 
@@ -219,7 +234,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         number: int = getattr(operation, "channel", 0)
         if number in self._server_closed:
             if isinstance(operation, ChannelClose):
-                self._server_closed.discard(number)
+                self._server_closed -= {number}
             if isinstance(operation, BasicPublish):
                 self.send_refusal(
                     number, operation.request, operation.request, ReplyCode.CHANNEL_ERROR, "the channel is closed"
@@ -254,7 +269,7 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._request(desk, operation)
         except ChannelError as error:
             self._drop_channel(channel.number)
-            self._server_closed.add(channel.number)
+            self._server_closed |= {channel.number}
             self.send(ChannelClose(0, channel.number, error.code, error.text))
 
     def _publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
@@ -308,6 +323,8 @@ class NativeConnection(asyncio.BufferedProtocol):
                 self._take_on_channel(desk, operation)
             except ConnectionFault as fault:
                 self.close(fault)
+        if not desk.held:
+            desk.held = None
         self._hold_less()
 
     def _hold_less(self) -> None:
@@ -316,8 +333,8 @@ class NativeConnection(asyncio.BufferedProtocol):
 
     def _drop_channel(self, number: int) -> None:
         desk = self._desks.pop(number)
-        self._held_bytes -= sum(size for _, size in (*desk.held, *desk.blocked))
-        desk.held.clear()
+        self._held_bytes -= sum(size for _, size in (*(desk.held or ()), *desk.blocked))
+        desk.held = None
         for operation, _ in desk.blocked:
             text = "the channel was closed while publishing was blocked; not stored"
             self.send_refusal(number, operation.request, operation.request, ReplyCode.RESOURCE_ERROR, text)
@@ -491,11 +508,11 @@ class NativeConnection(asyncio.BufferedProtocol):
     def _hold_reading(self, reason: str) -> None:
         if not self._reading_held_by and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._reading_held_by.add(reason)
+        self._reading_held_by |= {reason}
 
     def _resume_reading(self, reason: str) -> None:
         if reason in self._reading_held_by:
-            self._reading_held_by.discard(reason)
+            self._reading_held_by -= {reason}
             if not self._reading_held_by and not self._transport.is_closing():
                 self._heard_at = time.monotonic()
                 self._transport.resume_reading()

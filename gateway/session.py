@@ -12,7 +12,6 @@ from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, Reques
 from shardmq.gateway.confirms import Fan
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
-from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import CHANNELS_MAX
@@ -63,13 +62,16 @@ class Front(Protocol):
 class Channel:
     """One channel: a stream of requests carried out in order."""
 
+    __slots__ = ("_confirmed", "_getters", "_retired", "_tags_made", "consumers", "is_open", "ledger", "number",
+                 "session")  # fmt: skip
+
     def __init__(self, session: "Session", number: int) -> None:
         self.number = number
         self.session = session
         self.is_open = True
         self.ledger: TagLedger[Holding] = TagLedger()
         self.consumers: dict[str, Consumer] = {}
-        self._retired: set[Consumer] = set()  # cancelled, but they may hold messages until the channel closes
+        self._retired: dict[Consumer, None] = {}  # cancelled, but they may hold messages until the channel closes
         self._getters: dict[int, Consumer] = {}
         self._confirmed: list[tuple[int, int]] = []
         self._tags_made = 0
@@ -353,7 +355,7 @@ class Channel:
     def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
         if not auto_ack:
             consumer.unacked += count
-        return self.ledger.hand_out(consumer.holding, sequence, count, outstanding=not auto_ack)
+        return self.ledger.hand_out((consumer, consumer.link.life), sequence, count, outstanding=not auto_ack)
 
     def _take_back(self, first: int, last: int) -> list[tuple[Consumer, int, int]]:
         """Settle tags; returns whose messages they are, leaving out those that were delivered before a shard died."""
@@ -367,7 +369,8 @@ class Channel:
     def _disown(self, consumer: Consumer, start: int, count: int) -> None:
         """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
         is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
-        consumer.unacked -= self.ledger.pass_on(consumer.holding, start, start + count, (consumer, NO_LIFE))
+        holding = consumer, consumer.link.life
+        consumer.unacked -= self.ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
 
     def _release_getters(self) -> None:
         """Forget where it got messages from, except where it holds some. No get is under way when this is called."""
@@ -378,14 +381,14 @@ class Channel:
 
     def _retire(self, consumer: Consumer) -> None:
         if self.is_open:
-            self._retired.add(consumer)
+            self._retired[consumer] = None
             self._release_retired()
 
     def _release_retired(self) -> None:
         """Cancelled consumers that hold nothing any more need not be known any longer."""
         if self._retired:
             for consumer in [consumer for consumer in self._retired if consumer.unacked == 0]:
-                self._retired.discard(consumer)
+                del self._retired[consumer]
                 consumer.link.release(consumer)
 
 
@@ -402,6 +405,7 @@ class Session:
         rights: what the user may do here.
     """
 
+    __slots__ = ("channels", "front", "hub", "number", "rights", "user", "vhost")
     _made: ClassVar[int] = 0
 
     def __init__(self, hub: Hub, front: Front, vhost: str, user: str) -> None:
@@ -411,7 +415,7 @@ class Session:
         self.front = front
         self.vhost = vhost
         self.user = user
-        self.rights = Rights(hub.topology, user, vhost)
+        self.rights = hub.rights(user, vhost)
         self.channels: dict[int, Channel] = {}
 
     @property

@@ -57,14 +57,12 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
-        holding: (self, the link's life): goes into the tag ledger with each delivery, so that an ack for what was
-            delivered before a shard died does not settle what it numbered anew.
         times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
         owed: bytes its socket has taken since the shard last heard.
     """
 
-    __slots__ = ("auto_ack", "channel", "exclusive", "holding", "link", "number", "owed", "prefetch", "priority",
+    __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "owed", "prefetch", "priority",
                  "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
@@ -80,14 +78,14 @@ class Consumer:
         self.timeout_ms = 0
         self.times_out = False
         self.running = False
-        self.holding: Holding = (self, link.life)
         self.unacked = 0
         self.owed = 0
         self.settled: list[tuple[int, int]] = []
 
 
 Holding = tuple[Consumer, int]
-"""A consumer and the life of its link in which it was given messages."""
+"""A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery, so
+that an ack for what was delivered before a shard died does not settle what it numbered anew."""
 
 
 @dataclass(slots=True)
@@ -323,7 +321,6 @@ class ShardLink:
         waiting, self._waiting = self._waiting, []
         starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
         for consumer in list(self._consumers.values()):
-            consumer.holding = (consumer, self.life)
             consumer.unacked = consumer.owed = 0
             if consumer.running and consumer.number not in starting:
                 self.start(consumer, self._resumed(consumer), RESUME_SECONDS)

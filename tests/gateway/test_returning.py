@@ -1,5 +1,6 @@
 """Messages that return: renewals, delays, and tags of what came back by itself; the shards are the test's."""
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,10 @@ from shardmq.bus.messages import (
     Return,
     Settle,
 )
+from shardmq.gateway.native import NativeConnection
+from shardmq.gateway.rights import Rights
+from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.shardlink import Consumer
 from shardmq.records import Run, pack
 from shardmq.wire.operations import (
     BasicAck,
@@ -166,6 +171,23 @@ def test_getting_from_many_queues_is_forgotten_where_nothing_is_held(start_stage
         assert len(released) == 30
         client.send(BasicAck(1, [(1, 1)]))
         assert stage.expect(0, Settle).consumer not in released
+
+
+def test_a_connection_that_ends_is_gone_at_once_and_not_when_the_collector_comes(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            with RawClient(stage).open() as client:
+                consumer = consuming(stage, client)
+                deliver(stage, client, Delivered(consumer, 0, False, run_of(4)))
+                client.send(BasicAck(1, [(1, 1)]), BasicNack(1, [(2, 2)]))
+            assert stage.expect(0, Release) == Release(consumer)
+        left = (NativeConnection, Session, Channel, Consumer, Rights)
+        stage.until(lambda: not [each for each in gc.get_objects() if isinstance(each, left)])
+    finally:
+        gc.enable()
 
 
 def test_a_queue_that_goes_takes_its_consumer_along(start_stage: StartStage) -> None:
