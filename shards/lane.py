@@ -363,7 +363,10 @@ class Lane:
         return ranges
 
     def read(self, ranges: Ranges, room: int, alone: bool = True) -> list[tuple[int, Run]]:
-        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`."""
+        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
+
+        No run has messages on both sides of the cursor: those behind it were never handed out.
+        """
         groups: list[tuple[int, list[Run]]] = []
         cutter = Cutter()
         after = -1
@@ -379,7 +382,8 @@ class Lane:
                     return _joined(groups)
                 piece = cutter.cut(run, start - first, start - first + count)
                 room -= len(piece.records)
-                if start == after and joined + count <= RUN_RECORDS_MAX and continues(groups[-1][1][-1], piece):
+                if (start == after and start != self.cursor and joined + count <= RUN_RECORDS_MAX
+                        and continues(groups[-1][1][-1], piece)):  # fmt: skip
                     groups[-1][1].append(piece)
                     joined += count
                 else:

@@ -252,6 +252,11 @@ class TermedMachine(RuleBasedStateMachine):
         expected = self.those(READY)[offset : offset + count]
         assert sum(parcel.run.count for parcel in parcels) == len(expected)
         self.compare(parcels, expected)
+        for parcel in parcels:
+            for message in expected[: parcel.run.count]:
+                assert parcel.redelivered or not message.was_delivered
+                assert not parcel.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
+            del expected[: parcel.run.count]
 
     @rule(data=st.data(), late=st.booleans())
     def settle(self, data: st.DataObject, late: bool) -> None:
