@@ -84,8 +84,8 @@ class Consumer:
 
 
 Holding = tuple[Consumer, int]
-"""A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery, so
-that an ack for what was delivered before a shard died does not settle what it numbered anew."""
+"""A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery.
+An ack for what was delivered before a shard died is not to settle what it numbered anew."""
 
 
 @dataclass(slots=True)
