@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shardmq.cmd.listing import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show
+from shardmq.cmd.listing import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show, with_features
 from shardmq.cmd.session import JSON, URL
 
 
@@ -18,8 +18,10 @@ def exchange() -> None:
 @JSON
 def exchange_list(*, url: str, as_json: bool) -> None:
     """Show all exchanges."""
-    columns = ("name", "type", "durable", "auto_delete", "internal", "arguments")
-    show("exchanges", rows_of(url, "exchanges"), as_json, columns)
+    rows = rows_of(url, "exchanges")
+    if not as_json:
+        rows = with_features(rows, "durable", "auto_delete", "internal")
+    show("exchanges", rows, as_json, ("name", "type", "features", "arguments"))
 
 
 @exchange.command("declare")

@@ -59,6 +59,11 @@ def show(noun: str, rows: list[Row], as_json: bool, names: Iterable[str], number
     Console().print(table)
 
 
+def with_features(rows: list[Row], *names: str) -> list[Row]:
+    """The rows with a column `features` that says which of these are so: five columns of yes and no fit no terminal."""
+    return [{**row, "features": [title(name) for name in names if row[name]] or ["transient"]} for row in rows]
+
+
 def title(column: str) -> str:
     """A column's name for people."""
     return column.replace("_", " ").replace("-", " ")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shardmq.cmd.listing import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show
+from shardmq.cmd.listing import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show, with_features
 from shardmq.cmd.move import move
 from shardmq.cmd.peek import peek
 from shardmq.cmd.session import JSON, URL, counted, print_json
@@ -24,8 +24,11 @@ queue.add_command(move)
 @JSON
 def queue_list(*, url: str, as_json: bool) -> None:
     """Show all queues and what is in them; `shardmq status` shows rates."""
-    columns = ("name", "durable", "auto_delete", "exclusive", "arguments")
-    show("queues", rows_of(url, "queues"), as_json, columns, ("ready", "unacked", "delayed", "consumers", "bytes"))
+    rows = rows_of(url, "queues")
+    if not as_json:
+        rows = with_features(rows, "durable", "auto_delete", "exclusive")
+    numbers = ("ready", "unacked", "delayed", "consumers")
+    show("queues", rows, as_json, ("name", "features", "arguments"), numbers)
 
 
 @queue.command("declare")

@@ -18,7 +18,7 @@ URL: Final = click.option(
     show_envvar=True,
     show_default=True,
     metavar="URL",
-    help="The broker, as shardmq://user:password@host:port/vhost.",
+    help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS (authorities: SSL_CERT_FILE).",
 )
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
 

@@ -27,9 +27,7 @@ def test_publishing_to_a_queue_that_is_not_there_fails(capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("at")
-def test_properties_and_headers_travel_along(
-    parsed: Parsed, printed: Printed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_properties_and_headers_travel_along(parsed: Parsed, printed: Printed, refused: Callable[..., str]) -> None:
     printed("queue", "declare", "ranked", "-a", "x-max-priority=5")
     for priority in ("1", "5"):
         printed(
@@ -41,8 +39,7 @@ def test_properties_and_headers_travel_along(
     assert first["properties"] == {
         "priority": 5, "expiration": "60000", "headers": {"n": 7}, "reply_to": "answers", "message_id": "m5",
     }  # fmt: skip
-    assert run(["publish", "ranked", "x", "--property", "color=red"]) == 2
-    assert "color" in capsys.readouterr().err
+    assert "color" in refused("publish", "ranked", "x", "--property", "color=red", code=2)
 
 
 @pytest.mark.usefixtures("at")
