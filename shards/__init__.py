@@ -17,6 +17,7 @@ queues.py      which kind of queue a declaration asks for
 plain.py       the plain queue: one lane, and no terms that its messages would notice
 termed.py      the queue with terms: priorities, times to live, bounds, delivery limits, dead letters
 lane.py        messages in a row: what is ready, in which order, what was handed out, what is done with
+shelf.py       the segments of a lane: what is read, what is done with, what replaces them
 lanes.py       the lanes of a queue with terms, one for each priority in use
 bounds.py      how many messages and bytes may wait in a queue
 deaths.py      dead letters on their way out

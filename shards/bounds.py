@@ -5,9 +5,10 @@ from itertools import accumulate
 from typing import Final
 
 from shardmq.records import Run
-from shardmq.shards.lane import Parcel, Ranges
+from shardmq.shards.lane import Parcel
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.segments import body_sizes
+from shardmq.shards.shelf import Ranges
 from shardmq.terms import Terms
 
 _EVERYTHING: Final = 1 << 62

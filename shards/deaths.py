@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
-from shardmq.shards.lane import Ranges
 from shardmq.shards.lanes import Lanes
+from shardmq.shards.shelf import Ranges
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, ACK_TIMEOUT = (
     "rejected", "expired", "maxlen", "delivery_limit", "ack_timeout")  # fmt: skip

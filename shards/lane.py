@@ -25,7 +25,8 @@ from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.ranges import RangeSet
 from shardmq.records import PERSISTENT, Run, continues, join
 from shardmq.shards.journal import Journal
-from shardmq.shards.segments import SEGMENT_BYTES, Cutter, Index, NumberedRun, Segment, place_of
+from shardmq.shards.segments import SEGMENT_BYTES, NumberedRun, Segment, place_of
+from shardmq.shards.shelf import Ranges, Shelf
 
 LANE_BITS: Final = 55
 """Bits of a message's number within its lane; the lane's number is above them. Nobody counts that far."""
@@ -43,9 +44,6 @@ COLLECT_TOTAL_MIN: Final = 2000
 
 MERGE_SEGMENTS: Final = 32
 """Neighbours of one size class that are merged; each message is copied about once per class."""
-
-Ranges = list[tuple[int, int]]
-"""Numbers of messages, as half-open ranges in rising order."""
 
 
 class Parcel(NamedTuple):
@@ -68,7 +66,7 @@ _parcel: Final[Callable[[tuple[int, bool, int, Run]], Parcel]] = partial(tuple._
 """Parcel(...), in 110 ns instead of 250; most of them carry one message."""
 
 
-class Lane:
+class Lane(Shelf):
     """State of one lane.
 
     Args:
@@ -88,36 +86,27 @@ class Lane:
         returned: handed out before, and ready again.
         unacked: handed out, and not done with.
         aside: set aside, and not done with.
-        total: messages in its segments, dead ones included.
-        bytes: of their records.
         mortal: whether something in it may expire.
         published, delivered, acked, redelivered: since start.
     """
 
-    __slots__ = ("_arrived", "_cutter", "_durable", "_expiry", "_expiry_of", "_journal", "_open", "_reading",
-                 "_reading_place", "acked", "aside", "bytes", "cursor", "delivered", "fresh", "id", "index", "mark",
-                 "mortal", "next", "number", "published", "redelivered", "returned", "total", "ttl_ms", "unacked",
-                 "young")  # fmt: skip
+    __slots__ = ("_arrived", "_durable", "_expiry", "_expiry_of", "_reading_place", "acked", "aside", "cursor",
+                 "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered", "returned", "ttl_ms",
+                 "unacked")  # fmt: skip
 
     def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
                  segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip
-        self.id = queue
+        super().__init__(queue, journal)
         self.number = number
-        self.index = Index()
         self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
         self.returned = RangeSet()
-        self.fresh = self.unacked = self.aside = self.total = self.bytes = 0
+        self.fresh = self.unacked = self.aside = 0
         self.published = self.delivered = self.acked = self.redelivered = 0
-        self.young = 0
         self.ttl_ms = ttl_ms
         self.mortal = ttl_ms is not None
         self._expiry: int | None = None
         self._expiry_of = -1
         self._durable = durable
-        self._journal = journal
-        self._open: Segment | None = None
-        self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
-        self._reading: Segment | None = None
         self._reading_place = 0
         for segment in segments:
             self._adopt(segment)
@@ -362,48 +351,6 @@ class Lane:
                 break
         return ranges
 
-    def read(self, ranges: Ranges, room: int, alone: bool = True) -> list[tuple[int, Run]]:
-        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
-
-        No run has messages on both sides of the cursor: those behind it were never handed out.
-        """
-        groups: list[tuple[int, list[Run]]] = []
-        cutter = Cutter()
-        after = -1
-        joined = 0
-        for start, end in ranges:
-            while start < end:
-                runs = self._journal.runs(self.index.segments[self.index.place(start)])
-                first, run = runs[place_of(runs, start)]
-                count = min(end, first + run.count) - start
-                if len(run.records) > room:
-                    count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
-                if not count:
-                    return _joined(groups)
-                piece = cutter.cut(run, start - first, start - first + count)
-                room -= len(piece.records)
-                if (start == after and start != self.cursor and joined + count <= RUN_RECORDS_MAX
-                        and continues(groups[-1][1][-1], piece)):  # fmt: skip
-                    groups[-1][1].append(piece)
-                    joined += count
-                else:
-                    groups.append((start, [piece]))
-                    joined = count
-                start = after = start + count
-        return _joined(groups)
-
-    def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
-        """Where live messages lie: (segment, first number, end)."""
-        places = []
-        for start, end in ranges:
-            place = self.index.place(start)
-            while start < end:
-                segment = self.index.segments[place]
-                place += 1
-                places.append((segment, start, min(end, segment.end)))
-                start = segment.end
-        return places
-
     # --- segments are replaced --------------------------------------------------------------------------------------
 
     @property
@@ -415,22 +362,6 @@ class Lane:
         """Have the collector look at it, if that may be worth while."""
         if self.young >= MERGE_SEGMENTS or self.is_sparse:
             self._journal.untidy[self] = None
-
-    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
-        """Segments `start` to `stop` give way to others with the same live messages."""
-        old = self.index.segments[start:stop]
-        for segment in old:
-            self.total -= segment.count
-            self.bytes -= segment.bytes
-            if segment is self._reading:
-                self._reading = None
-        for segment in new:
-            self.total += segment.count
-            self.bytes += segment.bytes
-        if self._cutter is not None:
-            self._cutter.forget()
-        self.index.replace(start, stop, new)
-        self._journal.rewrite(old, new)
 
     def close(self) -> None:
         """Its queue is deleted: nobody looks after it any more."""
@@ -458,10 +389,6 @@ class Lane:
 
     def _before_take(self) -> None:
         """For a queue that is a lane itself: what has expired must not be handed out."""
-
-    def _new_cutter(self) -> Cutter:
-        self._cutter = Cutter()
-        return self._cutter
 
     def _ready_ranges(self) -> Iterable[tuple[int, int]]:
         yield from self.returned
@@ -512,34 +439,3 @@ class Lane:
     def _raise_mark(self, mark: int) -> None:
         self.mark = mark
         self._journal.mark(self.id, self.number, mark)
-
-    def _bury(self, start: int, end: int) -> None:
-        """Live messages [start, end) are done with."""
-        index = self.index
-        segments = index.segments
-        place = index.place(start)
-        while start < end:
-            segment = segments[place]
-            stop = min(end, segment.end)
-            segment.bury(start, stop)
-            start = stop
-            if segment.live:
-                if segment.durable:
-                    self._journal.change(segment)
-                place += 1
-            else:
-                self._remove(place, segment)
-
-    def _remove(self, place: int, segment: Segment) -> None:
-        self.index.replace(place, place + 1, [])
-        self.total -= segment.count
-        self.bytes -= segment.bytes
-        if segment is self._open:
-            self._open = None
-        if segment is self._reading:
-            self._reading = None
-        self._journal.end(segment)
-
-
-def _joined(groups: list[tuple[int, list[Run]]]) -> list[tuple[int, Run]]:
-    return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]

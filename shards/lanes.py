@@ -12,8 +12,9 @@ from shardmq.model import Queue as Declared
 from shardmq.records import Run
 from shardmq.shards.counts import Counted, Counts
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import LANE_BITS, Lane, Parcel, Ranges
+from shardmq.shards.lane import LANE_BITS, Lane, Parcel
 from shardmq.shards.segments import Cutter, Segment
+from shardmq.shards.shelf import Ranges
 from shardmq.shards.stored import StoredQueue
 from shardmq.terms import Terms
 
@@ -154,7 +155,7 @@ class Lanes:
             ranges = lane.waiting(offset, count)
             offset -= min(offset, lane.ready)
             wanted = sum([end - start for start, end in ranges])
-            for first, deliveries, run in self.read(ranges, room, alone=not parcels):
+            for first, deliveries, run in self.read(ranges, room, not parcels, lane.cursor):
                 parcels.append(Parcel(first, first < lane.cursor, deliveries, run))
                 room -= len(run.records)
                 wanted -= run.count
@@ -163,11 +164,11 @@ class Lanes:
                 break
         return parcels
 
-    def read(self, ranges: Ranges, room: int, alone: bool) -> list[tuple[int, int, Run]]:
-        """Messages: as many as take `room` bytes, but one at least where `alone`; (first number, deliveries, run)."""
+    def read(self, ranges: Ranges, room: int, alone: bool, apart: int = -1) -> list[tuple[int, int, Run]]:
+        """As `Shelf.read`, cut where messages were not delivered equally often: (first number, deliveries, run)."""
         pieces: list[tuple[int, int, Run]] = []
         for lane, part in self.split(ranges):
-            found = lane.read(part, room, alone and not pieces)
+            found = lane.read(part, room, alone and not pieces, apart)
             pieces += [piece for first, run in found for piece in self.divide(first, run)]
             room -= sum([len(run.records) for _, run in found])
             if sum([run.count for _, run in found]) < sum([end - start for start, end in part]):

@@ -10,8 +10,9 @@ from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.shards.deaths import Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import Lane, Parcel, Ranges
+from shardmq.shards.lane import Lane, Parcel
 from shardmq.shards.segments import Segment
+from shardmq.shards.shelf import Ranges
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
 from shardmq.terms import Terms
 
@@ -48,9 +49,8 @@ class PlainQueue(Lane):
 
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """As `Queue.peek`."""
-        cursor = self.cursor
-        pieces = self.read(self.waiting(offset, count), PEEK_BYTES)
-        return [Parcel(first, first < cursor, 0, run) for first, run in pieces]
+        pieces = self.read(self.waiting(offset, count), PEEK_BYTES, apart=self.cursor)
+        return [Parcel(first, first < self.cursor, 0, run) for first, run in pieces]
 
     def reject(self, ranges: Ranges) -> None:
         """As `Queue.reject`."""

@@ -5,8 +5,9 @@ from typing import Any, Protocol
 from shardmq.model import Queue as Declared
 from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
-from shardmq.shards.lane import Parcel, Ranges
+from shardmq.shards.lane import Parcel
 from shardmq.shards.segments import Segment
+from shardmq.shards.shelf import Ranges
 from shardmq.terms import Terms
 
 

@@ -9,10 +9,11 @@ from shardmq.records import Run
 from shardmq.shards.bounds import Bounds
 from shardmq.shards.deaths import ACK_TIMEOUT, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import Parcel, Ranges
+from shardmq.shards.lane import Parcel
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.segments import Cutter, Segment
+from shardmq.shards.shelf import Ranges
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
 from shardmq.terms import Terms
 

@@ -1,0 +1,130 @@
+"""The segments of a lane: what lies where, what is read, what is done with, and what replaces them."""
+
+from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.records import Run, continues, join
+from shardmq.shards.journal import Journal
+from shardmq.shards.segments import Cutter, Index, Segment, place_of
+
+Ranges = list[tuple[int, int]]
+"""Numbers of messages, as half-open ranges in rising order."""
+
+
+class Shelf:
+    """See the module.
+
+    Args:
+        queue: id of the queue it belongs to.
+        journal: where its changes are written down.
+
+    Attributes:
+        index: the segments in order.
+        total: messages in them, dead ones included.
+        bytes: of their records.
+        young: how many came since the collector looked.
+    """
+
+    __slots__ = ("_cutter", "_journal", "_open", "_reading", "bytes", "id", "index", "total", "young")
+
+    def __init__(self, queue: int, journal: Journal) -> None:
+        self.id = queue
+        self.index = Index()
+        self.total = self.bytes = self.young = 0
+        self._journal = journal
+        self._open: Segment | None = None
+        self._reading: Segment | None = None
+        self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
+
+    def read(self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1) -> list[tuple[int, Run]]:
+        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
+
+        No run has messages on both sides of number `apart`.
+        """
+        groups: list[tuple[int, list[Run]]] = []
+        cutter = Cutter()
+        after = -1
+        joined = 0
+        for start, end in ranges:
+            while start < end:
+                runs = self._journal.runs(self.index.segments[self.index.place(start)])
+                first, run = runs[place_of(runs, start)]
+                count = min(end, first + run.count) - start
+                if len(run.records) > room:
+                    count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
+                if not count:
+                    return _joined(groups)
+                piece = cutter.cut(run, start - first, start - first + count)
+                room -= len(piece.records)
+                if (start == after and start != apart and joined + count <= RUN_RECORDS_MAX
+                        and continues(groups[-1][1][-1], piece)):  # fmt: skip
+                    groups[-1][1].append(piece)
+                    joined += count
+                else:
+                    groups.append((start, [piece]))
+                    joined = count
+                start = after = start + count
+        return _joined(groups)
+
+    def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
+        """Where live messages lie: (segment, first number, end)."""
+        places = []
+        for start, end in ranges:
+            place = self.index.place(start)
+            while start < end:
+                segment = self.index.segments[place]
+                place += 1
+                places.append((segment, start, min(end, segment.end)))
+                start = segment.end
+        return places
+
+    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
+        """Segments `start` to `stop` give way to others with the same live messages."""
+        old = self.index.segments[start:stop]
+        for segment in old:
+            self.total -= segment.count
+            self.bytes -= segment.bytes
+            if segment is self._reading:
+                self._reading = None
+        for segment in new:
+            self.total += segment.count
+            self.bytes += segment.bytes
+        if self._cutter is not None:
+            self._cutter.forget()
+        self.index.replace(start, stop, new)
+        self._journal.rewrite(old, new)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _new_cutter(self) -> Cutter:
+        self._cutter = Cutter()
+        return self._cutter
+
+    def _bury(self, start: int, end: int) -> None:
+        """Live messages [start, end) are done with."""
+        index = self.index
+        segments = index.segments
+        place = index.place(start)
+        while start < end:
+            segment = segments[place]
+            stop = min(end, segment.end)
+            segment.bury(start, stop)
+            start = stop
+            if segment.live:
+                if segment.durable:
+                    self._journal.change(segment)
+                place += 1
+            else:
+                self._remove(place, segment)
+
+    def _remove(self, place: int, segment: Segment) -> None:
+        self.index.replace(place, place + 1, [])
+        self.total -= segment.count
+        self.bytes -= segment.bytes
+        if segment is self._open:
+            self._open = None
+        if segment is self._reading:
+            self._reading = None
+        self._journal.end(segment)
+
+
+def _joined(groups: list[tuple[int, list[Run]]]) -> list[tuple[int, Run]]:
+    return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]
