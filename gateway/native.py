@@ -109,8 +109,11 @@ class _ChannelDesk:
 
 
 class NativeConnection(asyncio.BufferedProtocol):
-    """See the module. One for each accepted socket; there may be many thousands that do nothing, so slots and shared
-    empty sets count (README.md, memory for each connection)."""
+    """See the module. One for each accepted socket.
+
+    There may be many thousands that do nothing: with slots, and shared empty sets, one with a channel takes 4.2 KB of
+    resident memory, the transport and its socket's buffers included; without, 6 KB.
+    """
 
     __slots__ = ("_accepted_at", "_confirming", "_desks", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
                  "_is_authenticating", "_is_closing", "_is_unread", "_out", "_out_bytes", "_reader",
