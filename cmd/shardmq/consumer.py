@@ -2,7 +2,7 @@
 
 import click
 
-from shardmq.cmd.listing import rows_of, show
+from shardmq.cmd.listing import rows_of, show, with_features
 from shardmq.cmd.session import JSON, URL
 
 
@@ -16,5 +16,8 @@ def consumer() -> None:
 @JSON
 def consumer_list(*, url: str, as_json: bool) -> None:
     """Show the consumers of the connections this user may see."""
-    columns = ("queue", "vhost", "tag", "connection", "channel", "auto_ack", "exclusive")
-    show("consumers", rows_of(url, "consumers"), as_json, columns, ("priority", "prefetch"))
+    rows = rows_of(url, "consumers")
+    if not as_json:
+        rows = with_features(rows, "auto_ack", "exclusive", otherwise="")
+    columns = ("queue", "vhost", "tag", "connection", "features")
+    show("consumers", rows, as_json, columns, ("priority", "prefetch"))

@@ -59,9 +59,9 @@ def show(noun: str, rows: list[Row], as_json: bool, names: Iterable[str], number
     Console().print(table)
 
 
-def with_features(rows: list[Row], *names: str) -> list[Row]:
+def with_features(rows: list[Row], *names: str, otherwise: str = "transient") -> list[Row]:
     """The rows with a column `features` that says which of these are so: five columns of yes and no fit no terminal."""
-    return [{**row, "features": [title(name) for name in names if row[name]] or ["transient"]} for row in rows]
+    return [{**row, "features": [title(name) for name in names if row[name]] or [otherwise]} for row in rows]
 
 
 def title(column: str) -> str:
@@ -80,8 +80,6 @@ def cell(value: Any) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
-        case "":
-            return "(empty)"
         case dict():
             return escape(", ".join(f"{name}={inner}" for name, inner in value.items()))
         case list() | tuple():

@@ -16,7 +16,10 @@ def permission() -> None:
 @JSON
 def permission_list(*, url: str, as_json: bool) -> None:
     """Show who may do what in the URL's virtual host."""
-    show("permissions", rows_of(url, "permissions"), as_json, ("user", "configure", "write", "read"))
+    rows = rows_of(url, "permissions")
+    if not as_json:
+        rows = [{name: value or "(nothing)" for name, value in row.items()} for row in rows]
+    show("permissions", rows, as_json, ("user", "configure", "write", "read"))
 
 
 @permission.command("set")
