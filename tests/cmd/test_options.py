@@ -97,7 +97,8 @@ def test_up_shares_the_memory_out_and_hands_the_disk_limit_on(start_broker: Call
 
 def test_up_listens_with_tls_where_it_is_asked_to(start_broker: Callable[..., Broker], tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-addext", "subjectAltName=DNS:localhost",
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-addext", "subjectAltName=DNS:localhost",
             "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]  # fmt: skip
     try:
         subprocess.run(made, check=True, capture_output=True, timeout=30)
