@@ -111,8 +111,8 @@ class _ChannelDesk:
 class NativeConnection(asyncio.BufferedProtocol):
     """See the module. One for each accepted socket.
 
-    There may be many thousands that do nothing: with slots, and shared empty sets, one with a channel takes 4.2 KB of
-    resident memory, the transport and its socket's buffers included; without, 6 KB.
+    There may be many thousands that do nothing, hence slots and shared empty sets: of 5,000 with a channel, each takes
+    4.6 KB of resident memory, its transport included.
     """
 
     __slots__ = ("_accepted_at", "_confirming", "_desks", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
