@@ -34,7 +34,7 @@ class Publisher:
         self._producer = producer
         self._has_return_hook = has_return_hook
         self._forget = forget
-        self._collecting = Collecting()
+        self._collecting = Collecting(producer)
         self._sent = 0
         self._settled = 0
         self._refused = 0

@@ -68,7 +68,7 @@ class Publisher:
         self._has_return_hook = has_return_hook
         self._forget = forget
         self._lock = threading.Lock()
-        self._collecting = Collecting()  # under _lock, but for what it says
+        self._collecting = Collecting(producer)  # under _lock, but for what it says
         self._sent = 0  # messages; under io.lock, as the next five
         self._runs_sent = 0
         self._runs_settled = 0
@@ -126,11 +126,11 @@ class Publisher:
             Timeout: the window stayed full; the message was not taken.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
-        if self._producer or sequence is not None:
-            self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
-            return
         filling = self._collecting.filling
-        if mandatory or delay_ms:
+        if mandatory or delay_ms or sequence is not None:
+            if sequence is not None:
+                self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
+                return
             extras = Extras(mandatory, delay_ms)
             if not filling.is_like(exchange, routing_key, properties, extras):
                 filling = self._turn_to(exchange, routing_key, properties, extras)
@@ -256,15 +256,15 @@ class Publisher:
             self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
 
     def _turn_to(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> Filling:
+        check_sequence(self._producer, None)
         with self._lock:
             self._send_runs(self._collecting.turn_to(exchange, routing_key, properties, extras))
             return self._collecting.filling
 
     def _publish_numbered(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None,
-                          mandatory: bool, delay_ms: int, sequence: int | None) -> None:  # fmt: skip
+                          mandatory: bool, delay_ms: int, sequence: int) -> None:  # fmt: skip
         """Neighbours in number share a run. All under the lock: no other thread may come between two numbers."""
         check_sequence(self._producer, sequence)
-        assert sequence is not None
         if self.unconfirmed >= self._window:
             self._wait_for_window()
         self._check()

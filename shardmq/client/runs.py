@@ -176,12 +176,15 @@ class Collecting:
     gets it. Everything else here wants the publisher's lock. (With the lock here, a publish took twice as long.)
 
     Neighbours whose properties differ still share a run: what is there is packed when the properties change.
+
+    Args:
+        producer: whose messages are numbered by the program, 0 for none.
     """
 
     __slots__ = ("_packed", "filling", "packed_count")
 
-    def __init__(self) -> None:
-        self.filling = Filling("", "", None, NO_EXTRAS)
+    def __init__(self, producer: int = 0) -> None:
+        self.filling = Filling("", "", None, Extras(producer=producer) if producer else NO_EXTRAS)
         self.packed_count = 0
         self._packed: list[bytes] = []
 

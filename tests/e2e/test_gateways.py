@@ -26,7 +26,7 @@ def connected_to(broker: Broker, gateway: str) -> Iterator[shardmq.Connection]:
     """A connection that the kernel has given to this gateway."""
     while True:
         before = clients(broker, gateway)
-        with shardmq.connect(broker.url) as connection:
+        with shardmq.connect(broker.url, recovery=None) as connection:
             if clients(broker, gateway) > before:
                 yield connection
                 return

@@ -180,7 +180,7 @@ def test_what_was_acked_stays_acked_and_the_rest_comes_in_order(restarted: Resta
 def test_a_stop_answers_every_publish_that_is_under_way(start_broker: StartBroker) -> None:
     broker = start_broker(shards=2)
     confirmed: list[bytes] = []
-    with shardmq.connect(broker.url) as connection:
+    with shardmq.connect(broker.url, recovery=None) as connection:
         channel = connection.channel()
         channel.queue_declare("stopping", durable=True)
         publisher = channel.publisher(window=200)

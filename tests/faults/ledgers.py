@@ -48,7 +48,7 @@ class Client(threading.Thread):
         try:
             while not self.stopping.is_set():
                 try:
-                    with shardmq.connect(self.url, timeout=20) as connection:
+                    with shardmq.connect(self.url, timeout=20, recovery=None) as connection:
                         self.work(connection)
                 except (ShardmqError, OSError):
                     time.sleep(RETRY_SECONDS)
