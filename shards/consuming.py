@@ -156,7 +156,7 @@ class Consuming:
             if not message.requeue:
                 queue.reject(parts)
             elif message.delay_ms:
-                self._timers.park(hosted, queue.park(parts), self._holdings.agenda.now_ms + message.delay_ms)
+                self._timers.park(hosted, queue.park(parts), self._holdings.clock.now_ms() + message.delay_ms)
             else:
                 queue.give_back(parts)
 

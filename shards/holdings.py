@@ -36,6 +36,7 @@ class Hosted:
         ring: its consumers.
         producers: who published to it, if they said so.
         delayed: messages of it that wait for a time.
+        fired_ms: when the timer was due that fired last; new ones are due later than any that fired.
         timers_at: when its timers are looked at next, if they are.
         expiry_at: when its head is looked at next, if it is.
         used_ms: when it was last used, as `x-expires` understands it.
@@ -46,14 +47,14 @@ class Hosted:
         is_gone: whether it is deleted.
     """
 
-    __slots__ = ("delayed", "expiry_at", "is_condemned", "is_gone", "is_kept", "is_watched", "producers", "queue",
-                 "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
+    __slots__ = ("delayed", "expiry_at", "fired_ms", "is_condemned", "is_gone", "is_kept", "is_watched", "producers",
+                 "queue", "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self.queue = queue
         self.ring = Ring(queue)
         self.producers: Producers | None = None
-        self.delayed = 0
+        self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None
         self.expiry_at: int | None = None
         self.used_ms = now_ms

@@ -102,7 +102,8 @@ class Publishing:
 
     def _take(self, hosted: Hosted, run: Run, message: Publish) -> int:
         if message.delay_ms:
-            self._timers.delay(hosted, run, self._holdings.agenda.now_ms + message.delay_ms)
+            # From now on and not from when the pass began: it may have been sent since.
+            self._timers.delay(hosted, run, self._holdings.clock.now_ms() + message.delay_ms)
             return run.count
         return hosted.queue.append(run, hosted.ring.credit()) if hosted.refuses else hosted.queue.append(run)
 

@@ -73,6 +73,9 @@ _BODIES: Final = 1 << 30
 _COUNTED: Final = 1 << 29
 _BYTES: Final = _COUNTED - 1
 """Of an index entry's last number; a segment is some MB at most."""
+_PAGE_BYTES: Final = 4096
+_TIMER_BYTES: Final = 1024
+"""About what a timer takes of the map when only its key is read: small ones lie among the keys."""
 _CHECKSUM_BYTES: Final = 8
 _MADV_DONTNEED: Final = 4
 
@@ -182,6 +185,7 @@ class Store:
         self._overlay: dict[tuple[int, bytes], bytes | None] = {}  # in the redo log, not yet in LMDB; None is deleted
         self._overlay_since = 0.0
         self._overlay_due = _NEVER  # the earliest timer in the overlay
+        self._scattered = 0  # timers written since the last commit: each may map a page of its own
         try:
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
@@ -245,6 +249,8 @@ class Store:
             for edit in edits:
                 self._apply(transaction, *edit)
             transaction.put(_APPLIED, _NUMBER.pack(self._redo.last), db=self._dbs[_STATE])
+        self._map.read(self._scattered * _PAGE_BYTES)
+        self._scattered = 0
         self._overlay.clear()
         self._overlay_due = _NEVER
         self._redo.rewind()
@@ -284,6 +290,7 @@ class Store:
         yield from self._edits_in_time(writes)
 
     def _edits_in_time(self, writes: Writes) -> Iterator[_Edit]:
+        self._scattered += len(writes.timers)
         for timer in writes.fired:
             yield _timers_of(timer.durable), _timer_key(timer), None
         for timer in writes.timers:
@@ -333,9 +340,19 @@ class Store:
         with self._env.begin(db=self._dbs[_TIMERS]) as transaction:
             for key in transaction.cursor().iternext(keys=True, values=False):
                 yield self._timer(key, durable=True)
+                self._map.read(_TIMER_BYTES)
 
-    def timers_due(self, queue: int, until_ms: int, count_max: int, bytes_max: int) -> tuple[list[Timer], int | None]:
+    def timers_due(
+        self, queue: int, since_ms: int, until_ms: int, count_max: int, bytes_max: int
+    ) -> tuple[list[Timer], int | None]:
         """The first timers of a queue that are due.
+
+        Args:
+            queue: its id.
+            since_ms: none is due before; so that those deleted in the redo log need not be passed over.
+            until_ms: what time it is.
+            count_max: so many at most.
+            bytes_max: about where to end.
 
         Returns:
             Them, and when the next one is due; that may be a little early.
@@ -346,7 +363,7 @@ class Store:
         size = 0
         following = self._overlay_due if self._overlay_due < _NEVER else None
         with self._env.begin(buffers=True) as transaction:
-            streams = [self._timers(transaction, number, queue) for number in (_TIMERS, _SPILLED_TIMERS)]
+            streams = [self._timers(transaction, number, queue, since_ms) for number in (_TIMERS, _SPILLED_TIMERS)]
             for timer, value in heapq.merge(*streams, key=itemgetter(0)):
                 if timer.due_ms > until_ms or len(timers) >= count_max or size >= bytes_max:
                     following = timer.due_ms if following is None else min(following, timer.due_ms)
@@ -363,20 +380,20 @@ class Store:
         if self._overlay_due < _NEVER:
             self._commit(())
         with self._env.begin(buffers=True) as transaction:
-            streams = [self._timers(transaction, number, queue) for number in (_TIMERS, _SPILLED_TIMERS)]
+            streams = [self._timers(transaction, number, queue, 0) for number in (_TIMERS, _SPILLED_TIMERS)]
             timers = [timer for timer, _ in islice(chain(*streams), count_max)]
             for stream in streams:
                 stream.close()
         return timers
 
     def _timers(
-        self, transaction: "lmdb.Transaction[memoryview]", number: int, queue: int
+        self, transaction: "lmdb.Transaction[memoryview]", number: int, queue: int, since_ms: int
     ) -> Generator[tuple[Timer, memoryview]]:
         """Those of a queue in one database that are not deleted in the redo log."""
         overlay = self._overlay
         prefix = _NUMBER.pack(queue)
         with transaction.cursor(self._dbs[number]) as cursor:
-            if cursor.set_range(prefix):
+            if cursor.set_range(_PLACE.pack(queue, since_ms)):
                 for place, value in cursor.iternext(keys=True, values=True):
                     key = bytes(place)
                     if key[:8] != prefix:

@@ -112,9 +112,10 @@ class Timers:
     def _fire(self, hosted: Hosted) -> None:
         holdings, queue = self._holdings, hosted.queue
         now_ms = holdings.agenda.now_ms
-        timers, following = holdings.store.timers_due(queue.id, now_ms, FIRE_TIMERS, FIRE_BYTES)
+        timers, following = holdings.store.timers_due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, FIRE_BYTES)
         for timer in timers:
             holdings.journal.fire(timer)
+            hosted.fired_ms = timer.due_ms
             hosted.delayed -= timer.messages
             self.pending -= timer.messages
             if timer.run is None:
