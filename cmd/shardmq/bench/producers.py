@@ -5,6 +5,8 @@ from array import array
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from shardmq.client.channel import Channel
 from shardmq.cmd.bench.settings import FEATURES, NUMBER_BITS, STAMP, Settings
 from shardmq.records import Properties
@@ -100,10 +102,10 @@ def latency(channel: Channel, queues: list[str], settings: Settings, producer: i
 
 def properties_of(settings: Settings) -> Properties | None:
     """None is persistent."""
-    expiration = FEATURES[settings.feature].expiration
-    if not settings.transient and expiration is None:
+    more = FEATURES[settings.feature].properties
+    if not settings.transient and not more:
         return None
-    return Properties(delivery_mode=1 if settings.transient else None, expiration=expiration)
+    return msgspec.convert({**more, "delivery_mode": 1 if settings.transient else None}, Properties)
 
 
 LOOPS: Final = {"bulk": bulk, "pipelined": pipelined, "sync": sync, "latency": latency}
