@@ -26,6 +26,7 @@ class Hooks:
         self._later = later
         self._adopt = adopt
         self._confirmed: dict[int, int] = {}
+        self._blocked: str | None = None
         self.on_recovery: list[Callable[[Recovered], object]] = []
         self.on_lost: list[Callable[[ShardmqError], object]] = []
         self.on_return: list[Callable[[ReturnedMessage], object]] = []
@@ -53,15 +54,24 @@ class Hooks:
 
     def blocked(self, reason: str) -> None:
         """The broker takes no publishes for now."""
+        self._blocked = reason
         self._tell(self.on_blocked, reason)
 
     def unblocked(self) -> None:
         """It does again."""
+        self._blocked = None
         self._tell(self.on_unblocked)
 
     def lost(self, error: ShardmqError) -> None:
         """The connection is lost, or ended for good."""
+        self._blocked = None
         self._tell(self.on_lost, error)
+
+    def hear_blocked(self, hook: Callable[[str], object]) -> None:
+        """One more wants to hear of it, and does at once if it is so already."""
+        self.on_blocked.append(hook)
+        if self._blocked is not None:
+            self._tell([hook], self._blocked)
 
     def recovered(self, recovered: Recovered) -> None:
         """It is back."""
@@ -116,8 +126,8 @@ class HookVerbs:
         return hook
 
     def on_blocked(self, hook: Callable[[str], object]) -> Callable[[str], object]:
-        """Hear that the broker takes no publishes for now, and why."""
-        self._hooks.on_blocked.append(hook)
+        """Hear that the broker takes no publishes for now, and why; at once, if it is so already."""
+        self._hooks.hear_blocked(hook)
         return hook
 
     def on_unblocked(self, hook: Callable[[], object]) -> Callable[[], object]:
