@@ -9,8 +9,10 @@
 The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between; it may then
 be in its new home twice.
 
-What is written into the message follows RabbitMQ 3.13 (`rabbit_dead_letter`, `mc:record_death` and what `mc_amqpl`
-makes of it; https://www.rabbitmq.com/docs/3.13/dlx):
+What is written into the message follows RabbitMQ with message containers, 3.13 and later (`mc:record_death`, and
+`mc_amqpl:death_table`, which makes tables of it; https://www.rabbitmq.com/docs/3.13/dlx). Two things are as before them,
+in `rabbit_dead_letter:make_msg` up to 3.12: CC is removed where a key is given, and the history is what stands in the
+headers, also where a client published a message again with them.
 
 * `x-death` is an array of tables, most recent first, one for each (queue, reason): count, reason, queue, time (of the
   first such death), exchange and routing-keys (with those of CC) it was published with then, and original-expiration
