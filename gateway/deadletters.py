@@ -10,7 +10,7 @@ The message leaves its queue with the last of these words, so that nothing is lo
 be in its new home twice.
 
 What is written into the message follows RabbitMQ with message containers, 3.13 and later (`mc:record_death`, and
-`mc_amqpl:death_table`, which makes tables of it; https://www.rabbitmq.com/docs/3.13/dlx). Two things are as before them,
+`mc_amqpl:death_table`, which makes tables of it; https://www.rabbitmq.com/docs/3.13/dlx). Two things are as before,
 in `rabbit_dead_letter:make_msg` up to 3.12: CC is removed where a key is given, and the history is what stands in the
 headers, also where a client published a message again with them.
 
