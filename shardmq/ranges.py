@@ -50,6 +50,15 @@ class RangeSet:
         """One past the highest number; 0 when empty."""
         return self._ends[-1] if self._ends else 0
 
+    def extend(self, start: int, end: int) -> bool:
+        """Put [start, end) in if it continues the highest range, which is quick; returns whether it does."""
+        ends = self._ends
+        if ends and ends[-1] == start:
+            ends[-1] = end
+            self.count += end - start
+            return True
+        return False
+
     def fill(self, count: int) -> None:
         """Put in everything from 0 to the end of the range `count` from below: they become one."""
         self.add(0, self._ends[count - 1])

@@ -121,7 +121,7 @@ class Administration:
         self._letters.retire(queue.id)
         if queue.declared.durable:
             holdings.journal.drop(queue.id)
-            for producer in hosted.producers.names() if hosted.producers is not None else ():
+            for producer in hosted.producers.seen if hosted.producers is not None else ():
                 holdings.journal.forget(queue.id, producer)
         peer.post(Answer(message.request, count))
 

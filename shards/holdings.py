@@ -44,11 +44,12 @@ class Hosted:
         is_watched: whether its time is looked at (x-expires).
         refuses: whether it may be too full to take a message (x-overflow reject-publish).
         is_condemned: whether it takes nothing more in: it is about to be deleted.
+        is_durable: whether it survives a restart.
         is_gone: whether it is deleted.
     """
 
-    __slots__ = ("delayed", "expiry_at", "fired_ms", "is_condemned", "is_gone", "is_kept", "is_watched", "producers",
-                 "queue", "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
+    __slots__ = ("delayed", "expiry_at", "fired_ms", "is_condemned", "is_durable", "is_gone", "is_kept", "is_watched",
+                 "producers", "queue", "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self.queue = queue
@@ -58,6 +59,7 @@ class Hosted:
         self.timers_at: int | None = None
         self.expiry_at: int | None = None
         self.used_ms = now_ms
+        self.is_durable = queue.declared.durable
         self.is_kept = True
         self.is_watched = False
         self.refuses = queue.terms.overflow != "drop-head"

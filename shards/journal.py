@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.clock import ClockNote
 from shardmq.model import Queue as Declared
-from shardmq.ranges import RangeSet
+from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Cache, NumberedRun, Segment
 from shardmq.shards.store import Store, Timer, Writes
 
@@ -120,9 +120,10 @@ class Journal:
         self._writes.fired.append(timer)
         self._due = True
 
-    def saw(self, queue: int, producer: int, ranges: RangeSet) -> None:
+    def saw(self, queue: int, seen: Seen) -> None:
         """What a durable queue has of a producer; written with the messages, or when they are done with before that."""
-        self._writes.producers[queue, producer] = ranges
+        self._writes.producers[queue, seen.producer] = seen
+        seen.is_due = True
         if self._settled_at is None:
             self._settled_at = self.now
 
@@ -195,5 +196,8 @@ class Journal:
             self._settled_at = None
         writes.put = [segment for segment in writes.put if segment.live]
         self.store.write(writes)
+        for seen in writes.producers.values():
+            if seen is not None:
+                seen.is_due = False
         self._writes = Writes()
         self._due = self._settle_due = False

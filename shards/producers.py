@@ -5,56 +5,71 @@ again, with the same numbers. Each queue keeps what it has seen of each producer
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from shardmq.ranges import RangeSet
 
 RANGES_MAX: Final = 64
-"""Ranges kept of one producer. Beyond, all up to the end of the second is taken as seen: a producer that spreads its
-messages over queues leaves a gap at each that went elsewhere."""
+"""Ranges kept of one producer: one that spreads its messages over queues leaves a gap at each that went elsewhere."""
+
+RANGES_KEPT: Final = 32
+"""Beyond, all below these is taken as seen. Half of them at a time, as one by one would cost every publish."""
 
 PRODUCERS_MAX: Final = 4096
 """Producers a queue remembers; who has published least recently is forgotten first."""
 
 
-class Producers:
-    """The producers of one queue and the numbers it has of them."""
+class Seen(RangeSet):
+    """The numbers a queue has of one producer.
 
-    __slots__ = ("_seen",)
+    Attributes:
+        producer: who.
+        is_due: whether they are to be written with the next commit.
+    """
+
+    __slots__ = ("is_due", "producer")
+
+    def __init__(self, producer: int, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        super().__init__(ranges)
+        self.producer = producer
+        self.is_due = False
+
+
+class Producers:
+    """The producers of one queue and the numbers it has of them.
+
+    Attributes:
+        seen: by producer; who has published least recently is first, as far as passes tell.
+    """
+
+    __slots__ = ("seen",)
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[int, RangeSet] = OrderedDict()
+        self.seen: OrderedDict[int, Seen] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self.seen)
 
     def load(self, producer: int, ranges: list[tuple[int, int]]) -> None:
         """What was stored of one."""
-        self._seen[producer] = RangeSet(ranges)
+        self.seen[producer] = Seen(producer, ranges)
 
-    def unseen(self, producer: int, start: int, end: int) -> list[tuple[int, int]] | None:
-        """The parts of [start, end) that this queue does not have yet; None for all of it, as it nearly always is."""
-        seen = self._seen.get(producer)
-        if seen is None or start >= seen.end:
-            return None
-        return seen.gaps(start, end)
+    def unseen(self, producer: int, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that this queue does not have yet."""
+        seen = self.seen.get(producer)
+        return [(start, end)] if seen is None or start >= seen.end else seen.gaps(start, end)
 
-    def saw(self, producer: int, start: int, end: int) -> RangeSet:
-        """Numbers [start, end) are in the queue; returns all that are, to be stored."""
-        seen = self._seen.get(producer)
+    def saw(self, producer: int, start: int, end: int) -> Seen:
+        """Numbers [start, end) are in the queue; returns all that are."""
+        seen = self.seen.get(producer)
         if seen is None:
-            seen = self._seen[producer] = RangeSet()
-        else:
-            self._seen.move_to_end(producer)
+            seen = self.seen[producer] = Seen(producer)
         seen.add(start, end)
         if len(seen) > RANGES_MAX:
-            seen.fill(2)
+            seen.fill(len(seen) - RANGES_KEPT + 1)
         return seen
 
     def surplus(self) -> int | None:
         """Take out one that is to be forgotten, if there are too many."""
-        return self._seen.popitem(last=False)[0] if len(self._seen) > PRODUCERS_MAX else None
-
-    def names(self) -> list[int]:
-        """All of them."""
-        return list(self._seen)
+        return self.seen.popitem(last=False)[0] if len(self.seen) > PRODUCERS_MAX else None

@@ -8,7 +8,7 @@ from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.records import PERSISTENT, Run
 from shardmq.shards.holdings import Client, Holdings, Hosted
-from shardmq.shards.producers import Producers
+from shardmq.shards.producers import Producers, Seen
 from shardmq.shards.timers import Timers
 
 
@@ -22,6 +22,7 @@ class Publishing:
 
     def __init__(self, holdings: Holdings, timers: Timers) -> None:
         self._holdings = holdings
+        self._journal = holdings.journal
         self._timers = timers
         self._confirming: dict[Peer, Client] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish}
@@ -41,8 +42,8 @@ class Publishing:
         client = holdings.clients[peer]
         client.published += 1
         self._confirming[peer] = client
-        if message.producer or message.delay_ms:
-            self._publish_once_or_later(peer, client, message)
+        if message.delay_ms:
+            self._publish_later(peer, client, message)
             return
         run = message.run
         refused: tuple[int, int] | None = None
@@ -50,8 +51,8 @@ class Publishing:
             hosted = holdings.queues.get(number)
             if hosted is None or hosted.is_condemned:
                 refused = 0, number
-            elif hosted.refuses:
-                taken = hosted.queue.append(run, hosted.ring.credit())
+            elif message.producer or hosted.refuses:
+                taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, run, 0)
                 if taken < run.count and (refused is None or taken < refused[0]):
                     refused = taken, number
                 holdings.active[number] = hosted
@@ -61,61 +62,59 @@ class Publishing:
         if refused is not None:
             self._refuse(peer, client, *refused)
 
-    def _publish_once_or_later(self, peer: Peer, client: Client, message: Publish) -> None:
+    def _publish_later(self, peer: Peer, client: Client, message: Publish) -> None:
         holdings = self._holdings
-        count = message.run.count
-        refused: tuple[int, int] | None = None
+        missing: int | None = None
         for number in message.queues:
             hosted = holdings.queues.get(number)
             if hosted is None or hosted.is_condemned:
-                refused = 0, number
-                continue
-            taken = (
-                self._publish_once(hosted, message) if message.producer else self._take(hosted, message.run, message)
-            )
-            if taken < count and (refused is None or taken < refused[0]):
-                refused = taken, number
-            holdings.active[number] = hosted
-        if refused is not None:
-            self._refuse(peer, client, *refused)
+                missing = number
+            elif message.producer:
+                self._publish_once(hosted, message)
+            else:
+                self._take(hosted, message.run, message.delay_ms)
+        if missing is not None:
+            self._refuse(peer, client, 0, missing)
 
     def _publish_once(self, hosted: Hosted, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""
         run, producer, sequence = message.run, message.producer, message.sequence
+        count = run.count
         producers = hosted.producers
         if producers is None:
             producers = hosted.producers = Producers()
-        unseen = producers.unseen(producer, sequence, sequence + run.count)
-        if unseen is None:
-            taken = self._take(hosted, run, message)
-            if taken:
-                self._saw(hosted, producers, run, producer, sequence, sequence + taken)
-            return taken
-        for start, end in unseen:
+        elif not hosted.refuses and not message.delay_ms:
+            # Nearly everything comes in order, to a queue that takes all. The long way takes four times as long.
+            seen = producers.seen.get(producer)
+            if seen is not None and seen.extend(sequence, sequence + count):
+                hosted.queue.append(run)
+                if not seen.is_due:
+                    self._remember(hosted, producers, seen, run)
+                return count
+        for start, end in producers.unseen(producer, sequence, sequence + count):
             piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
-            taken = self._take(hosted, piece, message)
+            taken = self._take(hosted, piece, message.delay_ms)
             if taken:
-                self._saw(hosted, producers, run, producer, start, start + taken)
+                self._remember(hosted, producers, producers.saw(producer, start, start + taken), run)
             if taken < piece.count:
                 return start - sequence + taken
-        return run.count
+        return count
 
-    def _take(self, hosted: Hosted, run: Run, message: Publish) -> int:
-        if message.delay_ms:
+    def _take(self, hosted: Hosted, run: Run, delay_ms: int) -> int:
+        if delay_ms:
             # From now on and not from when the pass began: it may have been sent since.
-            self._timers.delay(hosted, run, self._holdings.clock.now_ms() + message.delay_ms)
+            self._timers.delay(hosted, run, self._holdings.clock.now_ms() + delay_ms)
             return run.count
         return hosted.queue.append(run, hosted.ring.credit()) if hosted.refuses else hosted.queue.append(run)
 
-    def _saw(self, hosted: Hosted, producers: Producers, run: Run, producer: int, start: int, end: int) -> None:
-        """Remember numbers; those of transient messages only for as long as this process lives, as they do."""
-        seen = producers.saw(producer, start, end)
-        declared = hosted.queue.declared
-        if declared.durable and run.flags & PERSISTENT:
-            self._holdings.journal.saw(declared.id, producer, seen)
+    def _remember(self, hosted: Hosted, producers: Producers, seen: Seen, run: Run) -> None:
+        """Write down what a queue has of a producer; of transient messages only for as long as they live themselves."""
+        producers.seen.move_to_end(seen.producer)
+        if hosted.is_durable and run.flags & PERSISTENT:
+            self._journal.saw(hosted.queue.id, seen)
         forgotten = producers.surplus()
-        if forgotten is not None and declared.durable:
-            self._holdings.journal.forget(declared.id, forgotten)
+        if forgotten is not None and hosted.is_durable:
+            self._journal.forget(hosted.queue.id, forgotten)
 
     def _refuse(self, peer: Peer, client: Client, taken: int, number: int) -> None:
         hosted = self._holdings.queues.get(number)

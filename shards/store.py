@@ -40,6 +40,7 @@ from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
 from shardmq.shards.counts import Counts
+from shardmq.shards.producers import Seen
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 
@@ -161,7 +162,7 @@ class Writes:
     cleared: list[int] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     fired: list[Timer] = field(default_factory=list)
-    producers: dict[tuple[int, int], RangeSet | None] = field(default_factory=dict)
+    producers: dict[tuple[int, int], Seen | None] = field(default_factory=dict)
     clock: ClockNote | None = None
 
 
