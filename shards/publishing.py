@@ -22,6 +22,7 @@ class Publishing:
 
     def __init__(self, holdings: Holdings, timers: Timers) -> None:
         self._holdings = holdings
+        self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
         self._journal = holdings.journal
         self._timers = timers
         self._confirming: dict[Peer, Client] = {}
@@ -38,8 +39,7 @@ class Publishing:
         self._confirming.pop(peer, None)
 
     def _publish(self, peer: Peer, message: Publish) -> None:
-        holdings = self._holdings
-        client = holdings.clients[peer]
+        client = self._clients[peer]
         client.published += 1
         self._confirming[peer] = client
         if message.delay_ms:
@@ -48,17 +48,17 @@ class Publishing:
         run = message.run
         refused: tuple[int, int] | None = None
         for number in message.queues:
-            hosted = holdings.queues.get(number)
+            hosted = self._queues.get(number)
             if hosted is None or hosted.is_condemned:
                 refused = 0, number
             elif message.producer or hosted.refuses:
                 taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, run, 0)
                 if taken < run.count and (refused is None or taken < refused[0]):
                     refused = taken, number
-                holdings.active[number] = hosted
+                self._active[number] = hosted
             else:
                 hosted.queue.append(run)
-                holdings.active[number] = hosted
+                self._active[number] = hosted
         if refused is not None:
             self._refuse(peer, client, *refused)
 

@@ -18,7 +18,6 @@ because LMDB's Python binding touches every page of a value it passes, wanted or
 and decides nothing.
 """
 
-import ctypes
 import heapq
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -40,14 +39,12 @@ from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
 from shardmq.shards.counts import Counts
+from shardmq.shards.mapping import Map
 from shardmq.shards.producers import Seen
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 
 FORMAT: Final = b"shardmq-shard"
-READ_BYTES_MAX: Final = 16 << 20
-"""Bytes read through the map before its pages are given back: mapped pages count as this process's memory."""
-
 REDO_ENTRY_BYTES: Final = 64 << 10
 """Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
 twice would not be."""
@@ -78,7 +75,6 @@ _PAGE_BYTES: Final = 4096
 _TIMER_BYTES: Final = 1024
 """About what a timer takes of the map when only its key is read: small ones lie among the keys."""
 _CHECKSUM_BYTES: Final = 8
-_MADV_DONTNEED: Final = 4
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
@@ -182,7 +178,7 @@ class Store:
         self._env = self._environment.env
         self._dbs = [self._environment.dbs[name] for name in _DATABASES]
         self._value = bytearray()
-        self._map = _Map(self.file)
+        self._map = Map(self.file)
         self._overlay: dict[tuple[int, bytes], bytes | None] = {}  # in the redo log, not yet in LMDB; None is deleted
         self._overlay_since = 0.0
         self._overlay_due = _NEVER  # the earliest timer in the overlay
@@ -501,34 +497,6 @@ class Store:
 
     def _damaged(self, what: str) -> StoreRefused:
         return StoreRefused(f"{self.file} is damaged: {what}; restore it from a copy")
-
-
-class _Map:
-    """Gives back pages that were read through LMDB's map.
-
-    They are the kernel's page cache, but count as memory of this process for as long as they are mapped.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = str(file.resolve())
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._bytes = 0
-
-    def read(self, count: int) -> None:
-        """So many bytes were read, and copied."""
-        self._bytes += count
-        if self._bytes >= READ_BYTES_MAX:
-            self._bytes = 0
-            for start, end in self._mapped():
-                if self._libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED):
-                    raise OSError(ctypes.get_errno(), "madvise on the store's map")
-
-    def _mapped(self) -> Iterable[tuple[int, int]]:
-        with open("/proc/self/maps") as maps:
-            for line in maps:
-                if line.rstrip().endswith(self._file):
-                    start, end = line.split(" ", 1)[0].split("-")
-                    yield int(start, 16), int(end, 16)
 
 
 def _is_small(writes: Writes) -> bool:

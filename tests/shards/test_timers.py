@@ -145,6 +145,7 @@ def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:
     shard.send(consume(1))
     assert numbers(shard.delivered(4)) == [0, 1, 2, 3]
     shard.send(Settle(1, [(0, 4)]))
+    assert shard.queue()["valid"] == 0
     shard.restart(signal.SIGTERM)
     assert shard.queue()["valid"] == 0
 
