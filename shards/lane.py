@@ -91,8 +91,8 @@ class Lane(Shelf):
     """
 
     __slots__ = ("_arrived", "_durable", "_expiry", "_expiry_of", "_reading_place", "acked", "aside", "cursor",
-                 "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered", "returned", "ttl_ms",
-                 "unacked")  # fmt: skip
+                 "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered", "returned",
+                 "ttl_ms", "unacked")  # fmt: skip
 
     def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
                  segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip

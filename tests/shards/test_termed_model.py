@@ -417,10 +417,9 @@ class TermedMachine(RuleBasedStateMachine):
         self.queue.give_back(ranges)
         for message in self.count(held):
             message.state = READY
-        self.queue.mark_exactly()
-        self.journal.demand()
         self.commit()
         self.queue.mark_exactly()
+        self.journal.demand()
         self.journal.commit()
         self.restarted()
 
