@@ -185,11 +185,10 @@ class Core(Hearing):
     def recover(self, channel: ChannelCore, reply: Reply) -> None:
         """Have all that is unacked delivered again; settling what came until then means nothing any more."""
         self.check(channel)
-        asked_at = channel.last_tag
 
         def finish(_: Any) -> None:
-            channel.stale_tag = max(channel.stale_tag, asked_at)
-            channel.unacked.remove(0, asked_at + 1)
+            channel.stale_tag = channel.last_tag  # the broker answers before it delivers anything again
+            channel.unacked.clear()
 
         self._ask(Asked(channel, reply, BasicRecover(0, channel.number), finish))
 

@@ -1,0 +1,187 @@
+"""Handlers on worker threads: what one of them does costs nobody else anything."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import shardmq
+from shardmq import errors
+from shardmq.client.workers import Strand, Workers
+from shardmq.cmd.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def connection(broker: Broker) -> Iterator[shardmq.Connection]:
+    with shardmq.connect(broker.url, heartbeat=1) as connection:
+        yield connection
+
+
+@pytest.fixture
+def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
+    with connection.channel() as channel:
+        yield channel
+
+
+@pytest.fixture
+def queue(channel: shardmq.Channel) -> str:
+    return channel.queue_declare(exclusive=True).queue
+
+
+def test_a_handler_that_blocks_starves_neither_heartbeats_nor_other_channels(
+    connection: shardmq.Connection, channel: shardmq.Channel, queue: str
+) -> None:
+    lost: list[errors.ShardmqError] = []
+    connection.on_lost(lost.append)
+    release, blocked, others = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def block(message: shardmq.Message) -> None:
+        blocked.set()
+        release.wait(20)
+        message.ack()
+
+    channel.basic_consume(queue, block)
+    channel.basic_publish("", queue, b"")
+    assert blocked.wait(10)
+    with connection.channel() as other:
+        elsewhere = other.queue_declare(exclusive=True).queue
+        other.basic_consume(elsewhere, lambda message: (message.ack(), others.release()))
+        until = time.monotonic() + 3  # three heartbeats, of which two are fatal
+        while time.monotonic() < until:
+            other.basic_publish("", elsewhere, b"x")
+            assert others.acquire(timeout=1)
+    release.set()
+    assert lost == []
+
+
+def test_a_channels_handlers_run_one_at_a_time_and_in_order(channel: shardmq.Channel) -> None:
+    queues = [channel.queue_declare(exclusive=True).queue for _ in range(2)]
+    inside = threading.Lock()
+    seen: list[bytes] = []
+    done = threading.Event()
+
+    def handle(message: shardmq.Message) -> None:
+        assert inside.acquire(blocking=False)
+        seen.append(message.body)
+        message.ack()
+        inside.release()
+        if len(seen) == 600:
+            done.set()
+
+    for queue in queues:
+        channel.basic_consume(queue, handle, prefetch=20)
+    with channel.publisher() as publisher:
+        for number in range(300):
+            for queue in queues:
+                publisher.publish("", queue, b"%s %d" % (queue.encode(), number))
+    assert done.wait(20)
+    for queue in queues:
+        mine = [int(body.split()[1]) for body in seen if body.startswith(queue.encode())]
+        assert mine == list(range(300))
+
+
+def test_a_message_whose_handler_raised_comes_again_after_a_pause_and_is_logged(
+    channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    times: list[float] = []
+    again = threading.Event()
+
+    def handle(message: shardmq.Message) -> None:
+        times.append(time.monotonic())
+        if len(times) == 1:
+            raise ZeroDivisionError("once")
+        message.ack()
+        again.set()
+
+    channel.basic_consume(queue, handle, consumer_tag="failing")
+    channel.basic_publish("", queue, b"x", shardmq.Properties(message_id="number-7"))
+    assert again.wait(10)
+    assert 0.9 < times[1] - times[0] < 5
+    assert "message number-7" in caplog.text
+    assert "consumer 'failing'" in caplog.text
+    assert queue in caplog.text
+    assert "ZeroDivisionError: once" in caplog.text
+
+
+def test_rejecting_is_a_policy_and_what_was_acked_before_is_left_alone(channel: shardmq.Channel, queue: str) -> None:
+    seen: list[bytes] = []
+    done = threading.Event()
+
+    def handle(message: shardmq.Message) -> None:
+        seen.append(message.body)
+        if message.body == b"acked":
+            message.ack()
+        if message.body == b"last":
+            message.ack()
+            done.set()
+            return
+        raise ZeroDivisionError
+
+    channel.basic_consume(queue, handle, on_error="reject")
+    for body in (b"rejected", b"acked", b"last"):
+        channel.basic_publish("", queue, body)
+    assert done.wait(10)
+    assert seen == [b"rejected", b"acked", b"last"]
+    assert channel.queue_declare(queue, passive=True).messages == 0
+
+
+def test_a_policy_that_does_not_exist_is_refused(channel: shardmq.Channel, queue: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match="on_error is 'requeue', 'reject' or 'close'"):
+        channel.basic_consume(queue, print, on_error="ignore")  # type: ignore[arg-type]
+
+
+def test_close_returns_though_a_handler_does_not(broker: Broker) -> None:
+    release, blocked = threading.Event(), threading.Event()
+    connection = shardmq.connect(broker.url)
+    channel = connection.channel()
+    queue = channel.queue_declare(exclusive=True).queue
+
+    def block(_: shardmq.Message) -> None:
+        blocked.set()
+        release.wait(20)
+
+    channel.basic_consume(queue, block)
+    channel.basic_publish("", queue, b"")
+    assert blocked.wait(10)
+    began = time.monotonic()
+    connection.close()
+    assert time.monotonic() - began < 3
+    release.set()
+
+
+def test_a_handler_may_close_its_connection(broker: Broker) -> None:
+    closed = threading.Event()
+    connection = shardmq.connect(broker.url)
+    channel = connection.channel()
+    queue = channel.queue_declare(exclusive=True).queue
+    channel.basic_consume(queue, lambda _: (connection.close(), closed.set()))
+    channel.basic_publish("", queue, b"")
+    assert closed.wait(10)
+    assert not connection.is_open
+
+
+def test_strands_share_few_threads_and_keep_their_order(caplog: pytest.LogCaptureFixture) -> None:
+    workers = Workers(3, "worker")
+    strands = [Strand(workers) for _ in range(10)]
+    seen: list[list[int]] = [[] for _ in strands]
+    names: set[str] = set()
+    done = threading.Semaphore(0)
+
+    def job(strand: int, number: int) -> None:
+        names.add(str(threading.get_ident()))
+        seen[strand].append(number)
+        done.release()
+        if number == 50:
+            raise ZeroDivisionError("one of many")
+
+    with caplog.at_level(logging.CRITICAL):
+        for number in range(200):
+            for place, strand in enumerate(strands):
+                strand.do(lambda place=place, number=number: job(place, number))  # type: ignore[misc]
+        for _ in range(2000):
+            assert done.acquire(timeout=10)
+    assert seen == [list(range(200))] * 10
+    assert 1 <= len(names) <= 3
+    workers.stop()

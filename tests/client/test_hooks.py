@@ -1,0 +1,246 @@
+"""What a program hears of its connection: hooks, metrics, what comes back."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+import shardmq
+from shardmq import errors, records
+from shardmq.cmd.broker import Broker
+from shardmq.wire.operations import (
+    BasicAck,
+    BasicPublish,
+    BasicRefused,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    QueueDeclare,
+)
+
+from .conftest import Conversation, Script
+
+Peer = Callable[[Script], str]
+
+
+def test_returns_reach_the_hook_and_not_the_flush(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        returned: list[shardmq.ReturnedMessage] = []
+        both = threading.Semaphore(0)
+
+        @connection.on_return
+        def note(message: shardmq.ReturnedMessage) -> None:
+            returned.append(message)
+            both.release()
+            raise ZeroDivisionError("a hook's fault is its own")
+
+        channel = connection.channel()
+        with channel.publisher() as publisher:
+            publisher.publish("amq.topic", "nobody", b"1", shardmq.Properties(type="t"), mandatory=True)
+            publisher.publish_many("amq.topic", "nobody", [b"2"], mandatory=True)
+        for _ in range(2):
+            assert both.acquire(timeout=10)
+        assert [(message.body, message.exchange, message.routing_key, message.code) for message in returned] == [
+            (b"1", "amq.topic", "nobody", 312),
+            (b"2", "amq.topic", "nobody", 312),
+        ]
+        assert returned[0].properties.type == "t"
+        with pytest.raises(errors.Unroutable) as unroutable:
+            channel.basic_publish("", "no such queue", b"3", mandatory=True)
+        assert unroutable.value.message.body == b"3"
+
+
+def test_flush_without_a_hook_says_how_many_came_back_and_carries_the_first(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        publisher = connection.channel().publisher()
+        publisher.publish_many("", "no such queue", [b"1", b"2"], mandatory=True)
+        with pytest.raises(errors.Unroutable, match="2 messages came back") as unroutable:
+            publisher.flush()
+        assert unroutable.value.message.body == b"1"
+        publisher.close()
+
+
+def test_confirms_are_told_in_numbers_and_metrics_count_everything(broker: Broker) -> None:
+    counts: Counter[str] = Counter()
+    confirmed: Counter[int] = Counter()
+    connection = shardmq.connect(broker.url, metrics=lambda name, count: counts.update({name: count}))
+    told = threading.Event()
+
+    @connection.on_confirm
+    def note(channel: int, messages: int) -> None:
+        confirmed[channel] += messages
+        if confirmed[channel] == 1003:
+            told.set()
+
+    channel = connection.channel()
+    queue = channel.queue_declare(exclusive=True).queue
+    with channel.publisher() as publisher:
+        publisher.publish_many("", queue, [b"x"] * 1000)
+        publisher.publish("", queue, b"y")
+        publisher.publish("", queue, b"z")
+    channel.basic_publish("", queue, b"last")
+    assert told.wait(10)
+    count = 0
+    for batch in channel.consume_batches(queue, inactivity_timeout=0.3):
+        count += len(batch)
+        if count < 1000:
+            batch.ack()
+        else:
+            batch.nack(requeue=False)
+    assert count == 1003
+    connection.close()
+    assert counts["published"] == counts["confirmed"] == counts["consumed"] == 1003
+    assert counts["acked"] + counts["nacked"] == 1003
+    assert counts["nacked"] > 0
+    assert counts["redelivered"] == counts["refused"] == counts["returned"] == 0
+
+
+def test_metrics_may_be_an_object_with_a_method_for_each_and_nothing_else() -> None:
+    with pytest.raises(TypeError, match="published"):
+        shardmq.connect("shardmq://127.0.0.1:1/", metrics=object())  # type: ignore[arg-type]
+
+
+def test_a_blocked_connection_holds_publishes_and_nothing_else(peer: Peer) -> None:
+    said = []
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        talk.send(ConnectionBlocked("the disk is nearly full"))
+        declaring = talk.next(QueueDeclare)
+        talk.answer(declaring, {"queue": "q", "messages": 0, "consumers": 0})
+        said.append(talk.next(QueueDeclare))
+        talk.send(ConnectionUnblocked())
+        talk.answer(said[0], {"queue": "q", "messages": 0, "consumers": 0})
+        for _ in range(2):
+            said.append(talk.next(BasicPublish))
+            talk.confirm(said[-1])
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script), timeout=0.5) as connection:
+        blocked, unblocked = threading.Event(), threading.Event()
+        reasons: list[str] = []
+        connection.on_unblocked(unblocked.set)
+        connection.on_blocked(lambda reason: (reasons.append(reason), blocked.set()))
+        channel = connection.channel()
+        channel.queue_declare("q")
+        assert blocked.wait(10)
+        assert connection.blocked == reasons[0] == "the disk is nearly full"
+        with pytest.raises(errors.Timeout, match=r"disk is nearly full.*was not sent"):
+            channel.basic_publish("", "q", b"given up")
+        publisher = channel.publisher(window=10)
+        publisher.publish("", "q", b"1")
+        publisher.publish("", "q", b"2", shardmq.Properties(delivery_mode=1))
+        with pytest.raises(errors.Timeout, match="disk is nearly full"):
+            publisher.flush()
+        channel.queue_declare("q")
+        assert unblocked.wait(10)
+        publisher.flush(10)
+    runs = [records.unpack(run.records, run.count)[0].body for run in said[1:]]
+    assert runs == [b"1", b"2"]
+
+
+def test_close_returns_at_once_while_publishes_are_blocked(peer: Peer) -> None:
+    def script(talk: Conversation) -> None:
+        talk.open()
+        talk.send(ConnectionBlocked("memory"))
+        talk.answer(talk.next(QueueDeclare), {"queue": "q", "messages": 0, "consumers": 0})
+        talk.read_to_end()
+
+    connection = shardmq.connect(peer(script))
+    channel = connection.channel()
+    channel.queue_declare("q")
+    publisher = channel.publisher()
+    publisher.publish("", "q", b"never sent")
+    connection.close()
+    with pytest.raises(errors.ConnectionLost):
+        publisher.flush()
+
+
+def test_a_partial_refusal_refuses_the_rest(peer: Peer) -> None:
+    def script(talk: Conversation) -> None:
+        talk.open()
+        publish = talk.next(BasicPublish)
+        talk.send(BasicRefused(1, [(publish.request, publish.request)], 506, "queue 'q' is full", 3))
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script)) as connection:
+        publisher = connection.channel().publisher()
+        publisher.publish_many("", "q", [b"x"] * 5)
+        with pytest.raises(errors.PublishRefused, match="2 messages were refused"):
+            publisher.flush()
+
+
+def test_a_producer_with_a_name_numbers_its_messages_itself(peer: Peer) -> None:
+    said: list[BasicPublish] = []
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        while sum(publish.count for publish in said) < 9:
+            said.append(talk.next(BasicPublish))
+            talk.confirm(said[-1])
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script)) as connection:
+        channel = connection.channel()
+        with channel.publisher(producer="loader") as publisher:
+            for sequence in (5, 6, 7, 20, 21):
+                publisher.publish("", "q", b"%d" % sequence, sequence=sequence)
+            publisher.publish_many("", "q", [b"40", b"41", b"42"], sequence=40)
+            publisher.publish("", "q", b"7", sequence=7)
+            with pytest.raises(errors.InvalidRequest, match="publish with sequence"):
+                publisher.publish("", "q", b"")
+        with pytest.raises(errors.InvalidRequest, match="producer="):
+            channel.publisher().publish("", "q", b"", sequence=1)
+    numbered = [
+        (publish.sequence + place, int(record.body))
+        for publish in said
+        for place, record in enumerate(records.unpack(publish.records, publish.count))
+    ]
+    assert numbered == [(number, number) for number in (5, 6, 7, 20, 21, 40, 41, 42, 7)]
+    assert len({publish.producer for publish in said}) == 1
+
+
+def test_peeked_messages_cannot_be_settled(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare(exclusive=True).queue
+        with channel.publisher() as publisher:
+            publisher.publish_many("", queue, [b"%d" % number for number in range(20)])
+        peeked = channel.queue_peek(queue, offset=3, count=4)
+        assert [message.body for message in peeked] == [b"3", b"4", b"5", b"6"]
+        with pytest.raises(errors.PreconditionFailed, match="only looked at"):
+            peeked[0].ack()
+        assert channel.queue_declare(queue, passive=True).messages == 20
+
+
+def test_an_ack_of_a_recovered_message_is_not_sent(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare(exclusive=True).queue
+        channel.basic_publish("", queue, b"x")
+        first = channel.basic_get(queue)
+        assert first is not None
+        channel.basic_recover()
+        first.ack()
+        again = channel.basic_get(queue)
+        assert again is not None
+        assert again.redelivered
+        again.ack()
+        assert channel.queue_delete(queue) == 0
+        assert channel.is_open
+
+
+def test_acking_everything_when_there_is_nothing_is_nothing(peer: Peer) -> None:
+    said = []
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        said.append(talk.next())
+        talk.answer(said[0], {"queue": "q", "messages": 0, "consumers": 0})
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script)) as connection:
+        channel = connection.channel()
+        channel.basic_ack(multiple=True)
+        channel.queue_declare("q")
+    assert not isinstance(said[0], BasicAck)
