@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.client.url import Address, parse
+from shardmq.client.url import Address, parse, parse_all
 from shardmq.errors import InvalidRequest
 
 
@@ -37,3 +37,18 @@ def test_a_password_shows_in_no_text() -> None:
 def test_what_is_no_url_of_ours_is_refused_with_the_form(url: str) -> None:
     with pytest.raises(InvalidRequest, match="shardmq://user:password@host:port/vhost"):
         parse(url)
+
+
+def test_several_hosts_and_several_urls_are_several_addresses() -> None:
+    addresses = parse_all("shardmq://me:pw@a,b:99,[::1]:7/v")
+    assert [(address.host, address.port, address.user, address.vhost) for address in addresses] == [
+        ("a", 5672, "me", "v"), ("b", 99, "me", "v"), ("::1", 7, "me", "v"),
+    ]  # fmt: skip
+    assert [address.host for address in parse_all(["shardmq://a/", "shardmq://b,c/"])] == ["a", "b", "c"]
+    with pytest.raises(InvalidRequest, match="at least one"):
+        parse_all([])
+
+
+def test_tls_has_a_scheme_and_a_port_of_its_own() -> None:
+    assert (parse("shardmqs://a/").port, parse("shardmqs://a/").tls) == (5671, True)
+    assert not parse("shardmq://a/").tls

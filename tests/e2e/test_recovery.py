@@ -1,0 +1,79 @@
+"""What a client that recovers finds again: its own queues, also the exclusive ones, and its place."""
+
+import threading
+
+import shardmq
+from shardmq.cmd.broker import Broker
+
+from .traffic import StartBroker, bodies, numbers, publish_all, until
+
+QUICK = shardmq.Recovery(first_seconds=0.05, max_seconds=0.5)
+
+
+def test_exclusive_queues_come_back_the_servers_with_a_new_name(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    with shardmq.connect(broker.url, recovery=QUICK, timeout=40) as connection:
+        recovered: list[shardmq.Recovered] = []
+        back = threading.Event()
+        connection.on_recovery(lambda what: (recovered.append(what), back.set()))
+        channel = connection.channel()
+        old = channel.queue_declare(exclusive=True).queue
+        channel.queue_declare("mine", exclusive=True)
+        channel.queue_bind(old, "amq.topic", "a.#")
+        messages = channel.consume(old)
+        broker.kill("gateway-0")
+        assert back.wait(40)  # the coordinator waits for ten seconds until the dead gateway's queues are nobody's
+        [what] = recovered
+        assert what.failed == []
+        assert set(what.renamed) == {old}
+        channel.basic_publish("amq.topic", "a.b", b"found")
+        assert next(messages).body == b"found"
+        assert channel.queue_declare("mine", exclusive=True).messages == 0
+        names = {table["name"] for table in connection.topology("queues")}
+        assert names == {"mine", what.renamed[old]}
+
+
+def test_who_is_expelled_comes_again(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as admin, shardmq.connect(broker.url, recovery=QUICK) as connection:
+        back = threading.Event()
+        connection.on_recovery(lambda _: back.set())
+        channel = connection.channel()
+        channel.queue_declare("expelled")
+        publish_all(channel, "expelled", numbers(0, 3))
+        mine = max(admin.topology("connections"), key=lambda table: table["connected_at"])
+        admin.connection_expel(mine["name"], "maintenance")
+        assert back.wait(20)
+        assert bodies(channel, "expelled") == numbers(0, 3)
+        channel.queue_delete("expelled")
+
+
+def test_who_is_deleted_does_not(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as admin:
+        admin.user_put("leaving", password="secret")
+        admin.permission_put("leaving", "/", ".*", ".*", ".*")
+        url = broker.url.replace("guest:guest", "leaving:secret")
+        with shardmq.connect(url, recovery=QUICK) as connection:
+            admin.user_delete("leaving")
+            until(lambda: not connection.is_open, "the recovery ends")
+
+
+def test_dead_lettered_headers_and_delivery_counts_are_in_the_properties(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("graves")
+        limits = {"x-delivery-limit": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+        channel.queue_declare("limited", arguments=limits)
+        channel.basic_publish("", "limited", b"x", shardmq.Properties(headers={"mine": 1}))
+        for count in range(3):
+            message = channel.basic_get("limited")
+            assert message is not None
+            assert message.deliveries == count
+            headers = message.properties.headers or {}
+            assert headers.get("x-delivery-count") == (count or None)
+            assert headers["mine"] == 1
+            message.nack()
+        dead = until(lambda: channel.basic_get("graves", auto_ack=True), "it is buried")
+        [death] = dead.properties.headers["x-death"]
+        assert (death["reason"], death["queue"], death["count"]) == ("delivery_limit", "limited", 1)
+        channel.queue_delete("graves")
+        channel.queue_delete("limited")
