@@ -15,9 +15,9 @@ def declare_queues(channel: shardmq.Channel, *names: str) -> None:
 
 def bindings(connection: shardmq.Connection, exchange: str) -> set[tuple[str, str]]:
     return {
-        (table["queue"], table["routing_key"])
+        (table["destination"], table["routing_key"])
         for table in connection.topology("bindings")
-        if table["exchange"] == exchange
+        if table["source"] == exchange
     }
 
 

@@ -134,9 +134,9 @@ def test_durable_exchanges_queues_and_bindings_survive_and_no_others(restarted: 
     assert names(connection, "queues", "queue-") == {f"queue-True-{number}" for number in range(3)}
     bindings = connection.topology("bindings")
     assert {
-        (table["exchange"], table["queue"], table["routing_key"])
+        (table["source"], table["destination"], table["routing_key"])
         for table in bindings
-        if table["exchange"] != "amq.fanout"
+        if table["source"] != "amq.fanout"
     } == {
         (exchange, f"queue-True-{number}", f"k.{number}")
         for exchange in ("exchange-True", "amq.topic")

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import shardmq
+from shardmq.cmd.broker import Broker
+
+StartBroker = Callable[..., Broker]
 
 PATIENCE_SECONDS = 20.0
 INACTIVITY_SECONDS = 0.3
@@ -29,10 +32,11 @@ def publish_all(
     queue: str,
     bodies: Iterable[bytes],
     properties: shardmq.Properties | None = None,
+    exchange: str = "",
 ) -> None:
-    """Publish to a queue, confirmed."""
+    """Publish to a queue, or with that routing key to an exchange, confirmed."""
     with channel.publisher() as publisher:
-        publisher.publish_many("", queue, bodies, properties)
+        publisher.publish_many(exchange, queue, bodies, properties)
 
 
 def take(channel: shardmq.Channel, queue: str) -> list[shardmq.Message]:
