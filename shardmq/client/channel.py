@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from shardmq.client.arguments import check_delay, check_names, check_prefetch, consumer_arguments, producer_number
 from shardmq.client.asks import Ask
-from shardmq.client.consuming import HandlerInbox, batches, messages, strand_of
+from shardmq.client.consuming import HandlerInbox, Marks, batches, messages, strand_of
 from shardmq.client.core import Core
 from shardmq.client.core_state import again
 from shardmq.client.deliveries import Batch, Delivery, Message
@@ -381,9 +381,9 @@ class Channel(TopologyVerbs):
                 self._io.transmit()
 
     @property
-    def stale_tag(self) -> int:
-        """Messages up to this delivery tag are the broker's again, and will be delivered again."""
-        return self._core.stale_tag
+    def marks(self) -> Marks:
+        """What consumers' loops look at."""
+        return self._core
 
     def is_stale(self, delivery: Delivery) -> bool:
         """Whether all of a delivery is the broker's again."""
