@@ -45,6 +45,7 @@ from shardmq.wire.operations import (
     Ranges,
     encode,
 )
+from shardmq.wire.publishing import encode_publish
 
 _HEARTBEAT: Final = encode(Heartbeat())
 
@@ -203,7 +204,7 @@ class Core(Hearing):
             number = self._request + 1
             operation = BasicPublish(number, channel.number, exchange, routing_key, flags, count, packed, delay_ms,
                                      producer, sequence)  # fmt: skip
-            self.outgoing.append(encode(operation))
+            self.outgoing.append(encode_publish(operation))
             self._request = number
             channel.unconfirmed[number] = (confirms, operation)
         else:

@@ -5,4 +5,5 @@ frames.py          type, length, payload: cutting a stream of bytes into frames
 operations.py      what the payloads mean: the table of typed operations
 administration.py  those of them that only administrators may use
 fields.py          what operations are made of
+publishing.py      the frame of a large publish, with fewer copies
 """

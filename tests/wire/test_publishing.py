@@ -1,0 +1,24 @@
+"""Frames of large publishes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.wire.operations import BasicPublish, encode
+from shardmq.wire.publishing import LARGE_BYTES, encode_publish
+
+NUMBERS = st.integers(0, 2**63 - 1)
+
+
+@given(NUMBERS, st.integers(0, 2047), st.text(max_size=60), st.text(max_size=60), st.integers(0, 3),
+       st.integers(1, 65_536), st.sampled_from([0, 1, LARGE_BYTES - 1, LARGE_BYTES, 65_535, 65_536, 100_000]),
+       st.integers(0, 2**32 - 1), NUMBERS, NUMBERS)  # fmt: skip
+def test_the_frame_is_what_encode_makes(request: int, channel: int, exchange: str, key: str, flags: int, count: int,
+                                        size: int, delay_ms: int, producer: int, sequence: int) -> None:  # fmt: skip
+    operation = BasicPublish(request, channel, exchange, key, flags, count, bytes(size), delay_ms, producer, sequence)
+    assert encode_publish(operation) == encode(operation)
+
+
+def test_a_name_without_utf8_is_refused_as_encode_does() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        encode_publish(BasicPublish(1, 1, "\ud800", "", 1, 1, bytes(LARGE_BYTES)))
