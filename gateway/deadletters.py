@@ -90,12 +90,12 @@ class DeadLetters:
             link.dialer.post(DeadLettered(dead.queue, [(dead.first, dead.first + dead.run.count)]))
             return
         run, place = dead.run, 0
-        for plan, letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[0]):
-            records = [record for _, record in letters]
+        for (plan, priority), letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[:2]):
+            records = [record for *_, record in letters]
             grave = _Grave(link, link.life, dead.queue, dead.first + place, dead.first + place + len(records))
             part = Run(terms.dead_letter_exchange, run.routing_key if terms.dead_letter_key is None
                        else terms.dead_letter_key, run.flags, hub.now_ms, run.origin, run.serial + place,
-                       len(records), b"".join(records), run.priority)  # fmt: skip
+                       len(records), b"".join(records), priority)  # fmt: skip
             place += len(records)
             self._publish(grave, part, plan)
 
@@ -116,8 +116,8 @@ class DeadLetters:
             grave.link.dialer.post(DeadLetterRefused(grave.queue, [(middle, grave.end)]))
             self._hub.changed()
 
-    def _letters(self, queue: Queue, terms: Terms, dead: Dead) -> list[tuple[Plan, bytes]]:
-        """Each message as it goes on, and where to."""
+    def _letters(self, queue: Queue, terms: Terms, dead: Dead) -> list[tuple[Plan, int, bytes]]:
+        """Of each message where it goes to, its priority there, and itself."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, RECURSION_MAX))
         try:
@@ -125,7 +125,7 @@ class DeadLetters:
         finally:
             sys.setrecursionlimit(limit)
 
-    def _letter(self, queue: Queue, terms: Terms, dead: Dead, record: Record) -> tuple[Plan, bytes]:
+    def _letter(self, queue: Queue, terms: Terms, dead: Dead, record: Record) -> tuple[Plan, int, bytes]:
         properties = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
         assert properties.headers is not None
         if terms.dead_letter_key is None:
@@ -137,7 +137,8 @@ class DeadLetters:
         homes = self._hub.topology.reach(queue.vhost, exchange, keys, properties)
         if dead.reason != REJECTED:
             homes = tuple([home for home in homes if not is_cycle(home.name, properties.headers["x-death"])])
-        return self._hub.plan_to(homes), pack(properties, record.body)
+        plan = self._hub.plan_to(homes)
+        return plan, min(properties.priority or 0, plan.levels), pack(properties, record.body)
 
     def _publish(self, grave: _Grave, run: Run, plan: Plan) -> None:
         if not plan:

@@ -23,6 +23,7 @@ from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.model import Queue
 from shardmq.records import Properties
+from shardmq.terms import Terms
 from shardmq.topology import Topology
 from shardmq.vitals import vitals
 
@@ -35,8 +36,31 @@ TICK_AT_REST_SECONDS: Final = 0.5
 PLANS_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
 
-Plan = tuple[tuple[ShardLink, tuple[int, ...]], ...]
-"""Where a publish goes: shards, and the queues there."""
+
+class Plan(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
+    """Where a publish goes: shards, and the queues there.
+
+    Attributes:
+        levels: the highest priority that counts in one of the queues, 0 where none has any.
+        sorts: whether every queue orders what it gets by priority, and takes all of it.
+    """
+
+    levels: int
+    sorts: bool
+
+    @staticmethod
+    def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Plan":
+        """The way to some queues."""
+        by_shard: dict[int, list[int]] = {}
+        for queue in queues:
+            by_shard.setdefault(queue.shard, []).append(queue.id)
+        plan = Plan((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
+        terms = [Terms.of(queue.arguments) for queue in queues if queue.arguments]
+        plan.levels = max([each.max_priority or 0 for each in terms], default=0)
+        plan.sorts = len(terms) == len(queues) and all(
+            each.max_priority is not None and each.overflow == "drop-head" for each in terms
+        )
+        return plan
 
 
 class Writer(Protocol):
@@ -174,10 +198,7 @@ class Hub:
         ids = tuple([queue.id for queue in queues])
         plan = self._plans_to.get(ids)
         if plan is None:
-            by_shard: dict[int, list[int]] = {}
-            for queue in queues:
-                by_shard.setdefault(queue.shard, []).append(queue.id)
-            plan = tuple((self.links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
+            plan = Plan.to(queues, self.links)
             if len(self._plans_to) >= PLANS_MAX:
                 self._plans_to.clear()
             self._plans_to[ids] = plan

@@ -4,10 +4,13 @@
     parts:                   └─┴─┘└─┴─┴─┘└─┘└─┘  in order; each is a run of its own
 
 Messages without properties, and those whose properties mean nothing to the broker, never come here: their key alone
-settles where they go, and a publish is one part.
+settles where they go, and a publish is one part. A priority counts where a queue has priorities; where all have, they
+are sorted by it first, as those queues would do: cut where it changes, parts would be of one message each.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,6 +19,11 @@ from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.hub import Hub, Plan
 from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX
 from shardmq.records import Properties, Record, ends, pack
+
+Terms = tuple[int, int | None, Plan]
+"""Priority, time to live in ms, and where to."""
+
+_NO_PROPERTIES: Final[tuple[int | None, str | None, str | None]] = (None, None, None)
 
 CC: Final = "CC"
 BCC: Final = "BCC"
@@ -32,7 +40,7 @@ IMPERSONATOR: Final = "impersonator"
 
 
 class Part(NamedTuple):
-    """`messages` messages of a publish, from number `offset` on.
+    """`messages` messages of a publish; the parts before it have `offset`.
 
     Attributes:
         plan: where they go, which may be nowhere.
@@ -91,35 +99,78 @@ def cut(publication: Publication, packed: bytes, count: int, records: Sequence[R
     if records is None:
         plan = publication.hub.plan_message(publication.vhost, publication.exchange, (publication.key,), None)
         return [Part(0, count, packed, 0, None, plan)]
+    terms = _terms_of_all(publication, records)
+    if terms.count(terms[0]) == count and not any(map(_has_bcc, records)):
+        return [Part(0, count, packed, *terms[0])]
+    members = list(zip(terms, _pieces(packed, records), strict=True))
+    if all(plan.sorts for _, _, plan in terms):
+        members.sort(key=_urgency)
     parts: list[Part] = []
-    pieces: list[bytes] = []
-    begun = begin = copied = 0  # the message, and the byte, that the part begins with; bytes before `copied` are in it
-    terms: tuple[int, int | None, Plan] | None = None
-    for place, (record, end) in enumerate(zip(records, ends(packed, count), strict=True)):
-        properties = record.properties
-        own = (0, None, _plan(publication, None)) if properties is None else _terms(publication, properties)
-        if own != terms:
-            if terms is not None:
-                parts.append(Part(begun, place - begun, b"".join([*pieces, packed[copied:begin]]), *terms))
-            pieces, begun, copied, terms = [], place, begin, own
-        if properties is not None and properties.headers is not None and BCC in properties.headers:
-            pieces += [packed[copied:begin], _without_bcc(properties, properties.headers, record.body)]
-            copied = end
-        begin = end
-    assert terms is not None
-    parts.append(Part(begun, count - begun, b"".join([*pieces, packed[copied:begin]]), *terms))
+    offset = 0
+    for own, neighbours in groupby(members, key=itemgetter(0)):
+        pieces = [piece for _, piece in neighbours]
+        parts.append(Part(offset, len(pieces), b"".join(pieces), *own))
+        offset += len(pieces)
     return parts
 
 
-def _terms(publication: Publication, properties: Properties) -> tuple[int, int | None, Plan]:
-    """A message's priority, its time to live, and where it goes."""
+def _urgency(member: tuple[Terms, bytes]) -> int:
+    return -member[0][0]
+
+
+def _pieces(packed: bytes, records: Sequence[Record]) -> list[bytes]:
+    """Each message's bytes, as they are stored."""
+    pieces = []
+    begin = 0
+    for record, end in zip(records, ends(packed, len(records)), strict=True):
+        properties = record.properties
+        if properties is not None and properties.headers is not None and BCC in properties.headers:
+            pieces.append(_without_bcc(properties, properties.headers, record.body))
+        else:
+            pieces.append(packed[begin:end])
+        begin = end
+    return pieces
+
+
+def _has_bcc(record: Record) -> bool:
+    properties = record.properties
+    return properties is not None and properties.headers is not None and BCC in properties.headers
+
+
+def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[Terms]:
+    """The terms of every message. Of those without headers, all with the same priority and time are on the same."""
+    hub = publication.hub
+    shared: dict[tuple[int | None, str | None, str | None], Terms] = {}
+    is_shared = hub.plan(publication.vhost, publication.exchange, publication.key) is not None
+    terms: list[Terms] = []
+    for record in records:
+        properties = record.properties
+        if properties is None:
+            key = _NO_PROPERTIES
+        elif is_shared and properties.headers is None:
+            key = (properties.priority, properties.expiration, properties.user_id)
+        else:
+            terms.append(_terms(publication, properties))
+            continue
+        own = shared.get(key)
+        if own is None:
+            own = shared[key] = _terms(publication, properties)
+        terms.append(own)
+    return terms
+
+
+def _terms(publication: Publication, properties: Properties | None) -> Terms:
+    """A message's priority, as far as it counts, its time to live, and where it goes."""
+    plan = _plan(publication, properties)
+    if properties is None:
+        return 0, None, plan
     priority = properties.priority
     if priority is not None and not 0 <= priority <= PRIORITY_MAX:
         raise PreconditionFailed(f"priority {priority} is not from 0 to {PRIORITY_MAX}")
     user = properties.user_id
     if user is not None and user != publication.user:
         _check_impersonation(publication, user)
-    return priority or 0, ttl_ms_of(properties.expiration), _plan(publication, properties)
+    return min(priority or 0, plan.levels), ttl_ms_of(properties.expiration), plan
 
 
 def _plan(publication: Publication, properties: Properties | None) -> Plan:

@@ -120,7 +120,7 @@ def test_delayed_messages_survive_kill_9_and_fire_when_due(start_broker: StartBr
     broker.start()
     with shardmq.connect(broker.url) as connection:
         channel = connection.channel()
-        messages = channel.consume("q", inactivity_timeout=20)
+        messages = channel.consume("q", prefetch=2000, inactivity_timeout=20)
         parked = next(messages)
         assert (parked.body, parked.redelivered) == (b"ready", True)
         assert time.monotonic() - start >= 3

@@ -146,8 +146,8 @@ def bound(*names: str) -> list[Binding]:
 
 
 def test_a_dead_letter_keeps_its_identity_and_leaves_when_its_home_has_it(start_stage: StartStage) -> None:
-    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
-    stage.say(0, dying(10, (b"1", Properties(expiration="1000")), (b"2", None)))
+    stage = start_stage([("q", 0, DLX), ("home", 1, {"x-max-priority": 3})], FANOUT, bound("home"))
+    stage.say(0, dying(10, (b"1", Properties(expiration="1000", priority=5)), (b"2", Properties(priority=3))))
     run = stage.expect(1, Publish).run
     assert (run.exchange, run.routing_key, run.flags, run.priority, run.ttl_ms) == ("dlx", "k", PERSISTENT, 3, None)
     assert (run.origin, run.serial, run.count) == (7, 40, 2)

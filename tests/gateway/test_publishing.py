@@ -16,6 +16,7 @@ from .stage import Stage
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]
+BOUNDED = {"x-max-priority": 9, "x-max-length": 10, "x-overflow": "reject-publish"}
 
 
 def join(*messages: tuple[bytes, Properties | None]) -> bytes:
@@ -31,7 +32,7 @@ def refusals(*answers: Operation | None) -> list[tuple[list[tuple[int, int]], in
 
 
 def test_a_publish_is_cut_where_priority_or_expiration_change(start_stage: StartStage) -> None:
-    stage = start_stage(TWO)
+    stage = start_stage([("a", 0, BOUNDED)])
     with RawClient(stage).open() as client:
         records = join(
             (b"1", None), (b"2", Properties(content_type="x")), (b"3", Properties(priority=5)),
@@ -52,6 +53,30 @@ def test_a_publish_is_cut_where_priority_or_expiration_change(start_stage: Start
         assert client.receive() == BasicConfirm(1, [(4, 4)])
         stage.confirm(0, 4)
         assert client.receive() == BasicConfirm(1, [(3, 3)])
+
+
+def test_messages_for_queues_with_priorities_are_sorted_by_them_and_keep_their_order_in_each(
+    start_stage: StartStage,
+) -> None:
+    stage = start_stage([("a", 0, {"x-max-priority": 2})])
+    with RawClient(stage).open() as client:
+        records = join(*[(b"%d" % place, Properties(priority=place % 4) if place % 4 else None) for place in range(8)])
+        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records, producer=77, sequence=100))
+        parts = [stage.expect(0, Publish) for _ in range(3)]
+        assert [(bodies(part), part.run.priority) for part in parts] == [
+            ([b"2", b"3", b"6", b"7"], 2), ([b"1", b"5"], 1), ([b"0", b"4"], 0),
+        ]  # fmt: skip
+        first = parts[0].run.serial
+        assert [(part.sequence, part.run.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
+
+
+def test_a_priority_that_no_queue_has_cuts_nothing(start_stage: StartStage) -> None:
+    stage = start_stage(TWO)
+    with RawClient(stage).open() as client:
+        records = join(*[(b"%d" % place, Properties(priority=place)) for place in range(8)])
+        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records))
+        part = stage.expect(0, Publish)
+        assert (part.run.count, part.run.priority, part.run.records) == (8, 0, records)
 
 
 def test_publishes_are_joined_only_where_sequence_and_delay_continue(start_stage: StartStage) -> None:
@@ -121,7 +146,7 @@ def test_of_several_queues_the_one_that_took_least_counts(start_stage: StartStag
 
 
 def test_what_a_part_takes_counts_from_the_beginning_of_the_publish(start_stage: StartStage) -> None:
-    stage = start_stage(TWO)
+    stage = start_stage([("a", 0, BOUNDED)])
     with RawClient(stage).open() as client:
         records = join(*[(b"%d" % place, Properties(priority=place // 2)) for place in range(6)])
         client.send(BasicPublish(3, 1, "", "a", 0, 6, records))
