@@ -181,12 +181,13 @@ class Collecting:
         producer: whose messages are numbered by the program, 0 for none.
     """
 
-    __slots__ = ("_packed", "filling", "packed_count")
+    __slots__ = ("_packed", "_packed_bytes", "filling", "packed_count")
 
     def __init__(self, producer: int = 0) -> None:
         self.filling = Filling("", "", None, Extras(producer=producer) if producer else NO_EXTRAS)
         self.packed_count = 0
         self._packed: list[bytes] = []
+        self._packed_bytes = 0
 
     def turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras = NO_EXTRAS
@@ -213,7 +214,7 @@ class Collecting:
             return self._runs(old)
         if bodies := old.take():
             self._pack(bodies, old.properties)
-        if self.packed_count >= RUN_RECORDS or sum(map(len, self._packed)) >= RUN_BYTES:
+        if self.packed_count >= RUN_RECORDS or self._packed_bytes >= RUN_BYTES:
             return self._runs(old)
         return []
 
@@ -241,12 +242,14 @@ class Collecting:
         return runs
 
     def _pack(self, bodies: list[bytes], properties: Properties | None) -> None:
-        self._packed.append(records.pack_many(bodies, properties))
+        packed = records.pack(properties, bodies[0]) if len(bodies) == 1 else records.pack_many(bodies, properties)
+        self._packed.append(packed)
+        self._packed_bytes += len(packed)
         self.packed_count += len(bodies)
 
     def _run(self, route: Filling) -> Run:
         packed, count = self._packed, self.packed_count
-        self._packed, self.packed_count = [], 0
+        self._packed, self._packed_bytes, self.packed_count = [], 0, 0
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
         extras = route.extras
         run = (route.exchange, route.routing_key, route.flags, count, joined, extras.delay_ms, extras.producer,
