@@ -23,7 +23,8 @@ headers, also where a client published a message again with them.
 * It keeps its routing key, and CC counts again; with `x-dead-letter-routing-key` it has that alone, and CC is removed.
 * A queue that it has been in before, with nobody having rejected it since, does not get it again: such a cycle would
   turn for ever. For a death by rejection nobody looks for cycles.
-* An exchange that is not there, or leads nowhere, is the end of it.
+* An exchange that is not there, or leads nowhere, is the end of it; but only for a gateway that is sure: one that does
+  not know the queue, or has lost its coordinator, has no topology yet, or an old one, and refuses.
 """
 
 import datetime
@@ -85,10 +86,11 @@ class DeadLetters:
         hub = self._hub
         hub.changed()
         queue = hub.topology.queue_by_id(dead.queue)
-        terms = Terms.of(queue.arguments) if queue is not None else Terms()
-        if queue is None or terms.dead_letter_exchange is None:
-            link.dialer.post(DeadLettered(dead.queue, [(dead.first, dead.first + dead.run.count)]))
+        if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
+            link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.run.count)]))
             return
+        terms = Terms.of(queue.arguments)
+        assert terms.dead_letter_exchange is not None
         run, place = dead.run, 0
         for (plan, priority), letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[:2]):
             records = [record for *_, record in letters]
@@ -142,7 +144,7 @@ class DeadLetters:
 
     def _publish(self, grave: _Grave, run: Run, plan: Plan) -> None:
         if not plan:
-            self._arrived(grave)
+            self._leads_nowhere(grave)
             return
         self._requests += 1
         request = self._requests
@@ -150,6 +152,12 @@ class DeadLetters:
         fan = Fan(len(plan)) if len(plan) > 1 else None
         for link, queues in plan:
             link.publish(self, request, queues, msgspec.structs.replace(run), fan)
+
+    def _leads_nowhere(self, grave: _Grave) -> None:
+        if self._hub.coordinator.is_current:
+            self._arrived(grave)
+        else:
+            grave.link.dialer.post(DeadLetterRefused(grave.queue, [(grave.first, grave.end)]))
 
     def _arrived(self, grave: _Grave) -> None:
         if grave.life == grave.link.life:  # else the shard does not know what it handed over, and will do so again

@@ -66,6 +66,8 @@ class TopologyLink:
         table: how this gateway is, for the others' status.
 
     Attributes:
+        is_synced: the coordinator's topology was here once.
+        is_current: it is what the coordinator knows now: it waits for this gateway when it changes something.
         lists: what this gateway has under a noun ("connections", …), for other gateways' lists; its owner sets it.
     """
 
@@ -78,7 +80,7 @@ class TopologyLink:
         table: Callable[[], dict[str, Any]],
     ) -> None:
         self.dialer = dialer
-        self.is_synced = False
+        self.is_synced = self.is_current = False
         self._topology = topology
         self._changed = changed
         self._rerouted = rerouted
@@ -119,7 +121,7 @@ class TopologyLink:
             match event:
                 case Snapshot():
                     self._topology.load(event)
-                    self.is_synced = True
+                    self.is_synced = self.is_current = True
                     self._synced(event.version)
                     for follower in self._followers:
                         follower.loaded()
@@ -190,6 +192,7 @@ class TopologyLink:
         asked.reply(outcome)
 
     def _on_lost(self) -> None:
+        self.is_current = False
         asked, self._asked = self._asked, {}
         for each in asked.values():
             each.again = True

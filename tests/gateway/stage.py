@@ -106,6 +106,7 @@ class Stage:
         stop = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         hub = Hub("gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max)
+        self._hub = hub
         DeadLetters(hub)
         ticking = asyncio.create_task(hub.run())
         try:
@@ -125,6 +126,10 @@ class Stage:
 
     def work(self) -> None:
         """Take in what has come to all ends."""
+        for shard in self.shards:
+            shard.work()
+        if self.coordinator.socket.closed:
+            return
         for peer, event in self.coordinator.receive():
             if isinstance(event, Opened):
                 peer.post(self._snapshot)
@@ -132,8 +137,11 @@ class Stage:
                 self.commands.append(event.command)
                 peer.post(Answer(event.request))
         self.coordinator.tick(time.monotonic())
-        for shard in self.shards:
-            shard.work()
+
+    def lose_coordinator(self) -> None:
+        """It goes away, and the gateway notices."""
+        self.coordinator.close()
+        self.until(lambda: not self._hub.coordinator.is_current)
 
     def until(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

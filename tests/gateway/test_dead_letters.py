@@ -195,10 +195,17 @@ def test_where_there_is_nowhere_to_go_it_leaves_at_once(
     assert stage.expect(0, DeadLettered) == DeadLettered(1, [(3, 4)])
 
 
-def test_dead_letters_of_a_queue_that_is_gone_leave_at_once(start_stage: StartStage) -> None:
+def test_dead_letters_of_a_queue_that_a_gateway_does_not_know_stay_where_they_are(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, DLX)])
     stage.say(0, dying(3, (b"1", None), queue=99))
-    assert stage.expect(0, DeadLettered) == DeadLettered(99, [(3, 4)])
+    assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(99, [(3, 4)])
+
+
+def test_without_a_coordinator_a_gateway_is_not_sure_that_there_is_nowhere_to_go(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX)])
+    stage.lose_coordinator()
+    stage.say(0, dying(3, (b"1", None)))
+    assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(1, [(3, 4)])
 
 
 def test_the_default_exchange_and_a_routing_key_lead_to_one_queue(start_stage: StartStage) -> None:
