@@ -121,8 +121,9 @@ class Lanes:
             lane.drop(part)
 
     def keep_aside(self, ranges: Ranges) -> Ranges:
-        """As `Lane.keep_aside`."""
-        return [found for lane, part in self.split(ranges) for found in lane.keep_aside(part)]
+        """As `Lane.keep_aside`; whole lanes may be gone, with transient messages."""
+        there = [part for part in ranges if _lane_of_range(part) in self._by_number]
+        return [found for lane, part in self.split(there) for found in lane.keep_aside(part)]
 
     def withdraw(self, count: int) -> Ranges:
         """Set ready messages aside, those that matter least: the oldest of the lowest lane first."""

@@ -2,12 +2,13 @@
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardmq.clock import SteadyClock
 from shardmq.model import Queue as Declared
@@ -20,6 +21,7 @@ from shardmq.shards.queues import make_queue
 from shardmq.shards.store import Store
 from shardmq.shards.stored import StoredQueue, stored_queues
 
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 HELD, READY, PARKED, DYING, OUT = "held", "ready", "parked", "dying", "out"
 
@@ -27,15 +29,20 @@ terms = st.fixed_dictionaries(
     {},
     optional={
         "x-max-priority": st.sampled_from([1, 3, 255]),
-        "x-message-ttl": st.sampled_from([0, 40]),
-        "x-max-length": st.sampled_from([0, 4, 20]),
-        "x-max-length-bytes": st.sampled_from([0, 30, 200]),
+        "x-message-ttl": st.sampled_from([0, 40, 500]),
+        "x-max-length": st.sampled_from([0, 6, 30]),
+        "x-max-length-bytes": st.sampled_from([0, 60, 300]),
         "x-overflow": st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
         "x-delivery-limit": st.sampled_from([0, 1, 2]),
         "x-dead-letter-exchange": st.just("dlx"),
         "x-consumer-timeout-action": st.sampled_from(["requeue", "dead-letter"]),
     },
 )
+
+
+def there_are(*states: str) -> Callable[[Rule], Rule]:
+    """For rules that need messages in one of these states: without them, most steps would do nothing."""
+    return precondition(lambda machine: any(message.state in states for message in machine.messages))
 
 
 class HandClock(SteadyClock):
@@ -216,6 +223,7 @@ class TermedMachine(RuleBasedStateMachine):
         if not late:
             self.commit()
 
+    @there_are(READY)
     @rule(limit=st.integers(1, 30), room=st.sampled_from([0, 40, 1 << 20, 1 << 20]))
     def take(self, limit: int, room: int) -> None:
         parcels = self.queue.take(limit, room, True)
@@ -246,6 +254,7 @@ class TermedMachine(RuleBasedStateMachine):
         ]
         assert found == [(m.body, m.count if self.limit is not None else 0) for m in expected[: len(found)]]
 
+    @there_are(READY)
     @rule(offset=st.integers(0, 10), count=st.integers(1, 20))
     def peek(self, offset: int, count: int) -> None:
         parcels = self.queue.peek(offset, count)
@@ -258,6 +267,7 @@ class TermedMachine(RuleBasedStateMachine):
                 assert not parcel.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
             del expected[: parcel.run.count]
 
+    @there_are(HELD)
     @rule(data=st.data(), late=st.booleans())
     def settle(self, data: st.DataObject, late: bool) -> None:
         messages, ranges = self.pick(data, HELD)
@@ -267,6 +277,7 @@ class TermedMachine(RuleBasedStateMachine):
         if not late:
             self.commit()
 
+    @there_are(HELD)
     @rule(data=st.data(), by_timeout=st.booleans())
     def give_back(self, data: st.DataObject, by_timeout: bool) -> None:
         messages, ranges = self.pick(data, HELD)
@@ -278,6 +289,7 @@ class TermedMachine(RuleBasedStateMachine):
                 message.state = READY
         self.commit()
 
+    @there_are(READY)
     @rule(limit=st.integers(1, 8), times=st.integers(1, 3))
     def deliver_in_vain(self, limit: int, times: int) -> None:
         for _ in range(times):
@@ -288,6 +300,7 @@ class TermedMachine(RuleBasedStateMachine):
                 message.state = READY
             self.commit()
 
+    @there_are(HELD)
     @rule(data=st.data())
     def reject(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, HELD)
@@ -295,6 +308,7 @@ class TermedMachine(RuleBasedStateMachine):
         self.die(messages, "rejected")
         self.commit()
 
+    @there_are(HELD)
     @rule(data=st.data())
     def park(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, HELD)
@@ -306,6 +320,7 @@ class TermedMachine(RuleBasedStateMachine):
             message.state = PARKED
         self.commit()
 
+    @there_are(PARKED)
     @rule(data=st.data())
     def unpark(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, PARKED, HELD)
@@ -315,6 +330,7 @@ class TermedMachine(RuleBasedStateMachine):
                 message.state = READY
         self.commit()
 
+    @there_are(READY)
     @rule()
     def purge(self) -> None:
         ready = self.those(READY)
@@ -355,6 +371,7 @@ class TermedMachine(RuleBasedStateMachine):
 
     # --- dead letters -----------------------------------------------------------------------------------------------
 
+    @there_are(DYING)
     @rule(limit=st.sampled_from([1, 60, 1 << 20]))
     def take_deaths(self, limit: int) -> None:
         queue = self.queue
@@ -374,6 +391,7 @@ class TermedMachine(RuleBasedStateMachine):
                 message.number, message.state = death.first + place, OUT
         self.commit()
 
+    @there_are(OUT)
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, OUT)
@@ -383,6 +401,7 @@ class TermedMachine(RuleBasedStateMachine):
                 self.remove(message)
         self.commit()
 
+    @there_are(OUT)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, OUT)
