@@ -130,11 +130,7 @@ def _users(session: Session, tags: Tags) -> list[Row]:
 def _permissions(session: Session, tags: Tags) -> list[Row]:
     sees_all = _sees_all(tags)
     found = session.hub.topology.permissions.values()
-    return [
-        permission_row(each)
-        for each in found
-        if each.vhost == session.vhost and (sees_all or each.user == session.user)
-    ]
+    return [permission_row(each) for each in found if sees_all or each.user == session.user]
 
 
 def _sees_all(tags: Tags) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.messages import described, write_body
-from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.session import JSON, URL, connected, print_json
 from shardmq.limits import PREFETCH_MAX
 
 if TYPE_CHECKING:
@@ -60,13 +60,11 @@ def consume(
 
     A message is acked after it has been written.
     """
-    from shardmq.client.connection import connect
-
     if prefetch is None:
         prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
     arguments = {} if priority is None else {"x-priority": priority}
     consumed = 0
-    with connect(url) as connection:
+    with connected(url) as connection:
         channel = connection.channel()
         patience = None if follow else wait
         for batch in channel.consume_batches(

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from shardmq.cmd.session import JSON, URL, counted, print_json
+from shardmq.cmd.session import JSON, URL, connected, counted, print_json
 
 
-@click.group()
+@click.group(short_help="All that is durable, as RabbitMQ's JSON: export, import.")
 def definitions() -> None:
     """Users, virtual hosts, permissions, exchanges, queues, bindings: export, import."""
 
@@ -20,17 +20,18 @@ def definitions() -> None:
 @JSON
 def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
     """Write all that is durable to FILE, or to stdout. It has the hashes of passwords: keep it to yourself."""
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         exported = connection.definitions_export()
     text = msgspec.json.encode(exported)
     if str(file) == "-":
         sys.stdout.buffer.write((text if as_json else msgspec.json.format(text, indent=2)) + b"\n")
         sys.stdout.buffer.flush()
         return
-    file.touch(0o600)
-    file.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+    try:
+        file.touch(0o600)
+        file.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+    except OSError as fault:
+        raise click.FileError(str(file), fault.strerror) from fault
     nouns = {noun: len(rows) for noun, rows in exported.items() if isinstance(rows, list)}
     if as_json:
         print_json({"ok": True, "file": str(file), "exported": nouns})
@@ -44,14 +45,12 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
 @JSON
 def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
     """Make what FILE (- for stdin) has and the broker has not. Exports of RabbitMQ load as well."""
-    from shardmq.client.connection import connect
-
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:
         wanted = msgspec.json.decode(raw, type=dict)
     except msgspec.DecodeError as fault:
         raise click.UsageError(f"{file} holds no JSON object: {fault}") from fault
-    with connect(url) as connection:
+    with connected(url) as connection:
         outcome = connection.definitions_import(wanted)
     if as_json:
         print_json(outcome)

@@ -46,8 +46,7 @@ def changed_limits(noun: str, name: str, limits: dict[str, int | None], url: str
             if as_json:
                 print_json(row["limits"])
             else:
-                click.echo(
-                    "\n".join(f"{limit} {most}" for limit, most in row["limits"].items()) or f"{noun} '{name}' has none"
-                )
+                lines = [f"{limit} {most}" for limit, most in row["limits"].items()]
+                click.echo("\n".join(lines) or f"{noun} '{name}' has no limits")
             return
     raise NotFound(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")

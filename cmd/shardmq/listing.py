@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.amounts import named_values
-from shardmq.cmd.session import counted, new_table, print_json
+from shardmq.cmd.session import connected, counted, new_table, print_json
 
 if TYPE_CHECKING:
     from shardmq.client.channel import Channel
@@ -30,9 +30,7 @@ Row = dict[str, Any]
 
 def rows_of(url: str, noun: str) -> list[Row]:
     """All of a noun that there is."""
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         return connection.topology(noun)
 
 
@@ -97,9 +95,7 @@ def carry_out(url: str, as_json: bool, sentence: str, action: "Callable[[Connect
         sentence: what was done; `{messages}` stands for what the action returned.
         action: gets the connection; returns a number of messages, or None where there is none to tell.
     """
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         messages = action(connection)
     if as_json:
         print_json({"ok": True} if messages is None else {"ok": True, "messages": messages})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from shardmq.cmd.session import JSON, URL, counted, print_json
+from shardmq.cmd.session import JSON, URL, connected, counted, print_json
 from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
@@ -55,11 +55,13 @@ def move(
             return "", destination
         return destination, message.routing_key if routing_key is None else routing_key
 
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         channel = connection.channel()
         ready = channel.queue_declare(source, passive=True).messages
+        if to_exchange and destination:
+            channel.exchange_declare(destination, passive=True)
+        elif not to_exchange:
+            channel.queue_declare(destination, passive=True)
         total = ready if count is None else min(count, ready)
         with progress_bar(total, as_json) as progress:
             moved = move_all(channel, source, route, total, progress)

@@ -3,7 +3,7 @@
 import click
 
 from shardmq.cmd.messages import described, write_whole
-from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.session import JSON, URL, connected, print_json
 
 ONE_LOOK = 1000
 """Messages asked for at once."""
@@ -17,10 +17,8 @@ ONE_LOOK = 1000
 @JSON
 def peek(*, name: str, count: int, offset: int, url: str, as_json: bool) -> None:
     """Show the first messages of queue NAME, and leave all as it is: nobody gets them marked as redelivered."""
-    from shardmq.client.connection import connect
-
     shown = 0
-    with connect(url) as connection:
+    with connected(url) as connection:
         channel = connection.channel()
         while shown < count:
             messages = channel.queue_peek(name, offset=offset + shown, count=min(count - shown, ONE_LOOK))

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.amounts import named_texts, named_values
-from shardmq.cmd.session import JSON, URL, counted, print_json
+from shardmq.cmd.session import JSON, URL, connected, counted, print_json
 from shardmq.errors import NotFound
 from shardmq.limits import DELAY_MS_MAX
 
@@ -89,8 +89,6 @@ def publish(
         raise click.UsageError("--lines does not go together with --count")
     if body is None and path is None and sys.stdin.isatty():
         raise click.UsageError("nothing to publish: give a BODY, --file PATH, or something on stdin")
-    from shardmq.client.connection import connect
-
     properties = properties_of(
         {
             **others,
@@ -101,7 +99,7 @@ def publish(
             "headers": headers or None,
         }
     )
-    with connect(url) as connection:
+    with connected(url) as connection:
         if not exchange:
             check_queue(connection, routing_key)
         started_at = time.monotonic()

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from shardmq.cmd.listing import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show, with_features
+from shardmq.cmd.listing import ARGUMENTS, DURABLE, Row, carry_out, on_channel, rows_of, show, with_features
 from shardmq.cmd.move import move
 from shardmq.cmd.peek import peek
-from shardmq.cmd.session import JSON, URL, counted, print_json
+from shardmq.cmd.session import JSON, URL, connected, counted, print_json
 
 
 @click.group()
@@ -26,9 +26,15 @@ def queue_list(*, url: str, as_json: bool) -> None:
     """Show all queues and what is in them; `shardmq status` shows rates."""
     rows = rows_of(url, "queues")
     if not as_json:
-        rows = with_features(rows, "durable", "auto_delete", "exclusive")
+        rows = [with_arguments(row) for row in with_features(rows, "durable", "auto_delete", "exclusive")]
     numbers = ("ready", "unacked", "delayed", "consumers")
-    show("queues", rows, as_json, ("name", "features", "arguments"), numbers)
+    show("queues", rows, as_json, ("name", "features"), numbers)
+
+
+def with_arguments(row: Row) -> Row:
+    """The row with its arguments among the features, named without x-: a column of their own fits no terminal."""
+    arguments = [f"{name.removeprefix('x-')}={value}" for name, value in row["arguments"].items()]
+    return {**row, "features": [*row["features"], *arguments]}
 
 
 @queue.command("declare")
@@ -42,9 +48,7 @@ def queue_declare(
     *, name: str, durable: bool, auto_delete: bool, arguments: dict[str, Any], url: str, as_json: bool
 ) -> None:
     """Make queue NAME, or find the same one there. Without a NAME the broker makes one up."""
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         declared = connection.channel().queue_declare(
             name, durable=durable, arguments=arguments, auto_delete=auto_delete
         )

@@ -1,4 +1,4 @@
-"""What the commands that talk to a broker share: the --url and --json options, output for machines, numbers, tables."""
+"""What the commands that talk to a broker share: the --url and --json options, the connection, numbers, tables."""
 
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -9,10 +9,33 @@ import msgspec
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from shardmq.client.connection import Connection
+
 DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
+
+ANSWER_SECONDS: Final = 30.0
+"""A broker that does not answer for so long has failed the command."""
+
+
+def readable_url(_context: click.Context, _option: click.Parameter, url: str) -> str:
+    """The URL, if it is one.
+
+    Raises:
+        BadParameter: it is none; the text says why.
+    """
+    from shardmq.client.url import parse_all
+    from shardmq.errors import InvalidRequest
+
+    try:
+        parse_all(url)
+    except InvalidRequest as fault:
+        raise click.BadParameter(fault.text) from fault
+    return url
+
 
 URL: Final = click.option(
     "--url",
+    callback=readable_url,
     default=DEFAULT_URL,
     envvar="SHARDMQ_URL",
     show_envvar=True,
@@ -21,6 +44,13 @@ URL: Final = click.option(
     help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS (authorities: SSL_CERT_FILE).",
 )
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
+
+
+def connected(url: str) -> "Connection":
+    """A connection for a command: when it is lost the command ends and says so, and waits for no recovery."""
+    from shardmq.client.connection import connect
+
+    return connect(url, timeout=ANSWER_SECONDS, recovery=None)
 
 
 def print_json(value: Any) -> None:

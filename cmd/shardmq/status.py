@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.session import JSON, URL, counted, new_table, print_json
+from shardmq.cmd.session import JSON, URL, connected, counted, new_table, print_json
 from shardmq.model import DEFAULT_VHOST
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ Status = dict[str, Any]
 @JSON
 def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
     """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores."""
-    from shardmq.client.connection import connect
-
-    with connect(url) as connection:
+    with connected(url) as connection:
         looks = Looks(connection, interval)
         if as_json:
             print_json(looks.next())

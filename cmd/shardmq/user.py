@@ -7,7 +7,7 @@ import click
 
 from shardmq.cmd.limits import LIMIT, changed_limits
 from shardmq.cmd.listing import carry_out, rows_of, show
-from shardmq.cmd.session import JSON, URL
+from shardmq.cmd.session import JSON, URL, connected
 
 PASSWORD: Final = click.option(
     "--password",
@@ -45,11 +45,10 @@ def user_list(*, url: str, as_json: bool) -> None:
 @JSON
 def user_add(*, name: str, password: str | None, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Make user NAME. `shardmq permission set` says what the user may do."""
-    from shardmq.client.connection import connect
     from shardmq.errors import PreconditionFailed
 
     secret = asked(password)
-    with connect(url) as connection:
+    with connected(url) as connection:
         if any(row["name"] == name for row in connection.topology("users")):
             raise PreconditionFailed(f"user '{name}' is there already; `shardmq user password {name}` changes it")
         connection.user_put(name, password=secret, tags=list(tags))
@@ -113,10 +112,9 @@ def change(name: str, url: str, *, password: str | None = None, tags: tuple[str,
     Raises:
         NotFound: there is none of that name; making one by a slip of the pen would be worse.
     """
-    from shardmq.client.connection import connect
     from shardmq.errors import NotFound
 
-    with connect(url) as connection:
+    with connected(url) as connection:
         if not any(row["name"] == name for row in connection.topology("users")):
             raise NotFound(f"there is no user '{name}'; `shardmq user add {name}` makes one")
         connection.user_put(name, password=password, tags=None if tags is None else list(tags))

@@ -1,5 +1,7 @@
 """`shardmq vhost`: list, add, delete, limits."""
 
+import sys
+
 import click
 
 from shardmq.cmd.limits import LIMIT, changed_limits
@@ -31,7 +33,7 @@ def vhost_add(*, name: str, description: str, tags: tuple[str, ...], url: str, a
     carry_out(
         url,
         as_json,
-        f"virtual host '{name}' is there; `shardmq permission set` lets users in",
+        f"virtual host '{name}' is there; `shardmq permission set --vhost {name} USER '.*' '.*' '.*'` lets a user in",
         lambda connection: connection.vhost_put(name, description=description, tags=list(tags)),
     )
 
@@ -43,7 +45,11 @@ def vhost_add(*, name: str, description: str, tags: tuple[str, ...], url: str, a
 @JSON
 def vhost_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
     """Remove virtual host NAME with all its queues and messages, and close its connections."""
-    if not (yes or as_json):
+    if not (yes or sys.stdin.isatty()):
+        raise click.UsageError(
+            f"it takes all queues and messages of '{name}' with it, and nobody can be asked: give --yes"
+        )
+    if not yes:
         click.confirm(f"Delete virtual host '{name}' with everything in it?", abort=True, err=True)
     carry_out(url, as_json, f"virtual host '{name}' is deleted", lambda connection: connection.vhost_delete(name))
 

@@ -96,3 +96,8 @@ def test_definitions_of_rabbitmq_load_from_stdin(at: Broker, parsed: Parsed) -> 
 def test_what_is_no_json_object_is_refused(refused: Callable[..., str], tmp_path: Path, text: str) -> None:
     (tmp_path / "d.json").write_text(text)
     assert "no JSON object" in refused("definitions", "import", str(tmp_path / "d.json"), code=2)
+
+
+@pytest.mark.usefixtures("at")
+def test_an_export_that_cannot_be_written_says_so(tmp_path: Path, refused: Callable[..., str]) -> None:
+    assert "No such file or directory" in refused("definitions", "export", str(tmp_path / "none" / "file"))

@@ -86,3 +86,11 @@ def test_a_role_that_refuses_its_configuration_exits_with_78(tmp_path: Path) -> 
     refused = shardmq("shard", "--index", "0", "--data-dir", str(tmp_path), "--listen", f"ipc://{tmp_path}/bus")
     assert refused.returncode == 78, refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["amqp://guest:guest@localhost/", "localhost:5672", "shardmq://h:1:2/", "shardmq://h:99999/"]
+)
+def test_a_url_that_cannot_be_read_is_wrong_usage(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["queue", "list", "--url", url]) == 2
+    assert "shardmq://user:password@host:port/vhost" in capsys.readouterr().err

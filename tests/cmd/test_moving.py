@@ -93,7 +93,7 @@ def test_moving_to_an_exchange_keeps_keys_or_takes_another(at: Broker, printed: 
 def test_what_no_queue_takes_stays_where_it_is(printed: Printed, parsed: Parsed, refused: Callable[..., str]) -> None:
     printed("queue", "declare", "stuck")
     printed("publish", "stuck", "x", "--count", "3")
-    assert "0 messages moved before" in refused("queue", "move", "stuck", "nowhere")
+    assert "0 messages moved before" in refused("queue", "move", "stuck", "amq.fanout", "--to-exchange")
     assert "nowhere" in refused("queue", "move", "nowhere", "stuck")
     (row,) = [row for row in parsed("queue", "list") if row["name"] == "stuck"]
     assert row["ready"] == 3
@@ -119,3 +119,9 @@ def test_many_are_moved_in_parts_and_progress_is_told(at: Broker) -> None:
         assert moved == told[-1] == 3 * PREFETCH
         assert len(told) >= 3
         assert channel.queue_declare("larger", passive=True).messages == 3 * PREFETCH
+
+
+def test_a_move_to_nowhere_is_refused_also_from_an_empty_queue(printed: Printed, refused: Callable[..., str]) -> None:
+    printed("queue", "declare", "empty")
+    assert "no queue 'nowhere'" in refused("queue", "move", "empty", "nowhere")
+    assert "no exchange 'nowhere'" in refused("queue", "move", "empty", "nowhere", "--to-exchange")

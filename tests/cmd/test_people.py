@@ -110,3 +110,29 @@ def test_who_is_no_administrator_is_refused_with_403(at: Broker, printed: Printe
     url = f"shardmq://fred:f@127.0.0.1:{at.port}/"
     assert "ACCESS_REFUSED" in refused("vhost", "add", "mine", "--url", url)
     assert "ACCESS_REFUSED" in refused("queue", "declare", "mine", "--url", url)
+
+
+def test_who_made_a_virtual_host_can_let_users_in_without_opening_it(
+    at: Broker, printed: Printed, parsed: Parsed
+) -> None:
+    printed("user", "add", "hank", "--password", "h")
+    assert b"permission set --vhost harbour" in printed("vhost", "add", "harbour")
+    printed("permission", "set", "hank", "^h", "", ".*", "--vhost", "harbour")
+    assert opens(at, "hank", "h", "harbour")
+    assert not opens(at, "hank", "h")
+    (row,) = parsed("permission", "list", "-p", "harbour")
+    assert (row["user"], row["vhost"], row["configure"]) == ("hank", "harbour", "^h")
+    assert "harbour" in {row["vhost"] for row in parsed("permission", "list")}
+    printed("permission", "clear", "hank", "-p", "harbour")
+    assert not opens(at, "hank", "h", "harbour")
+
+
+def test_a_virtual_host_is_not_deleted_unasked(at: Broker, parsed: Parsed) -> None:
+    parsed("vhost", "add", "keep")
+    refused = subprocess.run(
+        command("vhost", "delete", "keep", "--json"),
+        env=environment(SHARDMQ_URL=at.url), input="", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--yes" in refused.stderr
+    assert "keep" in {row["name"] for row in parsed("vhost", "list")}
