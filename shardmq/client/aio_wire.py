@@ -12,7 +12,7 @@ from shardmq.client.dialing import DIAL_SECONDS
 from shardmq.client.io_thread import SILENT_BEATS, UNDELIVERED_BYTES_MAX, UNSENT_BYTES_MAX
 from shardmq.client.recovery import Backoff, Recovery
 from shardmq.client.restoring import REST_SECONDS
-from shardmq.client.tls import context_for
+from shardmq.client.tls import context_for, hung_up, why
 from shardmq.client.url import Address
 from shardmq.client.waiting import Unheard
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
@@ -128,7 +128,8 @@ class Wire:
 
     def line_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        reason = f"the broker at {self._peer} closed the connection" if exc is None else _BROKE.format(self._peer, exc)
+        closed = hung_up(self._peer, self._core.address, self._core.is_open)
+        reason = closed if exc is None else _BROKE.format(self._peer, exc)
         self._lose(ConnectionLost(reason))
 
     def pause(self) -> None:
@@ -257,8 +258,7 @@ class Wire:
                     lambda: _Line(self), address.host, address.port, ssl=context, server_hostname=name
                 )
         except OSError as fault:  # TimeoutError is one
-            why = fault.strerror or str(fault) or "no answer in time"
-            raise ConnectionLost(f"no broker answers at {address}: {why}") from fault
+            raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
         if self._backoff is not None:
             self._backoff.connected(address)
         self._core.address = address

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from shardmq.client.tls import Stream, TlsSocket, context_for
+from shardmq.client.tls import Stream, TlsSocket, context_for, why
 from shardmq.client.url import Address
 from shardmq.errors import ConnectionLost
 
@@ -46,7 +46,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: soc
                 raise
     except OSError as unknown:
         fault = unknown
-    raise ConnectionLost(f"no broker answers at {address}: {_why(fault)}") from fault
+    raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
 
 
 def _connect(sock: socket.socket, place: object, deadline: float, stop: socket.socket) -> None:
@@ -99,9 +99,3 @@ def _wait(sock: socket.socket, wanted: int, deadline: float, stop: socket.socket
             if descriptor == stop.fileno():
                 raise InterruptedError("it is not wanted any more")
             return
-
-
-def _why(fault: OSError | None) -> str:
-    if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted ({fault.verify_message}); hand in a context with tls=…"
-    return (fault.strerror or str(fault)) if fault is not None else "its name has no address"

@@ -22,7 +22,7 @@ from shardmq.client.core import Core
 from shardmq.client.dialing import DIAL_SECONDS, dial
 from shardmq.client.recovery import Backoff, Recovery
 from shardmq.client.restoring import REST_SECONDS
-from shardmq.client.tls import Stream, TlsSocket
+from shardmq.client.tls import Stream, TlsSocket, hung_up
 from shardmq.client.url import Address
 from shardmq.client.waiting import Answer, Unheard
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
@@ -352,7 +352,7 @@ class IoThread:
         except BlockingIOError:
             return False
         if not count:
-            raise ConnectionLost(f"the broker at {self._peer} closed the connection")
+            raise ConnectionLost(hung_up(self._peer, self._core.address, self._core.is_open))
         self._heard_at = time.monotonic()
         with self.lock:
             self._core.receive(memoryview(self._buffer)[:count])

@@ -3,8 +3,12 @@
 import socket
 import ssl
 import threading
+from typing import Final
 
 from shardmq.client.url import Address
+
+NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+"""What OpenSSL calls bytes that are no TLS: the greeting of a port without it. Its versions differ."""
 
 
 def context_for(address: Address, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
@@ -12,6 +16,33 @@ def context_for(address: Address, tls: ssl.SSLContext | None) -> ssl.SSLContext 
     if not address.tls:
         return None
     return tls if tls is not None else ssl.create_default_context()
+
+
+def why(fault: OSError | None) -> str:
+    """Why a connection could not be made, in words that say what to do where it is TLS."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted ({fault.verify_message}); hand in a context with tls=…"
+    if isinstance(fault, ssl.SSLError) and fault.reason in NO_TLS:
+        return "it speaks no TLS there; name its port for TLS, or write shardmq:// for none"
+    if fault is None:
+        return "its name has no address"
+    return fault.strerror or str(fault) or "no answer in time"
+
+
+def hung_up(peer: str, address: Address, is_open: bool) -> str:
+    """The sentence for a broker that closed the connection without a word.
+
+    Args:
+        peer: what it is called.
+        address: which it was connected to by.
+        is_open: whether the connection was opened before; otherwise it may be TLS that the two do not agree on.
+    """
+    said = f"the broker at {peer} closed the connection"
+    if is_open:
+        return said
+    if address.tls:
+        return f"{said} before it was open; it may want a certificate of this program's: hand in a context with tls=…"
+    return f"{said} before it was open; if that is its port for TLS, write shardmqs://"
 
 
 class TlsSocket:

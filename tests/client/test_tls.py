@@ -99,8 +99,24 @@ def test_a_broker_that_nobody_vouches_for_is_refused_with_a_hint(url: tuple[str,
 
 
 def test_a_client_without_a_certificate_is_lost(url: tuple[str, Broker]) -> None:
-    with pytest.raises(errors.ConnectionLost):
+    with pytest.raises(errors.ConnectionLost, match="may want a certificate"):
         shardmq.connect(url[0], tls=context())
+
+
+def test_tls_where_there_is_none_and_none_where_there_is_are_told_apart(url: tuple[str, Broker]) -> None:
+    secure, plain = url[0], url[1].url
+
+    async def main() -> None:
+        with pytest.raises(errors.ConnectionLost, match="speaks no TLS"):
+            await shardmq.aio.connect(plain.replace("shardmq:", "shardmqs:"), tls=context())
+        with pytest.raises(errors.ConnectionLost, match="write shardmqs://"):
+            await shardmq.aio.connect(secure.replace("shardmqs:", "shardmq:"))
+
+    with pytest.raises(errors.ConnectionLost, match="speaks no TLS"):
+        shardmq.connect(plain.replace("shardmq:", "shardmqs:"), tls=context())
+    with pytest.raises(errors.ConnectionLost, match="write shardmqs://"):
+        shardmq.connect(secure.replace("shardmqs:", "shardmq:"))
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_a_lost_connection_comes_back_with_tls(url: tuple[str, Broker]) -> None:
