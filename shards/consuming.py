@@ -71,6 +71,10 @@ class Consuming:
             text = f"{hosted.title} in exclusive use" if ring.exclusive else f"{hosted.title} has consumers already"
             holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
+        if message.exclusive and hosted.queue.terms.single_active:  # RabbitMQ's rule: one or the other
+            text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
+            holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            return
         consumer = Consumer(peer, message.consumer, hosted.queue, message.prefetch, message.auto_ack, message.window,
                             message.priority, message.exclusive)  # fmt: skip
         if not message.auto_ack:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from shardmq.client.aio_consuming import DeliveryQueue, Handler, HandlerInbox
 from shardmq.client.aio_publisher import Publisher
 from shardmq.client.aio_verbs import TopologyVerbs
-from shardmq.client.arguments import check_delay, check_names, check_prefetch, consumer_arguments, producer_number
+from shardmq.client.arguments import (
+    check_delay,
+    check_names,
+    check_prefetch,
+    check_tag,
+    consumer_arguments,
+    producer_number,
+)
 from shardmq.client.asks import Ask
 from shardmq.client.channel import ACK_AT_MOST, PREFETCH
 from shardmq.client.channel_core import ChannelCore
@@ -432,6 +439,7 @@ class Channel(TopologyVerbs):
         return await self._answer(answer, getattr(kind, "__name__", "request"))
 
     def _tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
+        check_tag(delivery_tag, multiple)
         if not multiple:
             return [(delivery_tag, delivery_tag)]
         self.flush()

@@ -2,10 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from shardmq.errors import InvalidRequest
+from shardmq.errors import InvalidRequest, PreconditionFailed
 from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX
+
+TAG_MAX: Final = 2**63 - 1
+"""The wire's integers end there."""
 
 
 def check_names(**names: str) -> None:
@@ -38,6 +41,16 @@ def check_delay(delay_ms: int) -> None:
         raise TypeError(f"delay_ms is an int, milliseconds, not {type(delay_ms).__name__}")
     if not 0 <= delay_ms <= DELAY_MS_MAX:
         raise InvalidRequest(f"a delay is 0 to {DELAY_MS_MAX} ms, not {delay_ms}")
+
+
+def check_tag(delivery_tag: int, multiple: bool) -> None:
+    """Raise for a delivery tag that no message can have: TypeError for no int, PreconditionFailed out of range."""
+    if type(delivery_tag) is not int:
+        raise TypeError(f"a delivery tag is an int, not {type(delivery_tag).__name__}")
+    if not (0 if multiple else 1) <= delivery_tag <= TAG_MAX:
+        raise PreconditionFailed(
+            f"unknown delivery tag {delivery_tag}; hand in a message's own, or 0 with multiple for all there are"
+        )
 
 
 def consumer_arguments(

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
-from shardmq.client.arguments import check_delay, check_names, check_prefetch, consumer_arguments, producer_number
+from shardmq.client.arguments import (
+    check_delay,
+    check_names,
+    check_prefetch,
+    check_tag,
+    consumer_arguments,
+    producer_number,
+)
 from shardmq.client.asks import Ask
 from shardmq.client.consuming import HandlerInbox, Marks, batches, messages, strand_of
 from shardmq.client.core import Core
@@ -474,6 +481,7 @@ class Channel(TopologyVerbs):
         return self._io.wait(answer, self._timeout, getattr(kind, "__name__", "request"))
 
     def _tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
+        check_tag(delivery_tag, multiple)
         if not multiple:
             return [(delivery_tag, delivery_tag)]
         with self._lock:
