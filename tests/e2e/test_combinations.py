@@ -49,7 +49,7 @@ def is_gone(channel: shardmq.Channel, queue: str) -> bool:
     return False
 
 
-# --- dead letters, and the bounds of where they go ----------------------------------------------------------------------
+# --- dead letters, and the bounds of where they go -------------------------------------------------------------------
 
 
 def test_dead_letters_that_are_too_many_die_again_and_tell_both_deaths(channel: shardmq.Channel) -> None:
@@ -134,7 +134,7 @@ def test_dead_letters_keep_their_priority_and_go_to_an_alternate_exchange(channe
     assert (letters[0].exchange, letters[0].routing_key) == ("letters", "rank-and-file")
 
 
-# --- limits, priorities, delays -------------------------------------------------------------------------------------------
+# --- limits, priorities, delays --------------------------------------------------------------------------------------
 
 
 def test_delivery_limit_priority_and_dead_letters_together(channel: shardmq.Channel) -> None:
@@ -228,7 +228,7 @@ def test_a_message_that_expired_while_it_was_out_dies_when_it_is_given_back(chan
     letter.ack()
 
 
-# --- purge and delete, while things are under way ---------------------------------------------------------------------------
+# --- purge and delete, while things are under way --------------------------------------------------------------------
 
 
 def test_a_purge_leaves_what_is_delayed_and_what_is_dying(
@@ -266,7 +266,7 @@ def test_a_queue_can_be_deleted_while_its_dead_letters_and_timers_are_under_way(
     channel.queue_delete("closed")
 
 
-# --- exchanges --------------------------------------------------------------------------------------------------------------
+# --- exchanges -------------------------------------------------------------------------------------------------------
 
 
 def test_an_alternate_exchange_may_be_declared_later_and_go_again(channel: shardmq.Channel, queue: str) -> None:
@@ -376,11 +376,11 @@ def bodies_by_batch(channel: shardmq.Channel, queue: str) -> list[bytes]:
     return stored
 
 
-# --- consumers --------------------------------------------------------------------------------------------------------------
+# --- consumers -------------------------------------------------------------------------------------------------------
 
 
 def test_a_single_active_consumer_is_followed_by_the_highest_priority_and_then_by_the_oldest(
-    connection: shardmq.Connection, channel: shardmq.Channel
+    channel: shardmq.Channel,
 ) -> None:
     declare(channel, "succession", x_single_active_consumer=True)
     came: list[tuple[str, bytes]] = []
