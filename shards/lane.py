@@ -90,9 +90,9 @@ class Lane(Shelf):
         published, delivered, acked, redelivered: since start.
     """
 
-    __slots__ = ("_arrived", "_durable", "_expiry", "_expiry_of", "_reading_place", "acked", "aside", "cursor",
-                 "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered", "returned",
-                 "ttl_ms", "unacked")  # fmt: skip
+    __slots__ = ("_arrived", "_durable", "_expired_ms", "_expiry", "_expiry_of", "_reading_place", "acked", "aside",
+                 "cursor", "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered",
+                 "returned", "ttl_ms", "unacked")  # fmt: skip
 
     def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
                  segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip
@@ -106,6 +106,7 @@ class Lane(Shelf):
         self.mortal = ttl_ms is not None
         self._expiry: int | None = None
         self._expiry_of = -1
+        self._expired_ms = 0  # what expires by then and is at the head is gone
         self._durable = durable
         self._reading_place = 0
         for segment in segments:
@@ -138,6 +139,7 @@ class Lane(Shelf):
             self._journal.open(segment)
         if run.ttl_ms is not None:
             self.mortal = segment.mortal = True
+            self._stamp(run)
         assert segment.runs is not None
         segment.runs.append((self.next, run))
         self.next = segment.end = self.next + count
@@ -167,12 +169,12 @@ class Lane(Shelf):
             room: bytes they may take together.
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
-        if self.mortal:
-            self._before_take()
         parcels: list[tuple[int, bool, list[Run]]] = []
         end = taken = joined = 0
         returned = self.returned
         while limit > 0:
+            if self.mortal and not self._clear_head():
+                break
             redelivered = returned.count > 0
             if redelivered:
                 first, count, place, run = self._next_returned()
@@ -309,6 +311,7 @@ class Lane(Shelf):
         What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
         """
         ranges: Ranges = []
+        self._expired_ms = now_ms
         while (due := self.next_expiry_ms) is not None and due <= now_ms:
             first, count, _, _ = self._next_returned() if self.returned else self._next_fresh()
             if first >= self._arrived:
@@ -387,8 +390,13 @@ class Lane(Shelf):
             self.returned.add(start, end)
         self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
 
-    def _before_take(self) -> None:
-        """For a queue that is a lane itself: what has expired must not be handed out."""
+    def _stamp(self, run: Run) -> None:
+        """For a queue that is a lane itself: a run's time to live begins."""
+
+    def _clear_head(self) -> bool:
+        """Whether what is at the head may be handed out; what has expired must not, but is the queue's to remove."""
+        due_ms = self.next_expiry_ms
+        return due_ms is None or due_ms > self._expired_ms or self._expiry_of >= self._arrived
 
     def _ready_ranges(self) -> Iterable[tuple[int, int]]:
         yield from self.returned

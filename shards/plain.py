@@ -8,6 +8,7 @@ from typing import Any, Final
 from shardmq.clock import SteadyClock
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
+from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
 from shardmq.shards.journal import Journal
 from shardmq.shards.lane import Lane, Parcel
@@ -85,8 +86,14 @@ class PlainQueue(Lane):
     def trim(self) -> None:
         """As `Queue.trim`: there are no bounds."""
 
-    def _before_take(self) -> None:
-        self.expire(self._clock.now_ms())
+    def _stamp(self, run: Run) -> None:
+        run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
+
+    def _clear_head(self) -> bool:
+        due_ms, now_ms = self.next_expiry_ms, self._clock.now_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self.expire(now_ms)
+        return True
 
     def retire(self) -> list[Segment]:
         """As `Queue.retire`."""

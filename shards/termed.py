@@ -70,6 +70,8 @@ class TermedQueue:
 
     def append(self, run: Run, credit: int = 0, /) -> int:
         """As `Queue.append`."""
+        if self.terms.ttl_ms is not None or run.ttl_ms is not None:
+            run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
         bounds = self._bounds
         if bounds is None:
             self._lanes.append(run)
@@ -86,10 +88,8 @@ class TermedQueue:
 
     def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
         """As `Queue.take`."""
-        lanes = self._lanes
-        if lanes.is_mortal:
-            self.expire(self._clock.now_ms())
-        parcels = lanes.take(limit, room, alone)
+        parcels = self._take_living(limit, room, alone) if self._lanes.is_mortal else self._lanes.take(
+            limit, room, alone)  # fmt: skip
         if self.terms.delivery_limit is not None:
             parcels = [part for parcel in parcels for part in self._counted(parcel)]
         if self._bounds is not None:
@@ -217,6 +217,20 @@ class TermedQueue:
                 self._bounds.withdrew(spent)
             self._bury(spent, DELIVERY_LIMIT)
         self.trim()
+
+    def _take_living(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+        """As `Lanes.take`, which stops where something has expired behind what has not."""
+        parcels: list[Parcel] = []
+        now_ms = self._clock.now_ms()
+        while limit > 0:
+            self.expire(now_ms)
+            got = self._lanes.take(limit, room, alone and not parcels)
+            parcels += got
+            if not got or not self._lanes.ready:
+                break
+            limit -= sum([parcel.run.count for parcel in got])
+            room -= sum([len(parcel.run.records) for parcel in got])
+        return parcels
 
     def _bury(self, ranges: Ranges, reason: str) -> None:
         """Messages that were set aside are dead letters, or done with."""

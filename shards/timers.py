@@ -125,7 +125,9 @@ class Timers:
         if timers:
             holdings.active[queue.id] = hosted
         if following is not None:
-            self._expect(hosted, following if following <= now_ms else max(following, now_ms + FIRE_GAP_MS))
+            # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
+            # would show what was fired a moment ago once more.
+            self._expect(hosted, now_ms + 1 if following <= now_ms else max(following, now_ms + FIRE_GAP_MS))
 
     def _publish(self, hosted: Hosted, run: Run, now_ms: int) -> None:
         """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""

@@ -161,6 +161,32 @@ def test_a_message_behind_one_that_stays_does_not_expire(shelf: Shelf, clock: Ha
     assert shelf.take(1) == []
 
 
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 3}, {"x_dead_letter_exchange": "dlx"}])
+def test_what_has_expired_behind_the_head_is_not_delivered_along_with_it(
+    shelf: Shelf, clock: HandClock, arguments: dict[str, Any]
+) -> None:
+    shelf.declare(**arguments)
+    shelf.publish(b"stays")
+    shelf.publish(b"a", b"b", ttl_ms=50)
+    shelf.publish(b"stays, too")
+    shelf.end_pass()
+    clock.time_ms += 100
+    assert shelf.take() == [b"stays", b"stays, too"]
+    assert shelf.queue.table(0)["expired"] == 2
+    assert not arguments.get("x_dead_letter_exchange") or shelf.deaths() == [(b"a", "expired"), (b"b", "expired")]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_message_ttl": 5000}])
+@pytest.mark.parametrize("wrong_ms", [-3_600_000, 3_600_000])
+def test_a_time_to_live_begins_in_the_queue_whatever_the_gateways_clock_says(
+    shelf: Shelf, clock: HandClock, arguments: dict[str, Any], wrong_ms: int
+) -> None:
+    queue = shelf.declare(**arguments)
+    queue.append(Run("ex", "key", 1, clock.time_ms + wrong_ms, 9, 0, 1, pack_many([b"a"]), ttl_ms=5000))
+    shelf.end_pass()
+    assert queue.next_expiry_ms == clock.time_ms + 5000
+
+
 def test_a_time_to_live_of_0_lets_a_message_be_delivered_at_once_only(shelf: Shelf) -> None:
     shelf.declare(x_message_ttl=0)
     shelf.publish(b"a", b"b")

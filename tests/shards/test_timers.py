@@ -21,6 +21,7 @@ from shardmq.bus.messages import (
 )
 from shardmq.clock import ClockNote, SteadyClock
 from shardmq.model import Queue
+from shardmq.records import Run, pack_many
 
 from .driver import Shard, consume, numbers, run_of
 
@@ -182,3 +183,14 @@ def test_after_a_boot_the_clock_does_not_go_back() -> None:
     assert SteadyClock.resumed(behind).now_ms() >= note.steady_ms
     same = ClockNote(note.boot, note.boottime_ms - 250, 1_000)
     assert 1_250 <= SteadyClock.resumed(same).now_ms() < 60_000
+
+
+def test_timers_that_fell_due_together_fire_once_though_one_look_does_not_reach_them_all(shard: Shard) -> None:
+    large = Run("ex", "key", 1, 5, 9, 100, 1, pack_many([bytes(5 << 20)]))  # more than one look takes
+    shard.send(delayed(1, 0, 1, 700), Publish((1,), large, delay_ms=500))
+    assert shard.queue()["delayed"] == 2
+    shard.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.9)  # both fall due while the shard sleeps
+    shard.process.send_signal(signal.SIGCONT)
+    shard.until(lambda: shard.queue()["delayed"] <= 0)
+    assert (shard.queue()["delayed"], shard.queue()["ready"]) == (0, 2)
