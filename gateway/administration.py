@@ -48,6 +48,11 @@ def tags_of(session: Session) -> tuple[str, ...]:
     return () if user is None else user.tags
 
 
+def is_administrator(session: Session) -> bool:
+    """Whether a session's user has the tag "administrator"."""
+    return "administrator" in tags_of(session)
+
+
 def check_administrator(session: Session, what: str) -> None:
     """Make sure that the user has the tag "administrator".
 
@@ -58,7 +63,7 @@ def check_administrator(session: Session, what: str) -> None:
     Raises:
         AccessRefused: it has not.
     """
-    if "administrator" not in tags_of(session):
+    if not is_administrator(session):
         raise AccessRefused(f"{what} is refused for user '{session.user}': it takes the tag 'administrator'")
 
 

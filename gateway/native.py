@@ -21,17 +21,27 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
+from shardmq.gateway.administration import is_administrator
 from shardmq.gateway.clients import short
 from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Channel, Session
 from shardmq.gateway.shardlink import Outcome, ShardLink
-from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, HANDSHAKE_SECONDS
+from shardmq.limits import (
+    CHANNELS_MAX,
+    FRAME_BYTES_MAX,
+    HANDSHAKE_SECONDS,
+    HELLO_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    SETTLEMENT_BYTES_MAX,
+)
 from shardmq.records import Run, check
 from shardmq.version import VERSION
+from shardmq.wire.administration import DefinitionsImport
 from shardmq.wire.frames import FrameReader
 from shardmq.wire.operations import (
     FROM_CLIENT,
     PROTOCOL_VERSION,
+    TYPES,
     BasicAck,
     BasicCancelled,
     BasicConfirm,
@@ -78,6 +88,15 @@ _READ_BUFFER: Final = memoryview(bytearray(256 << 10))
 """One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
 page faults (0.1 µs a message in bulk), one for each connection memory."""
 
+_LARGER: Final = {
+    TYPES[BasicPublish]: FRAME_BYTES_MAX,
+    **dict.fromkeys((TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew)), SETTLEMENT_BYTES_MAX),
+}
+"""Frames that may be larger than requests are."""
+
+_LARGER_OF_ALL: Final = {**_LARGER, TYPES[DefinitionsImport]: FRAME_BYTES_MAX}
+"""The same, for administrators."""
+
 _HEARTBEAT: Final = encode(Heartbeat())
 
 
@@ -123,7 +142,7 @@ class NativeConnection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._hub = server.hub
-        self._reader = FrameReader()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
         self.session: Session | None = None
         self._desks: dict[int, _ChannelDesk] = {}
         self._out: list[bytes] = []
@@ -369,6 +388,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self.session = Session(self._hub, self, operation.vhost, operation.user)
         self.client_properties = short(operation.client)
         self._server.opened(self, self.session)
+        self._reader.allow(REQUEST_BYTES_MAX, _LARGER_OF_ALL if is_administrator(self.session) else _LARGER)
         self._heartbeat = operation.heartbeat
         properties = {
             "product": "shardmq",

@@ -32,6 +32,10 @@ BCC: Final = "BCC"
 CC_KEYS_MAX: Final = 1024
 """Routing keys of one message: routing it stays a matter of milliseconds."""
 
+KEYS_MAX: Final = 16_384
+"""Routing keys of CC and BCC of all messages of one publish: past topic exchanges with many bindings, a tenth of a
+second, in which nobody else is served."""
+
 PRIORITY_MAX: Final = 255
 """AMQP's priority is an octet."""
 
@@ -143,6 +147,7 @@ def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[T
     shared: dict[tuple[int | None, str | None, str | None], Terms] = {}
     is_shared = hub.plan(publication.vhost, publication.exchange, publication.key) is not None
     terms: list[Terms] = []
+    keys = 0
     for record in records:
         properties = record.properties
         if properties is None:
@@ -150,6 +155,11 @@ def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[T
         elif is_shared and properties.headers is None:
             key = (properties.priority, properties.expiration, properties.user_id)
         else:
+            keys += _key_count(properties)
+            if keys > KEYS_MAX:
+                raise PreconditionFailed(
+                    f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a time"
+                )
             terms.append(_terms(publication, properties))
             continue
         own = shared.get(key)
@@ -157,6 +167,12 @@ def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[T
             own = shared[key] = _terms(publication, properties)
         terms.append(own)
     return terms
+
+
+def _key_count(properties: Properties) -> int:
+    """How many routing keys CC and BCC hold, should they hold any."""
+    headers = properties.headers or {}
+    return sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
 
 
 def _terms(publication: Publication, properties: Properties | None) -> Terms:

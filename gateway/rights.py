@@ -1,7 +1,9 @@
 """What a user may do in a virtual host: the permission there, applied to names."""
 
 import re
+import signal
 from functools import lru_cache
+from types import FrameType
 from typing import Final
 
 from shardmq.errors import AccessRefused
@@ -15,9 +17,55 @@ NAMES_MAX: Final = 4096
 """Names remembered as allowed, for each session and verb; past it they are forgotten, and matched again."""
 
 
+MATCH_SECONDS: Final = 0.05
+"""Processor time that matching an expression with a name may take: most take a few microseconds, and a few, as
+`(a+)+$`, twice as long for every further character. While one is matched, nobody else is served."""
+
+
+class _TooSlowError(Exception):
+    """An expression took too long."""
+
+
+class _Expression:
+    """A permission's expression. One that took too long once is found nowhere from then on.
+
+    Attributes:
+        is_too_slow: whether that has happened.
+    """
+
+    __slots__ = ("_pattern", "is_too_slow")
+
+    def __init__(self, expression: str) -> None:
+        self._pattern = re.compile(expression or "^$")
+        self.is_too_slow = False
+
+    def is_in(self, name: str) -> bool:
+        """Whether it is found in a name. Called on the main thread: it alone can be interrupted by a signal, for which
+        the matching looks now and then."""
+        if self.is_too_slow:
+            return False
+        is_matching = True
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            if is_matching:  # else it came a moment too late
+                raise _TooSlowError
+
+        signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, MATCH_SECONDS)
+        try:
+            found = self._pattern.search(name) is not None
+            is_matching = False
+        except _TooSlowError:
+            self.is_too_slow = True
+            return False
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return found
+
+
 @lru_cache(maxsize=1024)
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression or "^$")
+def _compiled(expression: str) -> _Expression:
+    return _Expression(expression)
 
 
 class Rights:
@@ -90,9 +138,12 @@ class Rights:
     def _check(self, verb: str, kind: str, name: str, allowed: set[str]) -> None:
         permission: Permission | None = self._topology.permissions.get((self._user, self._vhost))
         shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
-        if permission is None or not _compiled(getattr(permission, verb)).search(shown):
+        expression = None if permission is None else _compiled(getattr(permission, verb))
+        if expression is None or not expression.is_in(shown):
+            why = ": the expression takes too long to match; write a simpler one" if (
+                expression is not None and expression.is_too_slow) else ""  # fmt: skip
             raise AccessRefused(
-                f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'"
+                f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'{why}"
             )
         if len(allowed) >= NAMES_MAX:
             allowed.clear()

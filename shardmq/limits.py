@@ -5,6 +5,22 @@ from typing import Final
 FRAME_BYTES_MAX: Final = 32 << 20
 """One frame of the native protocol. Twice the largest message, so that a run always has room for one."""
 
+HELLO_BYTES_MAX: Final = 16 << 10
+"""A frame of somebody who is not let in yet. Decoded, a byte may take 70 (an empty table): strangers get no more."""
+
+REQUEST_BYTES_MAX: Final = 128 << 10
+"""Frames that carry neither messages, acknowledgements nor definitions; RabbitMQ's default `frame_max`, which a method
+has to fit into."""
+
+SETTLEMENT_BYTES_MAX: Final = 2 << 20
+"""One frame of acknowledgements: some 100,000 ranges at least."""
+
+PROPERTIES_BYTES_MAX: Final = 128 << 10
+"""The properties of one message. Theirs is one frame in AMQP, and so no more than RabbitMQ's default `frame_max`."""
+
+RUN_PROPERTIES_BYTES_MAX: Final = 4 << 20
+"""The properties of all messages of one publish: decoded they may take 70 times as much memory."""
+
 MESSAGE_BYTES_MAX: Final = 16 << 20
 """One record, properties and body together; RabbitMQ's default `max_message_size`."""
 

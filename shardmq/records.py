@@ -16,7 +16,7 @@ import msgpack
 import msgspec
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX, RUN_RECORDS_MAX
 
 PERSISTENT: Final = 1
 """Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
@@ -25,7 +25,9 @@ MANDATORY: Final = 2
 """Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
 
 
-class Properties(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True):
+class Properties(
+    msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True
+):
     """A message's properties, with AMQP 0-9-1's names and meanings (section 4.2.6.1). None is not set.
 
     Attributes:
@@ -103,6 +105,7 @@ def message_id(origin: int, serial: int) -> str:
 _encode = msgspec.msgpack.Encoder().encode
 _decode_records = msgspec.msgpack.Decoder(list[Record]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
+_decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 _PLAIN: Final = b"\x92\xc0"
 """How a record without properties begins."""
 
@@ -132,8 +135,35 @@ def unpack(records: bytes, count: int) -> list[Record]:
     try:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        text = f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}"
-        raise InvalidRequest(text) from fault
+        raise _malformed(records, count, fault) from fault
+
+
+def _unpack_checked(records: bytes, count: int) -> list[Record]:
+    if len(records) > PROPERTIES_BYTES_MAX:
+        _check_properties(records, count)
+    return unpack(records, count)
+
+
+def _check_properties(records: bytes, count: int) -> None:
+    """Make sure that decoding the properties takes no more memory than there is: an empty table is a byte here, and 70
+    in a list. Looking at their lengths takes 0.1 us a record."""
+    try:
+        sizes = [len(properties) for properties, _ in _decode_raw(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
+        raise InvalidRequest(
+            f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}"
+        ) from fault
+    if max(sizes) > PROPERTIES_BYTES_MAX:
+        raise ContentTooLarge(f"a message with {max(sizes)} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
+    if sum(sizes) > RUN_PROPERTIES_BYTES_MAX:
+        raise ContentTooLarge(
+            f"a publish with {sum(sizes)} bytes of properties; the limit is {RUN_PROPERTIES_BYTES_MAX}: publish fewer "
+            "messages at a time"
+        )
+
+
+def _malformed(records: bytes, count: int, fault: Exception) -> InvalidRequest:
+    return InvalidRequest(f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}")
 
 
 def check(records: bytes, count: int) -> list[Record] | None:
@@ -147,18 +177,18 @@ def check(records: bytes, count: int) -> list[Record] | None:
 
     Raises:
         InvalidRequest: malformed, or not `count` of them.
-        ContentTooLarge: a record is over the limit.
+        ContentTooLarge: a record is over the limit, or its properties are.
     """
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
     decoded = None
     if not records.startswith(_PLAIN):
-        decoded = unpack(records, count)
+        decoded = _unpack_checked(records, count)
     else:
         try:
             _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
         except msgspec.DecodeError:
-            decoded = unpack(records, count)
+            decoded = _unpack_checked(records, count)
     if len(records) > MESSAGE_BYTES_MAX:
         start = 0
         for end in ends(records, count):

@@ -63,29 +63,31 @@ def runs_of(bodies: Iterable[bytes], properties: Properties | None) -> Iterator[
     if isinstance(bodies, bytes | str):
         raise TypeError(f"publish_many takes an iterable of bodies, not one {type(bodies).__name__}; use publish")
     check_properties(properties)
+    beside = len(records.pack(properties, b""))
     source = iter(bodies)
     while chunk := list(islice(source, RUN_RECORDS)):
         if set(map(type, chunk)) != {bytes}:
             raise _wrong_body(next(body for body in chunk if type(body) is not bytes))
-        for part in _parts(chunk):
+        for part in _parts(chunk, beside):
             packed = records.pack_many(part, properties)
             if len(packed) > MESSAGE_BYTES_MAX and len(part) == 1:
                 raise _too_large(len(packed))
             yield len(part), packed
 
 
-def _parts(chunk: list[bytes]) -> Iterator[list[bytes]]:
-    if sum(map(len, chunk)) <= MANY_BYTES:
+def _parts(chunk: list[bytes], beside: int) -> Iterator[list[bytes]]:
+    """Runs of them; each has `beside` bytes more, of properties."""
+    if sum(map(len, chunk)) + beside * len(chunk) <= MANY_BYTES:
         yield chunk
         return
     part: list[bytes] = []
     size = 0
     for body in chunk:
-        if part and size + len(body) > MANY_BYTES:
+        if part and size + len(body) + beside > MANY_BYTES:
             yield part
             part, size = [], 0
         part.append(body)
-        size += len(body)
+        size += len(body) + beside
     yield part
 
 
@@ -233,7 +235,7 @@ class Collecting:
     def _runs(self, filling: Filling) -> list[Run]:
         bodies = filling.take()
         runs: list[Run] = []
-        for index, part in enumerate(_parts(bodies) if bodies else ()):
+        for index, part in enumerate(_parts(bodies, MESSAGE_BYTES_MAX - filling.body_max) if bodies else ()):
             if index:
                 runs.append(self._run(filling))
             self._pack(part, filling.properties)

@@ -1,6 +1,11 @@
 """Acks and nacks on their way to the broker, as ranges of delivery tags."""
 
+from typing import Final
+
 from shardmq.wire.operations import BasicAck, BasicNack, Ranges, encode
+
+RANGES_MAX: Final = 50_000
+"""In one frame: each takes up to 19 bytes, and a broker takes so many (SETTLEMENT_BYTES_MAX)."""
 
 
 class Settlements:
@@ -54,12 +59,13 @@ class Settlements:
             self._acked += _ranges(self.singles[:taken])
             del self.singles[:taken]
         if self._acked and (joined := _joined(self._acked, stale)):
-            frames.append(encode(BasicAck(channel, shifted(joined, offset))))
+            frames += [encode(BasicAck(channel, shifted(part, offset))) for part in _parts(joined)]
             ranges += joined
             acked = _total(joined)
         for (requeue, delay_ms), spans in self._nacked.items():
             if joined := _joined(spans, stale):
-                frames.append(encode(BasicNack(channel, shifted(joined, offset), requeue, delay_ms)))
+                for part in _parts(joined):
+                    frames.append(encode(BasicNack(channel, shifted(part, offset), requeue, delay_ms)))
                 ranges += joined
                 nacked += _total(joined)
         if self._nacked:
@@ -72,6 +78,10 @@ class Settlements:
 def shifted(ranges: Ranges, offset: int) -> Ranges:
     """The ranges in the broker's numbers."""
     return [(first - offset, last - offset) for first, last in ranges] if offset else ranges
+
+
+def _parts(ranges: Ranges) -> list[Ranges]:
+    return [ranges[place : place + RANGES_MAX] for place in range(0, len(ranges), RANGES_MAX)]
 
 
 def _total(ranges: Ranges) -> int:

@@ -3,6 +3,7 @@
 type u32 | length u32 | payload (length bytes)      big-endian
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
@@ -25,12 +26,22 @@ class FrameReader:
     frame, shorter than `_wanted`: its header's length, and once the header is there and found good, the whole's.
     """
 
-    __slots__ = ("_held", "_limit", "_wanted")
+    __slots__ = ("_held", "_limit", "_limits", "_wanted")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self._held = bytearray()
-        self._limit = limit
         self._wanted = HEADER.size
+        self.allow(limit, {})
+
+    def allow(self, limit: int, larger: Mapping[int, int]) -> None:
+        """How large the frames may be whose headers come from now on.
+
+        Args:
+            limit: bytes of a payload.
+            larger: the same for types that may have more.
+        """
+        self._limit = limit
+        self._limits = larger
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, memoryview]]:
         """Take in what was read.
@@ -52,7 +63,7 @@ class FrameReader:
             position = self._complete(view, frames)
         while size - position >= HEADER.size:
             kind, length = HEADER.unpack_from(view, position)
-            if length > self._limit or not 0 < kind <= 0xFFFF:
+            if not 0 < kind <= 0xFFFF or (length > self._limit and length > self._limits.get(kind, 0)):
                 raise self._refusal(kind, length)
             end = position + HEADER.size + length
             if end > size:
@@ -75,7 +86,7 @@ class FrameReader:
             if len(held) < self._wanted:
                 return position
             kind, length = HEADER.unpack_from(held)
-            if length > self._limit or not 0 < kind <= 0xFFFF:
+            if not 0 < kind <= 0xFFFF or (length > self._limit and length > self._limits.get(kind, 0)):
                 raise self._refusal(kind, length)
             self._wanted = HEADER.size + length
             if len(held) == self._wanted:
@@ -89,6 +100,8 @@ class FrameReader:
             return ProtocolError("this is an AMQP header; this port speaks the shardmq protocol", ReplyCode.FRAME_ERROR)
         if not 0 < kind <= 0xFFFF:
             return ProtocolError(f"{kind:#010x} is no frame type; is this a shardmq client?", ReplyCode.FRAME_ERROR)
+        limit = max(self._limit, self._limits.get(kind, 0))
         return ProtocolError(
-            f"a frame of {length} bytes; the limit is {self._limit}: publish in smaller runs", ReplyCode.FRAME_ERROR
+            f"a frame of type {kind} with {length} bytes; the limit is {limit}: say it in smaller pieces",
+            ReplyCode.FRAME_ERROR,
         )

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.client.settlements import Settlements
+from shardmq.limits import SETTLEMENT_BYTES_MAX
 from shardmq.wire.frames import FrameReader
 from shardmq.wire.operations import FROM_CLIENT, BasicAck, BasicNack, Operation, decode
 
@@ -46,3 +47,19 @@ def test_nacks_say_whether_to_requeue() -> None:
     settlements.nack(5, 5, False)
     settlements.nack(3, 3, True)
     assert told(settlements) == [BasicNack(3, [(1, 3)], True), BasicNack(3, [(5, 5)], False)]
+
+
+def test_what_is_too_much_for_a_frame_takes_several() -> None:
+    settlements = Settlements()
+    tags = range(2**62, 2**62 + 240_000, 2)
+    settlements.singles.extend(tags)
+    for tag in tags:
+        settlements.nack(tag + 1_000_000, tag + 1_000_000, requeue=True)
+    frames, *_ = settlements.take(3)
+    assert max(map(len, frames)) <= SETTLEMENT_BYTES_MAX
+    spans = [span for frame in frames for operation in _read(frame) for span in operation.tags]  # type: ignore[attr-defined]
+    assert spans == [(tag, tag) for tag in tags] + [(tag + 1_000_000, tag + 1_000_000) for tag in tags]
+
+
+def _read(frame: bytes) -> list[Operation]:
+    return [decode(kind, payload, FROM_CLIENT) for kind, payload in FrameReader().feed(frame)]

@@ -160,3 +160,19 @@ def test_the_default_exchange_is_nobodys(admin: RawClient, kind: Any, fields: tu
     with pytest.raises(Denied, match="default exchange") as denied:
         admin.ask(kind, *fields)
     assert denied.value.code == ReplyCode.ACCESS_REFUSED
+
+
+@pytest.mark.parametrize("expression", ["(a+)+$", "(a|aa)*$", "(.*a){25}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_an_expression_that_takes_too_long_is_found_nowhere(broker: Broker, expression: str) -> None:
+    evil = "a" * 60 + "!"
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, "eve", "eve")
+        admin.ask(PermissionPut, "eve", "/", expression, ".*", ".*")
+        with RawClient(broker).open("eve", "eve") as eve:
+            for _ in range(20):
+                with pytest.raises(Denied, match="takes too long to match; write a simpler one") as denied:
+                    eve.ask(QueueDeclare, evil)
+                assert denied.value.code == ReplyCode.ACCESS_REFUSED
+            admin.ask(PermissionPut, "eve", "/", "^a+!$", ".*", ".*")
+            eve.ask(QueueDeclare, evil)
+            eve.ask(QueueDelete, evil)

@@ -54,3 +54,15 @@ def test_a_bad_header_behind_a_good_frame_cut_in_two_is_refused() -> None:
 def test_an_amqp_client_is_told_so() -> None:
     with pytest.raises(ProtocolError, match="AMQP"):
         FrameReader().feed(b"AMQP\x00\x00\x09\x01")
+
+
+def test_some_types_may_be_larger_than_the_others_once_that_is_allowed() -> None:
+    reader = FrameReader(100)
+    large = frame(9, bytes(200))
+    with pytest.raises(ProtocolError, match="type 9 with 200 bytes; the limit is 100"):
+        reader.feed(large[:8])
+    reader.allow(100, {9: 200})
+    assert read(reader, [large[:50], large[50:]]) == [(9, bytes(200))]
+    for kind, size, limit in ((8, 101, 100), (9, 201, 200)):
+        with pytest.raises(ProtocolError, match=f"the limit is {limit}"):
+            reader.feed(frame(kind, bytes(size)))
