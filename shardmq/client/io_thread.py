@@ -179,11 +179,10 @@ class IoThread:
         answer = Answer()
         with self.lock:
             self._core.check()
-            self._waiting_for_room.append(answer)
             if self._unsent_bytes <= UNSENT_BYTES_MAX // 2:
-                answer.set_result(None)
-        if not answer.is_settled:
-            self.wait(answer, seconds, f"sending ({self._unsent_bytes} bytes are unsent)")
+                return  # it was written meanwhile; an answer is settled once, and by the I/O thread
+            self._waiting_for_room.append(answer)
+        self.wait(answer, seconds, f"sending ({self._unsent_bytes} bytes are unsent)")
 
     def taken(self, size: int) -> None:
         """So many delivered bytes were taken by their consumer."""

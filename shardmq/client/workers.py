@@ -4,7 +4,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Final
 
 from shardmq.client.meter import REPORT_SECONDS, Meter
@@ -31,44 +30,48 @@ class Workers:
     def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
         self._threads = 0
         self._idle = 0
         self._is_stopped = False
 
     def do(self, job: Job) -> None:
         """Have a job done by the next thread that is free."""
-        with self._lock:
+        with self._changed:
             if self._is_stopped:
                 return
-            self._jobs.put(job)
-            if self._idle >= self._jobs.qsize() or self._threads >= self._size:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):  # a thread takes its job and stops being idle in one step
+                self._changed.notify()
+                return
+            if self._threads >= self._size:
                 return
             self._threads += 1
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
         """No more jobs; those under way and waiting are done. Waits for nobody."""
-        with self._lock:
-            if not self._is_stopped:
-                self._is_stopped = True
-                for _ in range(self._threads):
-                    self._jobs.put(None)
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-            job = self._jobs.get()
-            with self._lock:
-                self._idle -= 1
-            if job is None:
-                return
+        while (job := self._next()) is not None:
             try:
                 job()
             except Exception:  # noqa: BLE001  a thread that ends would be missed by all that wait
                 _log.exception("a job of the connection raised")
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            while not self._jobs:
+                if self._is_stopped:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return self._jobs.popleft()
 
 
 class Strand:
@@ -97,18 +100,20 @@ class Strand:
 
     def _run(self) -> None:
         for _ in range(TURN_JOBS):
-            job = self._jobs.popleft()
-            try:
-                job()
-            except Exception:  # noqa: BLE001  the jobs behind it are not to blame
-                _log.exception("a job of the connection raised")
+            self._do(self._jobs.popleft())
             if not self._jobs:
-                self._idle()
+                self._do(self._idle)
             with self._lock:
                 if not self._jobs:
                     self._is_running = False
                     return
         self._workers.do(self._run)
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except Exception:  # noqa: BLE001  the jobs behind it are not to blame
+            _log.exception("a job of the connection raised")
 
 
 class Reporter:

@@ -162,6 +162,40 @@ def test_a_handler_may_close_its_connection(broker: Broker) -> None:
     assert not connection.is_open
 
 
+def test_a_job_waits_for_no_other_while_there_may_be_more_threads() -> None:
+    workers = Workers(8, "worker")
+    over = threading.Event()
+    try:
+        for _ in range(200):
+            ran = threading.Event()
+            workers.do(ran.set)  # its thread is about to be idle, or on its way to
+            assert ran.wait(10)
+            busy, released = threading.Event(), threading.Event()
+            workers.do(lambda busy=busy, released=released: (busy.set(), released.wait(10)))  # type: ignore[misc]
+            workers.do(over.set)
+            assert over.wait(10)
+            assert busy.wait(10)
+            over.clear()
+            released.set()
+    finally:
+        workers.stop()
+
+
+def test_a_strand_goes_on_after_what_it_does_when_idle_has_raised(caplog: pytest.LogCaptureFixture) -> None:
+    workers = Workers(1, "worker")
+    done = threading.Semaphore(0)
+
+    def raise_fault() -> None:
+        raise ZeroDivisionError("the channel is gone")
+
+    strand = Strand(workers, raise_fault)
+    with caplog.at_level(logging.CRITICAL):
+        for _ in range(3):
+            strand.do(done.release)
+            assert done.acquire(timeout=10)
+    workers.stop()
+
+
 def test_strands_share_few_threads_and_keep_their_order(caplog: pytest.LogCaptureFixture) -> None:
     workers = Workers(3, "worker")
     strands = [Strand(workers) for _ in range(10)]

@@ -1,5 +1,6 @@
 """What a program hears of its connection: hooks, metrics, what comes back."""
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +9,8 @@ import pytest
 
 import shardmq
 from shardmq import errors, records
+from shardmq.client.hooks import Hooks
+from shardmq.client.workers import Strand, Workers
 from shardmq.cmd.broker import Broker
 from shardmq.wire.operations import (
     BasicAck,
@@ -48,6 +51,29 @@ def test_returns_reach_the_hook_and_not_the_flush(broker: Broker) -> None:
         with pytest.raises(errors.Unroutable) as unroutable:
             channel.basic_publish("", "no such queue", b"3", mandatory=True)
         assert unroutable.value.message.body == b"3"
+
+
+def test_every_confirm_is_told_of_though_many_come_while_others_are_told() -> None:
+    workers = Workers(1, "hooks")
+    hooks = Hooks(Strand(workers).do)
+    told = [0]
+    everything = threading.Event()
+
+    def count(_channel: int, messages: int) -> None:
+        told[0] += messages
+        if told[0] == 100_000:
+            everything.set()
+
+    hooks.on_confirm.append(count)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100_000):
+            hooks.confirmed(1, 1)
+    finally:
+        sys.setswitchinterval(interval)
+    assert everything.wait(10)
+    workers.stop()
 
 
 def test_flush_without_a_hook_says_how_many_came_back_and_carries_the_first(broker: Broker) -> None:
