@@ -1,0 +1,21 @@
+"""The thread that serves the socket: where two threads meet."""
+
+import threading
+
+from shardmq.client.core import Core
+from shardmq.client.io_thread import UNSENT_BYTES_MAX, IoThread
+from shardmq.client.url import parse
+
+
+def test_who_waits_for_room_that_is_made_meanwhile_is_told_once() -> None:
+    address = parse("shardmq://127.0.0.1/")
+    io = IoThread(Core(address, 0), [address], None, None, 1, {})
+    io._unsent_bytes = UNSENT_BYTES_MAX + 1
+    with io.lock:  # the I/O thread, writing
+        publishing = threading.Thread(target=io.make_room, args=(10,))
+        publishing.start()
+        publishing.join(0.1)
+        io._unsent_bytes = 0
+    publishing.join(10)
+    assert not publishing.is_alive()
+    io._close_all()  # settles whoever waits; twice is an error
