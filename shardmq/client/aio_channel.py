@@ -22,7 +22,7 @@ from shardmq.client.channel_core import ChannelCore
 from shardmq.client.core import Core
 from shardmq.client.core_state import again
 from shardmq.client.deliveries import Batch, Delivery, Message
-from shardmq.client.failing import OnError, check_on_error
+from shardmq.client.failing import OnError, check_handler
 from shardmq.client.ports import Inbox
 from shardmq.client.publisher import WINDOW
 from shardmq.client.runs import flags_of, record_of
@@ -227,7 +227,7 @@ class Channel(TopologyVerbs):
         Args:
             concurrency: messages handled at once; with 1 they are handled one after the other, in order.
         """
-        check_on_error(on_error)
+        check_handler(callback, on_error)
         if concurrency < 1:
             raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
         inbox = HandlerInbox(self, callback, queue, on_error, concurrency)

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from shardmq.client.aio_admin import AdminVerbs
 from shardmq.client.aio_channel import Channel
 from shardmq.client.aio_wire import Wire
+from shardmq.client.arguments import check_timeout
 from shardmq.client.asks import Ask
 from shardmq.client.connection import DEFAULT_RECOVERY, check_heartbeat, client_properties
 from shardmq.client.core import Core
@@ -38,6 +39,7 @@ async def connect(
     """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
     addresses = parse_all(url)
     check_heartbeat(heartbeat)
+    check_timeout(timeout)
     if recovery is not None:
         recovery.check()
     connection = Connection(addresses, timeout, heartbeat, recovery, tls,

@@ -1,11 +1,15 @@
 """Checks of what a program hands in, made before it is sent: a mistake must not cost it the connection."""
 
+import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from shardmq.errors import InvalidRequest, PreconditionFailed
 from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX
+from shardmq.wire.operations import Operation
 
 TAG_MAX: Final = 2**63 - 1
 """The wire's integers end there."""
@@ -29,8 +33,60 @@ def check_names(**names: str) -> None:
             raise InvalidRequest(f"{what} '{name[:32]}…' has {size} bytes; the limit is {NAME_BYTES_MAX}")
 
 
+@functools.cache
+def _field_types(kind: type[Operation]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(kind))
+
+
+def check_fields(operation: Operation) -> None:
+    """Raise TypeError for a field that is not of its type: sent, it would end the connection, as no broker can read it.
+
+    Half a microsecond a field: for requests, not for messages.
+    """
+    for name, wanted in _field_types(type(operation)):
+        value = getattr(operation, name)
+        try:
+            msgspec.convert(value, wanted)
+        except msgspec.ValidationError as fault:
+            raise TypeError(f"{name} cannot be {value!r}: {fault}") from fault
+
+
+def table(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of what was handed in as arguments, limits, …
+
+    Raises:
+        TypeError: it is no mapping with names for keys.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{what} are a dict of names to values, not {given!r}")
+    return dict(given)
+
+
+def words(what: str, given: Iterable[str]) -> list[str]:
+    """A copy of a list of words.
+
+    Raises:
+        TypeError: it is one str, or no iterable.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} are a list of str, not {given!r}")
+    return list(given)
+
+
+def check_timeout(timeout: float) -> None:
+    """Raise for what are no seconds to wait: TypeError for no number, InvalidRequest for none over 0."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}")
+    if not timeout > 0:
+        raise InvalidRequest(f"a timeout is over 0 seconds, not {timeout}")
+
+
 def check_prefetch(prefetch: int) -> None:
-    """Raise InvalidRequest for a prefetch that the wire cannot carry."""
+    """Raise for a prefetch that the wire cannot carry: TypeError for no int, InvalidRequest out of range."""
+    if type(prefetch) is not int:
+        raise TypeError(f"a prefetch is an int, not {type(prefetch).__name__}")
     if not 0 <= prefetch <= PREFETCH_MAX:
         raise InvalidRequest(f"a prefetch is 0 (no limit) to {PREFETCH_MAX} messages, not {prefetch}")
 
@@ -57,7 +113,7 @@ def consumer_arguments(
     arguments: Mapping[str, Any] | None, priority: int | None, timeout_ms: int | None
 ) -> dict[str, Any]:
     """A consumer's arguments, those with a name of their own among them."""
-    merged = dict(arguments or {})
+    merged = table("arguments", arguments)
     if priority is not None:
         merged["x-priority"] = priority
     if timeout_ms is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from shardmq.client.arguments import check_names
+from shardmq.client.arguments import check_names, table, words
 from shardmq.client.deliveries import Delivery, Message, Peeked
 from shardmq.client.results import MessageCount, QueueDeclared, peeked, result_of
 from shardmq.errors import InvalidRequest
@@ -84,7 +84,7 @@ def exchange_declare(exchange: str, exchange_type: str, durable: bool, arguments
                      internal: bool, passive: bool) -> Ask[None]:  # fmt: skip
     """Make an exchange, or ask for it."""
     check_names(exchange=exchange, exchange_type=exchange_type)
-    return Ask(_nothing, ExchangeDeclare, exchange, exchange_type, durable, dict(arguments or {}), auto_delete,
+    return Ask(_nothing, ExchangeDeclare, exchange, exchange_type, durable, table("arguments", arguments), auto_delete,
                internal, passive)  # fmt: skip
 
 
@@ -97,20 +97,20 @@ def exchange_delete(exchange: str, if_unused: bool) -> Ask[None]:
 def exchange_bind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Ask[None]:
     """Bind an exchange to an exchange."""
     check_names(destination=destination, source=source, routing_key=routing_key)
-    return Ask(_nothing, ExchangeBind, destination, source, routing_key, dict(arguments or {}))
+    return Ask(_nothing, ExchangeBind, destination, source, routing_key, table("arguments", arguments))
 
 
 def exchange_unbind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Ask[None]:
     """Remove such a binding."""
     check_names(destination=destination, source=source, routing_key=routing_key)
-    return Ask(_nothing, ExchangeUnbind, destination, source, routing_key, dict(arguments or {}))
+    return Ask(_nothing, ExchangeUnbind, destination, source, routing_key, table("arguments", arguments))
 
 
 def queue_declare(queue: str, durable: bool, arguments: Arguments, exclusive: bool, auto_delete: bool,
                   passive: bool) -> Ask[QueueDeclared]:  # fmt: skip
     """Make a queue, or ask for it."""
     check_names(queue=queue)
-    return Ask(_declared, QueueDeclare, queue, durable, dict(arguments or {}), exclusive, auto_delete, passive)
+    return Ask(_declared, QueueDeclare, queue, durable, table("arguments", arguments), exclusive, auto_delete, passive)
 
 
 def queue_delete(queue: str, if_unused: bool, if_empty: bool) -> Ask[int]:
@@ -122,13 +122,13 @@ def queue_delete(queue: str, if_unused: bool, if_empty: bool) -> Ask[int]:
 def queue_bind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Ask[None]:
     """Bind a queue to an exchange."""
     check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-    return Ask(_nothing, QueueBind, queue, exchange, routing_key, dict(arguments or {}))
+    return Ask(_nothing, QueueBind, queue, exchange, routing_key, table("arguments", arguments))
 
 
 def queue_unbind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Ask[None]:
     """Remove such a binding."""
     check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-    return Ask(_nothing, QueueUnbind, queue, exchange, routing_key, dict(arguments or {}))
+    return Ask(_nothing, QueueUnbind, queue, exchange, routing_key, table("arguments", arguments))
 
 
 def queue_purge(queue: str) -> Ask[int]:
@@ -140,6 +140,8 @@ def queue_purge(queue: str) -> Ask[int]:
 def queue_peek(queue: str, offset: int, count: int) -> Ask[list[Message]]:
     """Look at ready messages."""
     check_names(queue=queue)
+    if type(offset) is not int or type(count) is not int:
+        raise TypeError(f"offset and count are int, not {offset!r} and {count!r}")
     if not 0 <= offset < 2**63:
         raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
     if not 1 <= count <= RUN_RECORDS_MAX:
@@ -161,7 +163,7 @@ def topology(noun: str) -> Ask[list[Table]]:
 def vhost_put(vhost: str, description: str, tags: Sequence[str]) -> Ask[None]:
     """Make a virtual host, or change it."""
     check_names(vhost=vhost)
-    return Ask(_nothing, VhostPut, vhost, description, list(tags))
+    return Ask(_nothing, VhostPut, vhost, description, words("tags", tags))
 
 
 def vhost_delete(vhost: str) -> Ask[None]:
@@ -173,9 +175,8 @@ def vhost_delete(vhost: str) -> Ask[None]:
 def user_put(user: str, password: str | None, password_hash: str | None, tags: Sequence[str] | None) -> Ask[None]:
     """Make a user, or change it."""
     check_names(user=user)
-    if isinstance(tags, str):
-        raise TypeError("tags are a list of str, not one str")
-    return Ask(_nothing, UserPut, user, password, password_hash, None if tags is None else list(tags))
+    wanted = None if tags is None else words("tags", tags)
+    return Ask(_nothing, UserPut, user, password, password_hash, wanted)
 
 
 def user_delete(user: str) -> Ask[None]:
@@ -199,7 +200,7 @@ def permission_delete(user: str, vhost: str) -> Ask[None]:
 def limits_put(noun: str, name: str, limits: Mapping[str, int | None]) -> Ask[None]:
     """Set or lift limits."""
     check_names(noun=noun, name=name)
-    return Ask(_nothing, LimitsPut, noun, name, dict(limits))
+    return Ask(_nothing, LimitsPut, noun, name, table("limits", limits))
 
 
 def connection_expel(connection: str, reason: str) -> Ask[None]:
@@ -215,4 +216,4 @@ def definitions_export() -> Ask[Table]:
 
 def definitions_import(definitions: Mapping[str, Any]) -> Ask[Table]:
     """Make what is in definitions."""
-    return Ask(_as_is, DefinitionsImport, dict(definitions))
+    return Ask(_as_is, DefinitionsImport, table("definitions", definitions))

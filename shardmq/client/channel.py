@@ -20,7 +20,7 @@ from shardmq.client.consuming import HandlerInbox, Marks, batches, messages, str
 from shardmq.client.core import Core
 from shardmq.client.core_state import again
 from shardmq.client.deliveries import Batch, Delivery, Message
-from shardmq.client.failing import OnError, check_on_error
+from shardmq.client.failing import OnError, check_handler
 from shardmq.client.io_thread import IoThread
 from shardmq.client.ports import Inbox
 from shardmq.client.publisher import WINDOW, Publisher
@@ -258,7 +258,7 @@ class Channel(TopologyVerbs):
         Raises:
             As `consume`.
         """
-        check_on_error(on_error)
+        check_handler(callback, on_error)
         inbox = HandlerInbox(self, self._strand, callback, queue, on_error, self._fail)
         merged = consumer_arguments(arguments, priority, timeout_ms)
         return self._consume(queue, prefetch, auto_ack, inbox, consumer_tag, exclusive, merged)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from shardmq.client.admin import AdminVerbs
+from shardmq.client.arguments import check_timeout
 from shardmq.client.asks import Ask
 from shardmq.client.channel import Channel
 from shardmq.client.core import Core
@@ -69,6 +70,7 @@ def connect(
     """
     addresses = parse_all(url)
     check_heartbeat(heartbeat)
+    check_timeout(timeout)
     if recovery is not None:
         recovery.check()
     if workers < 1:

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
+from shardmq.client.arguments import check_fields
 from shardmq.client.channel_core import Asked, ChannelCore, Published
 from shardmq.client.declared import Declared
 from shardmq.client.deliveries import AutoAcked, Settler
@@ -183,6 +184,7 @@ class CoreState:
     def _ask(self, asked: Asked) -> None:
         channel = asked.channel
         assert channel is not None
+        check_fields(asked.operation)
         if self.is_up and (not channel.held or self.blocked is not None):
             self._dispatch(asked)
         else:

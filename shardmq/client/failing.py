@@ -27,8 +27,10 @@ class FailingDesk(Protocol):
         """Whether the handler left that message unacked."""
 
 
-def check_on_error(on_error: str) -> None:
-    """Raise InvalidRequest for a policy that does not exist."""
+def check_handler(callback: object, on_error: str) -> None:
+    """Raise TypeError for a handler that cannot be called, InvalidRequest for a policy that does not exist."""
+    if not callable(callback):
+        raise TypeError(f"a handler is a function of a message, not {callback!r}")
     if on_error not in _FATES:
         raise InvalidRequest(f"on_error is 'requeue', 'reject' or 'close', not '{on_error}'")
 

@@ -39,7 +39,7 @@ def returned_messages(frame: BasicReturn) -> list[ReturnedMessage]:
 
 def unroutable(frame: BasicReturn) -> Unroutable:
     """The exception for what came back; it carries the first message."""
-    error = Unroutable(f"{frame.text}: no queue took what was published to '{frame.exchange}' with "
+    error = Unroutable(f"no queue took what was published to '{frame.exchange}' with "
                        f"'{frame.routing_key}', and it was mandatory")  # fmt: skip
     error.message = returned_messages(frame)[0]
     return error

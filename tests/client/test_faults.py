@@ -11,6 +11,7 @@ import pytest
 import shardmq
 from shardmq import errors, records
 from shardmq.client.io_thread import UNDELIVERED_BYTES_MAX
+from shardmq.cmd.broker import Broker
 from shardmq.wire.operations import (
     BasicCancel,
     BasicConfirm,
@@ -287,3 +288,29 @@ def test_requests_from_many_threads_have_rising_numbers(peer: Peer) -> None:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: channels[number % 4].basic_publish("", "q", b""), range(200)))
     assert numbers == sorted(set(numbers))
+
+
+def test_fields_of_wrong_types_are_refused_here_and_cost_no_connection(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        verbs: list[Callable[..., object]] = [
+            lambda wrong: connection.limits_put("vhost", "/", {"max-queues": wrong}),
+            lambda wrong: connection.user_put("u", tags=wrong),
+            lambda wrong: connection.permission_put("guest", "/", wrong, "", ""),
+            lambda wrong: channel.queue_declare("q", durable=wrong),
+            lambda wrong: channel.queue_declare("q", arguments=wrong),
+            lambda wrong: channel.queue_peek("q", offset=wrong),
+            lambda wrong: channel.basic_get("q", auto_ack=wrong),
+            lambda wrong: channel.basic_qos("tag", wrong),
+            lambda wrong: channel.basic_consume("q", wrong),
+        ]
+        for verb in verbs:
+            with pytest.raises(TypeError):
+                verb("wrong")
+        assert channel.queue_declare(exclusive=True).messages == 0
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
+def test_a_timeout_is_over_zero(timeout: float) -> None:
+    with pytest.raises(errors.InvalidRequest, match="over 0 seconds"):
+        shardmq.connect("shardmq://127.0.0.1:1/", timeout=timeout)
