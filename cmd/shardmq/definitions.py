@@ -44,7 +44,8 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
 @URL
 @JSON
 def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
-    """Make what FILE (- for stdin) has and the broker has not. Exports of RabbitMQ load as well."""
+    """Make what is in FILE (- for stdin), exports of RabbitMQ included. What is there already but different stays, except
+    that users, permissions and limits become those of FILE."""
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:
         wanted = msgspec.json.decode(raw, type=dict)
