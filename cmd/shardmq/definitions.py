@@ -44,8 +44,11 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
 @URL
 @JSON
 def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
-    """Make what is in FILE (- for stdin), exports of RabbitMQ included. What is there already but different stays, except
-    that users, permissions and limits become those of FILE."""
+    """Make what FILE (- for stdin) has and the broker has not. Exports of RabbitMQ load as well.
+
+    Users, permissions and limits become those of FILE; queues and exchanges that are there but different stay as they
+    are. What is left out is said.
+    """
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     try:
         wanted = msgspec.json.decode(raw, type=dict)

@@ -1,6 +1,7 @@
 """What a program wants to hear of its connection: its functions, and their calls, made where they disturb nobody."""
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ class Hooks:
         self._later = later
         self._adopt = adopt
         self._confirmed: dict[int, int] = {}
+        self._counting = threading.Lock()  # one thread counts, another tells
         self._blocked: str | None = None
         self.on_recovery: list[Callable[[Recovered], object]] = []
         self.on_lost: list[Callable[[ShardmqError], object]] = []
@@ -38,8 +40,9 @@ class Hooks:
         """Messages were confirmed: what comes until it is told is told with it."""
         if not self.on_confirm:
             return
-        is_first = not self._confirmed
-        self._confirmed[channel] = self._confirmed.get(channel, 0) + messages
+        with self._counting:
+            is_first = not self._confirmed
+            self._confirmed[channel] = self._confirmed.get(channel, 0) + messages
         if is_first:
             self._later(self._tell_confirmed)
 
@@ -80,7 +83,8 @@ class Hooks:
         self._tell(self.on_recovery, recovered)
 
     def _tell_confirmed(self) -> None:
-        confirmed, self._confirmed = self._confirmed, {}
+        with self._counting:
+            confirmed, self._confirmed = self._confirmed, {}
         for channel, messages in confirmed.items():
             self._call(self.on_confirm, channel, messages)
 
@@ -111,7 +115,7 @@ class HookVerbs:
         return hook
 
     def on_lost(self, hook: Callable[[ShardmqError], object]) -> Callable[[ShardmqError], object]:
-        """Hear that the connection was lost; `is_open` says whether it is being recovered."""
+        """Hear that the connection was lost, or closed by this program; `is_open`: it is being recovered."""
         self._hooks.on_lost.append(hook)
         return hook
 

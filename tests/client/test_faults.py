@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -293,10 +294,10 @@ def test_requests_from_many_threads_have_rising_numbers(peer: Peer) -> None:
 def test_fields_of_wrong_types_are_refused_here_and_cost_no_connection(broker: Broker) -> None:
     with shardmq.connect(broker.url) as connection:
         channel = connection.channel()
-        verbs: list[Callable[..., object]] = [
+        verbs: list[Callable[[Any], object]] = [
             lambda wrong: connection.limits_put("vhost", "/", {"max-queues": wrong}),
             lambda wrong: connection.user_put("u", tags=wrong),
-            lambda wrong: connection.permission_put("guest", "/", wrong, "", ""),
+            lambda wrong: connection.permission_put("guest", "/", [wrong], "", ""),
             lambda wrong: channel.queue_declare("q", durable=wrong),
             lambda wrong: channel.queue_declare("q", arguments=wrong),
             lambda wrong: channel.queue_peek("q", offset=wrong),
