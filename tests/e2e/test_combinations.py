@@ -134,6 +134,54 @@ def test_dead_letters_keep_their_priority_and_go_to_an_alternate_exchange(channe
     assert (letters[0].exchange, letters[0].routing_key) == ("letters", "rank-and-file")
 
 
+def test_a_headers_exchange_sorts_dead_letters_by_how_they_died(channel: shardmq.Channel) -> None:
+    channel.exchange_declare("coroner", "headers")
+    for reason in ("rejected", "expired"):
+        declare(channel, f"died.{reason}")
+        wish = {"x-match": "all-with-x", "x-first-death-reason": reason}
+        channel.queue_bind(f"died.{reason}", "coroner", "", wish)
+    channel.queue_declare("patients", durable=True, arguments={"x-dead-letter-exchange": "coroner"})
+    channel.basic_publish("", "patients", b"rejected")
+    get(channel, "patients").nack(requeue=False)
+    channel.basic_publish("", "patients", b"expired", shardmq.Properties(expiration="0"))
+    for reason in ("rejected", "expired"):
+        until(lambda reason=reason: ready(channel, f"died.{reason}") == 1, reason)  # type: ignore[misc]
+        assert bodies(channel, f"died.{reason}") == [reason.encode()]
+
+
+def test_of_two_queues_one_may_refuse_and_the_publisher_hears_of_it(channel: shardmq.Channel) -> None:
+    declare(channel, "strict", x_max_length=1, x_overflow="reject-publish")
+    declare(channel, "lenient")
+    channel.exchange_declare("both", "fanout")
+    for queue in ("strict", "lenient"):
+        channel.queue_bind(queue, "both")
+    channel.basic_publish("both", "", b"1")
+    with pytest.raises(errors.PublishRefused, match="full"):
+        channel.basic_publish("both", "", b"2", mandatory=True)
+    assert (bodies(channel, "strict"), bodies(channel, "lenient")) == ([b"1"], [b"1", b"2"])
+
+
+def test_getting_and_declaring_keep_a_queue_from_expiring_and_publishing_does_not(
+    channel: shardmq.Channel,
+) -> None:
+    terms = {"x-expires": 500}
+    for queue in ("got", "declared", "only-fed"):
+        channel.queue_declare(queue, arguments=terms)
+
+    def fed_in_vain() -> bool:
+        channel.basic_get("got")
+        channel.queue_declare("declared", arguments=terms)
+        try:
+            channel.basic_publish("", "only-fed", b"x", mandatory=True)
+        except errors.Unroutable:
+            return True
+        return False
+
+    until(fed_in_vain, "it went though it was published to")
+    assert not is_gone(channel, "got")
+    assert not is_gone(channel, "declared")
+
+
 # --- limits, priorities, delays --------------------------------------------------------------------------------------
 
 
@@ -412,3 +460,42 @@ def test_a_delivery_tag_that_no_message_has_is_refused_and_costs_nothing(channel
             settle(tag)
     channel.basic_ack(0, multiple=True)
     assert channel.queue_declare().messages == 0
+
+
+def test_a_consumers_own_timeout_comes_before_its_queues(
+    connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    declare(channel, "patient", x_consumer_timeout=600_000)
+    channel.basic_publish("", "patient", b"x")
+    messages = channel.consume("patient", timeout_ms=100)
+    first, again = next(messages), next(messages)
+    assert (first.redelivered, again.redelivered) == (False, True)
+    again.ack()
+    channel.flush()
+    until(lambda: counts(connection, "patient")["valid"] == 0, "it is acked")
+    assert channel.is_open
+    messages.close()  # type: ignore[attr-defined]
+
+
+def test_a_lost_connection_counts_as_a_delivery_in_vain(broker: Broker, channel: shardmq.Channel) -> None:
+    declare(channel, "lost.dead")
+    declare(channel, "lost", dead="lost.dead", x_delivery_limit=1)
+    channel.basic_publish("", "lost", b"x")
+    for count in range(2):
+        with shardmq.connect(broker.url) as other:
+            message = get(other.channel(), "lost")
+            assert message.deliveries == count
+    letter = get(channel, "lost.dead")
+    assert deaths(letter) == [("lost", "delivery_limit", 1)]
+    letter.ack()
+
+
+def test_acking_what_was_deleted_with_its_queue_does_no_harm(broker: Broker, channel: shardmq.Channel) -> None:
+    declare(channel, "torn-down")
+    channel.basic_publish("", "torn-down", b"x")
+    held = get(channel, "torn-down")
+    with shardmq.connect(broker.url) as other:
+        other.channel().queue_delete("torn-down")
+    held.ack()
+    assert is_gone(channel, "torn-down")
+    assert channel.is_open

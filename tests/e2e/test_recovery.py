@@ -1,8 +1,12 @@
 """What a client that recovers finds again: its own queues, also the exclusive ones, and its place."""
 
 import threading
+from typing import Any
+
+import pytest
 
 import shardmq
+from shardmq import errors
 from shardmq.cmd.broker import Broker
 
 from .traffic import StartBroker, bodies, numbers, publish_all, until
@@ -31,6 +35,61 @@ def test_exclusive_queues_come_back_the_servers_with_a_new_name(start_broker: St
         assert channel.queue_declare("mine", exclusive=True).messages == 0
         names = {table["name"] for table in connection.topology("queues")}
         assert names == {"mine", what.renamed[old]}
+
+
+def test_queues_that_live_by_their_consumers_outlive_the_loss_of_a_connection(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    with shardmq.connect(broker.url, recovery=QUICK, timeout=40) as connection:
+        recovered: list[shardmq.Recovered] = []
+        back = threading.Event()
+        connection.on_recovery(lambda what: (recovered.append(what), back.set()))
+        channel = connection.channel()
+        came: list[tuple[str, bytes]] = []
+        lock = threading.Lock()
+
+        def consume(queue: str, tag: str, **settings: Any) -> None:
+            def handle(message: shardmq.Message) -> None:
+                with lock:
+                    came.append((tag, message.body))
+                message.ack()
+
+            channel.basic_consume(queue, handle, consumer_tag=tag, **settings)
+
+        channel.queue_declare("auto", auto_delete=True)
+        channel.queue_declare("expiring", arguments={"x-expires": 3000})
+        channel.queue_declare("single", durable=True, arguments={"x-single-active-consumer": True})
+        channel.queue_declare("kept")
+        server_named = channel.queue_declare().queue
+        channel.exchange_declare("passing", "fanout", auto_delete=True)
+        channel.exchange_declare("feeding", "fanout")
+        channel.exchange_bind("passing", "feeding")
+        channel.queue_bind("auto", "passing")
+        consume("auto", "auto")
+        consume("expiring", "expiring")
+        consume("single", "first")
+        consume("single", "second")
+        consume("kept", "alone", exclusive=True)
+        publish_all(channel, server_named, numbers(0, 3))
+        broker.kill("gateway-0")
+        assert back.wait(40)
+        assert recovered[0].failed == []
+        assert recovered[0].renamed == {}
+        for exchange, key in (("feeding", ""), ("", "expiring"), ("", "single"), ("", "kept")):
+            channel.basic_publish(exchange, key, key.encode() or b"passed on", mandatory=True)
+        until(lambda: len(came) == 4, "all consumers are back")
+        assert sorted(came) == [
+            ("alone", b"kept"), ("auto", b"passed on"), ("expiring", b"expiring"), ("first", b"single"),
+        ]  # fmt: skip
+        assert bodies(channel, server_named) == numbers(0, 3)
+        with pytest.raises(errors.AccessRefused, match="exclusive"):
+            channel.basic_consume("kept", lambda _: None)
+        broker.kill_everything()
+        back.clear()
+        broker.start()
+        assert back.wait(40)
+        channel.basic_publish("feeding", "", b"in another life", mandatory=True)
+        until(lambda: ("auto", b"in another life") in came, "all of it was made again")
+        assert list(recovered[-1].renamed) == [server_named]
 
 
 def test_who_is_expelled_comes_again(broker: Broker) -> None:
