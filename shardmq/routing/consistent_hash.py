@@ -24,7 +24,7 @@ PROPERTIES: Final = ("message_id", "correlation_id", "timestamp")
 """What `hash-property` may be."""
 
 _UNIT: Final = 2.0**-52
-_encode = msgspec.msgpack.Encoder(order="sorted").encode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class ConsistentHash(ExchangeType):
@@ -92,4 +92,9 @@ class ConsistentHash(ExchangeType):
 
 
 def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else _encode(value)
+    """What a header's value is hashed as; tables and arrays as no value, since some have keys that have no order,
+    or nest too deep.
+    """
+    if isinstance(value, str):
+        return value.encode()
+    return _encode(None if isinstance(value, dict | list) else value)

@@ -128,3 +128,9 @@ def test_any_weight_is_taken(key: str) -> None:
     made = exchange({1: 1})
     made.add(key, 2, {})
     assert len(made.match("k")) == 1
+
+
+@pytest.mark.parametrize("value", [{1: 2, "a": 3}, [{(1, 2): 3}], {"a": {None: 1}}])
+def test_a_header_that_is_a_table_counts_as_none_whatever_its_keys_are(value: Any) -> None:
+    made = exchange(dict.fromkeys(range(1, 50), 1), **{"hash-header": "h"})
+    assert list(made.match("key", Properties(headers={"h": value}))) == list(made.match("key", Properties()))
