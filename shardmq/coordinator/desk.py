@@ -199,7 +199,6 @@ class Desk:
                     task, Unavailable("an earlier command on the same name is still under way; try again later")
                 )
             elif task.stage is Stage.GATEWAYS and waited > ANSWER_SECONDS:
-                self._syncing.remove(task)
                 self._refuse(task, Unavailable(f"{self._laggard(task.version)} has not taken in the change yet; "
                                                "try again later"))  # fmt: skip
 
@@ -336,7 +335,13 @@ class Desk:
         return found
 
     def _drop(self, task: Task) -> None:
-        """No gateway routes to what was removed any more: the shards may let go of it."""
+        """No gateway routes to what was removed any more: the shards may let go of it, also where the one who asked was
+        told that it takes too long.
+        """
+        if task.stage is Stage.DONE:
+            for queue in task.removed:
+                self._shards[queue.shard].drop(queue.id)
+            return
         if isinstance(task.command, DeleteQueue):
             (task.queue,) = task.removed
             task.stage = Stage.SHARD

@@ -116,6 +116,21 @@ def test_a_gateway_that_does_not_follow_is_named(room: "Room", monkeypatch: pyte
     assert answer.text.startswith("gateway-1 has not taken in the change yet")
 
 
+def test_a_queue_whose_deletion_took_too_long_is_dropped_once_every_gateway_has_followed(
+    room: "Room", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "ANSWER_SECONDS", 0.3)
+    room.start()
+    shard, asking, other = room.shard(1), room.gateway("gateway-0"), room.gateway("gateway-1")
+    declared = room.perform(asking, declare(ON_1[0]))
+    assert isinstance(declared, Answer)
+    other.syncs = False
+    assert isinstance(room.perform(asking, DeleteQueue("/", ON_1[0])), Refusal)
+    assert not shard.dropped
+    other.say_synced()
+    room.until(lambda: shard.dropped == [declared.result])
+
+
 def test_a_declaration_for_a_shard_that_is_down_is_refused_and_completed_later(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
