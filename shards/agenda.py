@@ -1,7 +1,8 @@
 """What is to be done when: one heap of appointments for everything in a shard that waits for a time.
 
 Nothing is looked through in vain: ten thousand queues at rest cost a tick nothing. An appointment cannot be cancelled;
-who made it looks whether it still holds.
+who made it looks whether it still holds, and knows what is to be looked at by its number, so that nothing outlives its
+end by being expected.
 """
 
 import heapq

@@ -16,6 +16,11 @@ _LOOK_MESSAGES: Final = 1000
 _LOOK_BYTES: Final = 1 << 20
 """How far one look for messages to be dropped reaches. Dropping goes on until it is enough."""
 
+_LOOK_MORE: Final = 8
+"""Messages looked at beyond those that are enough if all are of one size: a thousand take 1.6 ms, for the one that goes
+with each that comes.
+"""
+
 
 class Bounds:
     """The bounds of one queue. Only ready messages count.
@@ -102,7 +107,8 @@ class Bounds:
     def _withdraw_bytes(self, excess: int) -> Ranges:
         """Set aside as many messages as have `excess` bytes together, if one look reaches so far."""
         lane = next(lane for lane in reversed(self._lanes.order) if lane.ready)
-        pieces = lane.read(lane.waiting(0, _LOOK_MESSAGES), _LOOK_BYTES)
+        likely = excess * self._lanes.ready // self.bytes + _LOOK_MORE
+        pieces = lane.read(lane.waiting(0, min(likely, _LOOK_MESSAGES)), _LOOK_BYTES)
         sums = list(accumulate([size for _, run in pieces for size in body_sizes(run)]))
         count = next((place + 1 for place, size in enumerate(sums) if size >= excess), len(sums))
         self.bytes -= sums[count - 1]

@@ -1,5 +1,6 @@
 """The queues a shard holds, what belongs to each, and who has called: what all that a shard does has in common."""
 
+from functools import partial
 from typing import Final
 
 from shardmq.bus.link import Peer
@@ -156,15 +157,21 @@ class Holdings:
             hosted.used_ms = self.agenda.now_ms
             if not hosted.is_watched:
                 hosted.is_watched = True
-                self.agenda.at(hosted.used_ms + expires_ms, lambda: self._look_used(hosted, expires_ms))
+                self._watch(hosted, expires_ms)
 
-    def _look_used(self, hosted: Hosted, expires_ms: int) -> None:
+    def _watch(self, hosted: Hosted, expires_ms: int) -> None:
+        self.agenda.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
+
+    def _look_used(self, number: int, expires_ms: int) -> None:
         """The time of a queue with `x-expires` may have run out."""
+        hosted = self.queues.get(number)
+        if hosted is None:
+            return
         hosted.is_watched = False
         if len(hosted.ring):
             self.use(hosted)
         elif hosted.used_ms + expires_ms > self.agenda.now_ms:
             hosted.is_watched = True
-            self.agenda.at(hosted.used_ms + expires_ms, lambda: self._look_used(hosted, expires_ms))
+            self._watch(hosted, expires_ms)
         else:
             self.look_unused(hosted)

@@ -42,6 +42,9 @@ send by themselves."""
 COLLECT_TOTAL_MIN: Final = 2000
 """Messages stored before a lane's share of valid ones matters to the collector."""
 
+ALL_RUNS: Final = 1 << 62
+"""More than there can be."""
+
 MERGE_SEGMENTS: Final = 32
 """Neighbours of one size class that are merged; each message is copied about once per class."""
 
@@ -305,14 +308,17 @@ class Lane(Shelf):
         self.aside += sum([end - start for start, end in ranges])
         return ranges
 
-    def withdraw_expired(self, now_ms: int) -> Ranges:
-        """Set aside what has waited for too long, at the head.
+    def withdraw_expired(self, now_ms: int, runs_max: int = ALL_RUNS) -> Ranges:
+        """Set aside what has waited for too long, at the head: so many runs at most.
 
         What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
         """
         ranges: Ranges = []
         self._expired_ms = now_ms
-        while (due := self.next_expiry_ms) is not None and due <= now_ms:
+        for _ in range(runs_max):
+            due_ms = self.next_expiry_ms
+            if due_ms is None or due_ms > now_ms:
+                break
             first, count, _, _ = self._next_returned() if self.returned else self._next_fresh()
             if first >= self._arrived:
                 break

@@ -135,9 +135,9 @@ class Lanes:
                 ranges += part
         return ranges
 
-    def withdraw_expired(self, now_ms: int) -> Ranges:
-        """As `Lane.withdraw_expired`, of all lanes."""
-        return [expired for lane in self.order if lane.mortal for expired in lane.withdraw_expired(now_ms)]
+    def withdraw_expired(self, now_ms: int, runs_max: int) -> Ranges:
+        """As `Lane.withdraw_expired`, of each lane."""
+        return [expired for lane in self.order if lane.mortal for expired in lane.withdraw_expired(now_ms, runs_max)]
 
     @property
     def next_expiry_ms(self) -> int | None:

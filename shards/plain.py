@@ -11,7 +11,7 @@ from shardmq.ranges import RangeSet
 from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import Lane, Parcel
+from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
 from shardmq.shards.segments import Segment
 from shardmq.shards.shelf import Ranges
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
@@ -77,9 +77,9 @@ class PlainQueue(Lane):
                 self.put_back(self._parked.within(start, end))
                 self._parked.remove(start, end)
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
         """As `Queue.expire`."""
-        ranges = self.withdraw_expired(now_ms)
+        ranges = self.withdraw_expired(now_ms, runs_max)
         self.expired += sum([end - start for start, end in ranges])
         self.drop(ranges)
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from shardmq.model import Queue as Declared
 from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
-from shardmq.shards.lane import Parcel
+from shardmq.shards.lane import ALL_RUNS, Parcel
 from shardmq.shards.segments import Segment
 from shardmq.shards.shelf import Ranges
 from shardmq.terms import Terms
@@ -102,8 +102,8 @@ class Queue(Protocol):
         """Remove what is ready; returns how many messages that were."""
         ...
 
-    def expire(self, now_ms: int) -> None:
-        """Remove what has waited for too long, at the head; not what came in this pass."""
+    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
+        """Remove what has waited for too long, at the head; not what came in this pass. So many runs at most."""
         ...
 
     def trim(self) -> None:

@@ -9,7 +9,7 @@ from shardmq.records import Run
 from shardmq.shards.bounds import Bounds
 from shardmq.shards.deaths import ACK_TIMEOUT, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import Parcel
+from shardmq.shards.lane import ALL_RUNS, Parcel
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.segments import Cutter, Segment
@@ -136,9 +136,9 @@ class TermedQueue:
         else:
             self.give_back(ranges)
 
-    def expire(self, now_ms: int) -> None:
+    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
         """As `Queue.expire`."""
-        ranges = self._lanes.withdraw_expired(now_ms)
+        ranges = self._lanes.withdraw_expired(now_ms, runs_max)
         if ranges:
             if self._bounds is not None:
                 self._bounds.withdrew(ranges)

@@ -17,6 +17,10 @@ ENTRIES_MIN: Final = 256
 Ranges = list[tuple[int, int]]
 
 
+def _nobody(_: Ranges) -> None:
+    """Whoever held them is gone."""
+
+
 class Timeouts:
     """The deadlines of one consumer.
 
@@ -59,8 +63,9 @@ class Timeouts:
                 self.add(first, stop, again=True)
 
     def close(self) -> None:
-        """Nothing is held any more."""
+        """Nothing is held any more. The agenda knows this for a while still; the consumer need not stay for that."""
         self._entries.clear()
+        self._overdue = _nobody
 
     def _look(self) -> None:
         entries, held, now_ms = self._entries, self._held, self._agenda.now_ms

@@ -5,7 +5,7 @@ queue is known how many there are and when to look next. When a delayed publish 
 if it came now; parked messages have kept their place in the queue, and are ready there again.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from shardmq.records import PERSISTENT, Run
@@ -99,15 +99,13 @@ class Timers:
     def _expect(self, hosted: Hosted, due_ms: int) -> None:
         if hosted.timers_at is None or due_ms < hosted.timers_at:
             hosted.timers_at = due_ms
-            self._holdings.agenda.at(due_ms, self._look(hosted, due_ms))
+            self._holdings.agenda.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
 
-    def _look(self, hosted: Hosted, due_ms: int) -> Callable[[], None]:
-        def look() -> None:
-            if not hosted.is_gone and hosted.timers_at == due_ms:  # or an earlier one has come between
-                hosted.timers_at = None
-                self._fire(hosted)
-
-        return look
+    def _look(self, number: int, due_ms: int) -> None:
+        hosted = self._holdings.queues.get(number)
+        if hosted is not None and hosted.timers_at == due_ms:  # or an earlier one has come between
+            hosted.timers_at = None
+            self._fire(hosted)
 
     def _fire(self, hosted: Hosted) -> None:
         holdings, queue = self._holdings, hosted.queue

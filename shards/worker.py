@@ -18,7 +18,7 @@ from shardmq.shards.alarms import Watch, Watermark
 from shardmq.shards.collector import Collector
 from shardmq.shards.consuming import Consuming
 from shardmq.shards.deadletters import DeadLetters
-from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings, Hosted
+from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings
 from shardmq.shards.journal import Journal
 from shardmq.shards.producers import Producers
 from shardmq.shards.publishing import Publishing
@@ -32,6 +32,9 @@ from shardmq.vitals import vitals
 TICK_SECONDS: Final = 0.1
 TICK_AT_REST_SECONDS: Final = 0.5
 """Between ticks with nothing to look after but the links, which ping once a second."""
+
+EXPIRE_RUNS: Final = 20_000
+"""Runs that expire in one pass, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
 PASS_BYTES: Final = 8 << 20
 """Bytes of records after which a pass takes no more: who came first waits for the commit of all."""
@@ -149,7 +152,7 @@ class Worker:
             due_ms = queue.next_expiry_ms
             if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
                 hosted.expiry_at = due_ms
-                holdings.agenda.at(due_ms, partial(self._expire, hosted, due_ms))
+                holdings.agenda.at(due_ms, partial(self._expire, queue.id, due_ms))
             if queue.deaths is not None:
                 self._letters.look(hosted)
         holdings.active.clear()
@@ -161,12 +164,13 @@ class Worker:
         self._publishing.confirm()
         self._listener.flush()
 
-    def _expire(self, hosted: Hosted, due_ms: int) -> None:
+    def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""
-        if not hosted.is_gone and hosted.expiry_at == due_ms:  # or an earlier one has come between
+        hosted = self._holdings.queues.get(number)
+        if hosted is not None and hosted.expiry_at == due_ms:  # or an earlier one has come between
             hosted.expiry_at = None
-            hosted.queue.expire(self._holdings.agenda.now_ms)
-            self._holdings.active[hosted.queue.id] = hosted
+            hosted.queue.expire(self._holdings.agenda.now_ms, EXPIRE_RUNS)
+            self._holdings.active[number] = hosted
 
     def stop(self) -> None:
         """The last pass: everything that is known goes to disk exactly."""

@@ -202,6 +202,23 @@ def test_times_to_live_are_known_after_a_restart(shelf: Shelf, clock: HandClock)
     assert shelf.open().next_expiry_ms == clock.time_ms + 50
 
 
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 3}])
+def test_of_many_that_expire_together_some_wait_for_the_next_pass_but_are_not_delivered(
+    shelf: Shelf, clock: HandClock, arguments: dict[str, Any]
+) -> None:
+    queue = shelf.declare(**arguments)
+    for _ in range(5):
+        shelf.serial += 1  # they do not continue one another: five runs
+        shelf.publish(b"a", ttl_ms=50)
+    shelf.publish(b"stays")
+    shelf.end_pass()
+    clock.time_ms += 50
+    queue.expire(clock.time_ms, 2)
+    assert queue.ready == 4
+    assert queue.next_expiry_ms == clock.time_ms
+    assert shelf.take() == [b"stays"]
+
+
 def test_a_requeued_message_keeps_its_time(shelf: Shelf, clock: HandClock) -> None:
     shelf.declare(x_message_ttl=50)
     shelf.publish(b"a")
