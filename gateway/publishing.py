@@ -5,7 +5,9 @@
 
 Messages without properties, and those whose properties mean nothing to the broker, never come here: their key alone
 settles where they go, and a publish is one part. A priority counts where a queue has priorities; where all have, they
-are sorted by it first, as those queues would do: cut where it changes, parts would be of one message each.
+are sorted by it first, as those queues would do: cut where it changes, parts would be of one message each. Sorted, they
+have other numbers of their producer than they came with, which is of no consequence where they can only come again all
+together.
 """
 
 from collections.abc import Sequence
@@ -63,6 +65,7 @@ class Publication(NamedTuple):
 
     Attributes:
         user: who publishes.
+        may_sort: whether a message may get the number of another one in its frame: nobody sends it again in another.
     """
 
     hub: Hub
@@ -70,6 +73,7 @@ class Publication(NamedTuple):
     user: str
     exchange: str
     key: str
+    may_sort: bool
 
 
 def is_uniform(records: Sequence[Record]) -> bool:
@@ -107,7 +111,7 @@ def cut(publication: Publication, packed: bytes, count: int, records: Sequence[R
     if terms.count(terms[0]) == count and not any(map(_has_bcc, records)):
         return [Part(0, count, packed, *terms[0])]
     members = list(zip(terms, _pieces(packed, records), strict=True))
-    if all(plan.sorts for _, _, plan in terms):
+    if publication.may_sort and all(plan.sorts for _, _, plan in terms):
         members.sort(key=_urgency)
     parts: list[Part] = []
     offset = 0

@@ -14,7 +14,7 @@ from shardmq.gateway.hub import Hub
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
-from shardmq.limits import CHANNELS_MAX
+from shardmq.limits import CHANNELS_MAX, FRAMED_PRODUCERS
 from shardmq.model import Queue
 from shardmq.records import MANDATORY, PERSISTENT, Record, Run
 
@@ -112,7 +112,8 @@ class Channel:
             session.rights.check_write(exchange)
             plan = hub.plan(session.vhost, exchange, key)
             if plan is None or (records is not None and not is_uniform(records)):
-                publication = Publication(hub, session.vhost, session.user, exchange, key)
+                may_sort = not producer or producer >= FRAMED_PRODUCERS
+                publication = Publication(hub, session.vhost, session.user, exchange, key, may_sort)
                 parts = cut(publication, packed, count, records)
                 self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence)
                 return

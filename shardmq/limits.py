@@ -39,6 +39,10 @@ PREFETCH_MAX: Final = 65_535
 DELAY_MS_MAX: Final = 2**32 - 1
 """Delays, times to live and timeouts, in milliseconds: RabbitMQ's limit, some 49 days."""
 
+FRAMED_PRODUCERS: Final = 2**62
+"""Producers from here on send again in the same frames, as channels of the SDK do: a gateway may number the messages of
+one frame in an order of its own. Those below, which outlive programs, frame their messages as they like each time."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """From accept to an open connection; RabbitMQ's `handshake_timeout`."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.errors import InvalidRequest, PreconditionFailed
-from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX, PREFETCH_MAX
+from shardmq.limits import DELAY_MS_MAX, FRAMED_PRODUCERS, NAME_BYTES_MAX, PREFETCH_MAX
 from shardmq.wire.operations import Operation
 
 TAG_MAX: Final = 2**63 - 1
@@ -126,18 +126,18 @@ def producer_number(producer: str | int | None) -> int:
 
     Raises:
         TypeError: it is neither name nor number.
-        InvalidRequest: the number is not 1 to 2^63 - 1, or the name is "".
+        InvalidRequest: the number is not 1 to 2^62 - 1, or the name is "".
     """
     if producer is None:
         return 0
     if isinstance(producer, str):
         if not producer:
             raise InvalidRequest("a producer's name is not empty")
-        return int.from_bytes(hashlib.blake2b(producer.encode(), digest_size=8).digest(), "big") >> 1 or 1
+        return int.from_bytes(hashlib.blake2b(producer.encode(), digest_size=8).digest(), "big") >> 2 or 1
     if type(producer) is not int:
         raise TypeError(f"a producer is a name or a number, not {type(producer).__name__}")
-    if not 1 <= producer < 2**63:
-        raise InvalidRequest(f"a producer's number is 1 to 2^63 - 1, not {producer}")
+    if not 1 <= producer < FRAMED_PRODUCERS:
+        raise InvalidRequest(f"a producer's number is 1 to 2^62 - 1, not {producer}")
     return producer
 
 

@@ -9,6 +9,7 @@ from shardmq.client.deliveries import Settler
 from shardmq.client.ports import Confirms, Inbox, Reply
 from shardmq.client.settlements import Settlements
 from shardmq.errors import ShardmqError
+from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.ranges import RangeSet
 from shardmq.wire.operations import BasicConsume, BasicPublish, Operation, Ranges
 
@@ -51,6 +52,7 @@ class ChannelCore:
         opening: who waits for it to be opened, if somebody does.
         is_open: whether it is open at the broker, in this life of the connection.
         inboxes: its consumers' by their tag.
+        unheard: tags of consumers whose messages are acked as they are sent, and thrown away until they are cancelled.
         manual: tags of those consumers whose messages are acked.
         consumers: what was asked for each, by its tag.
         producer: its number as a publisher.
@@ -67,7 +69,7 @@ class ChannelCore:
 
     __slots__ = ("consumers", "fault", "held", "inboxes", "is_open", "last_tag", "manual", "number", "opening",
                  "producer", "sequence", "settlements", "settler", "stale_tag", "tag_offset", "unacked",
-                 "unconfirmed")  # fmt: skip
+                 "unconfirmed", "unheard")  # fmt: skip
 
     def __init__(self, number: int, settler: Settler, opening: Reply | None) -> None:
         self.number = number
@@ -76,8 +78,9 @@ class ChannelCore:
         self.is_open = False
         self.inboxes: dict[str, Inbox] = {}
         self.manual: set[str] = set()
+        self.unheard: set[str] = set()
         self.consumers: dict[str, BasicConsume] = {}
-        self.producer = secrets.randbits(63) or 1
+        self.producer = FRAMED_PRODUCERS | secrets.randbits(62)
         self.sequence = 1
         self.unconfirmed: dict[int, Published] = {}
         self.held: deque[Asked | Published] = deque()

@@ -7,6 +7,9 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.broker import Broker
+from shardmq.records import PERSISTENT, pack
+from shardmq.wire.operations import BasicConfirm, BasicPublish
+from tests.gateway.rawclient import RawClient
 
 from .traffic import bodies, counts, numbers, publish_all, take, until
 
@@ -499,3 +502,20 @@ def test_acking_what_was_deleted_with_its_queue_does_no_harm(broker: Broker, cha
     held.ack()
     assert is_gone(channel, "torn-down")
     assert channel.is_open
+
+
+# --- sending again ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_again_in_other_portions_is_stored_once_also_by_priority(broker: Broker) -> None:
+    def publish(request: int, count: int) -> BasicPublish:
+        records = b"".join(pack(ranked(number), b"%d" % number) for number in range(count))
+        return BasicPublish(request, 1, "", "loaded", PERSISTENT, count, records, producer=77, sequence=1)
+
+    with shardmq.connect(broker.url) as connection, RawClient(broker).open() as loader:
+        channel = connection.channel()
+        declare(channel, "loaded", x_max_priority=9)
+        for request, count in ((3, 4), (4, 6)):
+            loader.send(publish(request, count))
+            assert loader.receive() == BasicConfirm(1, [(request, request)])
+        assert bodies(channel, "loaded") == numbers(0, 6)[::-1]

@@ -6,6 +6,7 @@ import pytest
 
 from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
+from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.model import Binding, Exchange, User
 from shardmq.passwords import hash_password
 from shardmq.records import MANDATORY, PERSISTENT, Properties, pack, pack_many, unpack
@@ -61,13 +62,25 @@ def test_messages_for_queues_with_priorities_are_sorted_by_them_and_keep_their_o
     stage = start_stage([("a", 0, {"x-max-priority": 2})])
     with RawClient(stage).open() as client:
         records = join(*[(b"%d" % place, Properties(priority=place % 4) if place % 4 else None) for place in range(8)])
-        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records, producer=77, sequence=100))
+        producer = FRAMED_PRODUCERS + 77
+        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records, producer=producer, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(3)]
         assert [(bodies(part), part.run.priority) for part in parts] == [
             ([b"2", b"3", b"6", b"7"], 2), ([b"1", b"5"], 1), ([b"0", b"4"], 0),
         ]  # fmt: skip
         first = parts[0].run.serial
         assert [(part.sequence, part.run.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
+
+
+def test_messages_of_a_producer_that_outlives_its_frames_keep_their_numbers(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {"x-max-priority": 2})])
+    with RawClient(stage).open() as client:
+        records = join(*[(b"%d" % place, Properties(priority=place // 2)) for place in range(6)])
+        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, producer=77, sequence=100))
+        parts = [stage.expect(0, Publish) for _ in range(3)]
+        assert [(bodies(part), part.run.priority, part.sequence) for part in parts] == [
+            ([b"0", b"1"], 0, 100), ([b"2", b"3"], 1, 102), ([b"4", b"5"], 2, 104),
+        ]  # fmt: skip
 
 
 def test_a_priority_that_no_queue_has_cuts_nothing(start_stage: StartStage) -> None:
