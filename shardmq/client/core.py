@@ -138,7 +138,7 @@ class Core(Hearing):
         def finish(result: Any) -> str:
             tag = started_consumer(result)
             if reply.done():
-                self._ask(Asked(channel, reply, BasicCancel(0, channel.number, tag), None))
+                self._cancel_unheard(channel, tag, reply, operation.auto_ack)
             else:
                 channel.inboxes[tag] = inbox
                 channel.consumers[tag] = replace(operation, consumer=tag)
@@ -158,9 +158,10 @@ class Core(Hearing):
         if self.is_up:
             self._ask(Asked(channel, reply, BasicCancel(0, channel.number, tag), finish))
             return
+        consumer = channel.consumers.get(tag)
         finish(None)
         if channel.is_open:  # it may be a consumer already in this life
-            self._dispatch(Asked(channel, reply, BasicCancel(0, channel.number, tag), None))
+            self._cancel_unheard(channel, tag, reply, consumer is not None and consumer.auto_ack)
         else:
             reply.set_result(None)
 
@@ -325,6 +326,16 @@ class Core(Hearing):
         self.pump()
         self._count("recovered", 1)
         self._observer.recovered(Recovered(str(self.address), renamed, failures))
+
+    def _cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply, auto_ack: bool) -> None:
+        """Cancel a consumer that nobody hears: what comes until it is cancelled returns, unless it is acked already."""
+        if auto_ack:
+            channel.unheard.add(tag)
+
+        def finish(_: Any) -> None:
+            channel.unheard.discard(tag)
+
+        self._dispatch(Asked(channel, reply, BasicCancel(0, channel.number, tag), finish))
 
     def _outlives(self, asked: Asked, error: ShardmqError) -> bool:
         """Whether a request under way is asked again; if not, it was settled."""

@@ -133,7 +133,8 @@ class Hearing(CoreState):
         self._shift(channel, frame)
         inbox = channel.inboxes.get(frame.consumer)
         if inbox is None:
-            self._give_back(channel, frame)
+            if frame.consumer not in channel.unheard:
+                self._give_back(channel, frame)
             return
         settler: Settler = AUTO_ACKED
         if frame.consumer in channel.manual:

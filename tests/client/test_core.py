@@ -275,6 +275,19 @@ def test_a_consumer_whose_caller_gave_up_is_cancelled_and_its_messages_go_back()
     assert nack == BasicNack(1, [(1, 2)], True)
 
 
+def test_messages_of_such_a_consumer_that_are_acked_already_are_not_nacked() -> None:
+    core, channel = opened()
+    waiter = Waiter()
+    core.consume(channel, BasicConsume(0, 1, "q", "", True, 10), waiter, waiter)
+    waiter.is_gone = True
+    sent(core)
+    hear(core, Ok(3, 1, {"consumer": "t"}))
+    hear(core, BasicDeliver(1, "t", 1, False, "", "q", 1, 5, 1, 1, 1, records.pack(None, b"m")))
+    assert sent(core) == [BasicCancel(4, 1, "t")]
+    hear(core, Ok(4, 1))
+    assert not channel.unheard
+
+
 def test_undelivered_bytes_are_counted_until_they_are_taken() -> None:
     core, channel = opened()
     inbox = consuming(core, channel, auto_ack=True)
