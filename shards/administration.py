@@ -63,6 +63,7 @@ class Administration:
 
     def table(self, hosted: Hosted) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
+        self._trim(hosted)
         return {
             **hosted.queue.table(len(hosted.ring)),
             "delayed": hosted.delayed,
@@ -136,10 +137,20 @@ class Administration:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
             self._holdings.use(hosted)
+            self._trim(hosted)
             peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
+
+    def _trim(self, hosted: Hosted) -> None:
+        """What came in this pass may be over the queue's bounds, until it is over; nobody is to see that."""
+        terms = hosted.queue.terms
+        if terms.max_length is not None or terms.max_bytes is not None:
+            hosted.ring.deliver()
+            hosted.queue.trim()
+            self._holdings.active[hosted.queue.id] = hosted
 
     def _peek(self, peer: Peer, message: Peek) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
+            self._trim(hosted)
             peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
             self._holdings.active[message.queue] = hosted

@@ -8,6 +8,7 @@ import pytest
 from shardmq.bus.link import Dialer
 from shardmq.bus.messages import (
     Alarm,
+    Answer,
     Assign,
     Cancel,
     Condemn,
@@ -174,3 +175,12 @@ def test_a_memory_alarm_ends_when_the_memory_is_free_again(tmp_path: Path) -> No
     shard.ask(Purge(5, 1))
     assert not shard.expect(Alarm).is_on
     shard.close()
+
+
+def test_nobody_sees_a_queue_over_its_bounds(shard: Shard) -> None:
+    shard.assign(Queue("/", "narrow", 6, 0, arguments={"x-max-length": 3}))
+    shard.send(Publish((6,), run_of(0, 10)), Counts(7, 6), Peek(8, 6, 0, 10), Inspect(9))
+    assert shard.expect(Answer, lambda answer: answer.request == 7).result == [3, 0]
+    assert [parcel[0] for parcel in shard.expect(Answer, lambda answer: answer.request == 8).result] == [7]
+    tables = shard.expect(Answer, lambda answer: answer.request == 9).result["queues"]
+    assert next(table for table in tables if table["id"] == 6)["ready"] == 3
