@@ -58,6 +58,10 @@ class Alarms:
             del self._on[alarm]
         self._changed()
 
+    def of(self, process: str) -> list[str]:
+        """What a process says of its alarms that are on."""
+        return [text for (owner, _), text in sorted(self._on.items()) if owner == process]
+
     def _changed(self) -> None:
         was_on = bool(self.reason)
         self.reason = self._reason()

@@ -153,8 +153,8 @@ class Hub:
         self._census = call
 
     def table(self) -> dict[str, Any]:
-        """How this gateway is: as every process, and its connections, channels and consumers."""
-        return {**vitals(self.name, "gateway"), **self._census()}
+        """How this gateway is: as every process, its connections, channels and consumers, and its alarms."""
+        return {**vitals(self.name, "gateway"), **self._census(), "alarms": self.alarms.of(self.name)}
 
     def rights(self, user: str, vhost: str) -> Rights:
         """What a user may do in a virtual host: the same object for all sessions that have it."""

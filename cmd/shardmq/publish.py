@@ -100,6 +100,7 @@ def publish(
         }
     )
     with connected(url) as connection:
+        connection.on_blocked(tell_blocked)
         if not exchange:
             check_queue(connection, routing_key)
         started_at = time.monotonic()
@@ -131,6 +132,11 @@ def properties_of(values: dict[str, Any]) -> "Properties":
     except msgspec.ValidationError as fault:
         known = ", ".join(Properties.__struct_fields__)
         raise click.UsageError(f"the properties make no sense: {fault}; there are {known}") from fault
+
+
+def tell_blocked(reason: str) -> None:
+    """Say why nothing goes on."""
+    click.secho(f"waiting, the broker takes no publishes now: {reason}", fg="yellow", err=True)
 
 
 def check_queue(connection: "Connection", name: str) -> None:

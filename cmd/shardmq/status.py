@@ -107,8 +107,12 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
 def tables(state: Status) -> "Group":
     """What people see."""
     from rich.console import Group
+    from rich.text import Text
 
-    return Group(process_table(state["processes"]), queue_table(state["queues"]))
+    alarms = [
+        Text(f"publishers wait: {alarm}", style="red") for row in state["processes"] for alarm in row.get("alarms", [])
+    ]
+    return Group(process_table(state["processes"]), *alarms, queue_table(state["queues"]))
 
 
 def process_table(processes: list[dict[str, Any]]) -> "Table":
