@@ -54,11 +54,16 @@ Table = dict[str, Any] | list[Any]
 """A table; RabbitMQ writes an empty one, and limits, as a list at times."""
 
 
+class _Metadata(msgspec.Struct):
+    description: str | None = None
+    tags: list[str] | str | None = None
+
+
 class _Vhost(msgspec.Struct):
     name: str
     description: str | None = None
-    tags: list[str] | None = None
-    metadata: dict[str, Any] = {}
+    tags: list[str] | str | None = None
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     limits: Table = {}
 
 
@@ -178,8 +183,8 @@ class Plan:
         limits = {vhost.name: _table(vhost.limits) for vhost in read.vhosts}
         for vhost in read.vhosts:
             there = self._topology.vhosts.get(vhost.name)
-            description = vhost.description or vhost.metadata.get("description") or ""
-            tags = tuple(vhost.tags or vhost.metadata.get("tags") or ())
+            description = vhost.description or vhost.metadata.description or ""
+            tags = _tags(vhost.tags or vhost.metadata.tags or [])
             if there is None:
                 self._exchanges.update((vhost.name, name) for name, _ in PREDECLARED)
             if there is None or (there.description, there.tags) != (description, tags):

@@ -1,10 +1,9 @@
 """What a user may do in a virtual host: the permission there, applied to names."""
 
-import re
-import signal
 from functools import lru_cache
-from types import FrameType
 from typing import Final
+
+import regex
 
 from shardmq.errors import AccessRefused
 from shardmq.model import DEFAULT_EXCHANGE, Permission
@@ -18,16 +17,15 @@ NAMES_MAX: Final = 4096
 
 
 MATCH_SECONDS: Final = 0.05
-"""Processor time that matching an expression with a name may take: most take a few microseconds, and a few, as
-`(a+)+$`, twice as long for every further character. While one is matched, nobody else is served."""
-
-
-class _TooSlowError(Exception):
-    """An expression took too long."""
+"""Matching an expression with a name may take this long: most take a few microseconds, and a few, as `(a+)+$`, twice as
+long for every further character. While one is matched, nobody else is served."""
 
 
 class _Expression:
-    """A permission's expression. One that took too long once is found nowhere from then on.
+    """A permission's expression.
+
+    One that took too long once is found nowhere from then on, and so is one that nests deeper than a gateway reads
+    anything: the coordinator, which looked at it first, has more room on its stack.
 
     Attributes:
         is_too_slow: whether that has happened.
@@ -36,31 +34,21 @@ class _Expression:
     __slots__ = ("_pattern", "is_too_slow")
 
     def __init__(self, expression: str) -> None:
-        self._pattern = re.compile(expression or "^$")
         self.is_too_slow = False
+        try:
+            self._pattern = regex.compile(expression or "^$")
+        except RecursionError:
+            self.is_too_slow = True
 
     def is_in(self, name: str) -> bool:
-        """Whether it is found in a name. Called on the main thread: it alone can be interrupted by a signal, for which
-        the matching looks now and then."""
+        """Whether it is found in a name."""
         if self.is_too_slow:
             return False
-        is_matching = True
-
-        def end(_number: int, _frame: FrameType | None) -> None:
-            if is_matching:  # else it came a moment too late
-                raise _TooSlowError
-
-        signal.signal(signal.SIGVTALRM, end)
-        signal.setitimer(signal.ITIMER_VIRTUAL, MATCH_SECONDS)
         try:
-            found = self._pattern.search(name) is not None
-            is_matching = False
-        except _TooSlowError:
+            return self._pattern.search(name, timeout=MATCH_SECONDS) is not None
+        except TimeoutError:
             self.is_too_slow = True
             return False
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        return found
 
 
 @lru_cache(maxsize=1024)
@@ -140,7 +128,7 @@ class Rights:
         shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
         expression = None if permission is None else _compiled(getattr(permission, verb))
         if expression is None or not expression.is_in(shown):
-            why = ": the expression takes too long to match; write a simpler one" if (
+            why = ": the expression nests too deep or takes too long to match; write a simpler one" if (
                 expression is not None and expression.is_too_slow) else ""  # fmt: skip
             raise AccessRefused(
                 f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'{why}"

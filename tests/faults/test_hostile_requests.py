@@ -10,7 +10,7 @@ import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.limits import HELLO_BYTES_MAX, PROPERTIES_BYTES_MAX, REQUEST_BYTES_MAX
 from shardmq.records import PERSISTENT, Properties, pack
-from shardmq.wire.administration import LimitsPut
+from shardmq.wire.administration import DefinitionsImport, LimitsPut
 from shardmq.wire.frames import frame
 from shardmq.wire.operations import (
     TYPES,
@@ -173,6 +173,23 @@ def test_numbers_at_the_end_of_their_range_are_numbers(raw: Open) -> None:
     client.send(LimitsPut(32, 1, "vhost", "/", {"max-queues": None}), QueueDelete(33, 1, "edge"))
     client.receive()
     client.receive()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {"queues": 5}, {"queues": [5]}, {"queues": [{"name": 5}]}, {"policies": [5]},
+        {"vhosts": [{"name": "v", "metadata": {"tags": 5}}]}, {"vhosts": [{"name": "v", "metadata": 5}]},
+        {"vhosts": [{"name": "v", "metadata": {"description": {}, "tags": [5]}}]},
+        {"parameters": [{"component": "vhost-limits", "name": "limits", "value": "x"}]},
+        {"queues": [{"name": "a", "arguments": {"x-delivery-limit": {}}}]},
+        {"bindings": [{"source": "amq.topic", "destination": "q", "destination_type": [1]}]},
+    ],
+)  # fmt: skip
+def test_definitions_that_have_no_meaning_are_refused(raw: Open, garbage: dict[str, object]) -> None:
+    client = raw().open()
+    client.send(DefinitionsImport(5, 1, garbage))
+    assert isinstance(client.receive(), Refused)
 
 
 @pytest.mark.parametrize("operation", [BasicAck(1, [(7, 9)]), BasicNack(1, [(7, 9)], True, 5), BasicRenew(1, [(7, 9)])])
