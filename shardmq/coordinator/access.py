@@ -1,11 +1,11 @@
 """What commands on virtual hosts, users and permissions change, or why they are refused."""
 
-import re
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+import regex
 
 from shardmq.commands import (
     Change,
@@ -159,8 +159,8 @@ def _check_expression(verb: str, expression: str) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of syntax that may mean something else in a later Python
-            re.compile(expression)
-    except (re.error, RecursionError, OverflowError) as fault:
+            regex.compile(expression)
+    except (regex.error, RecursionError, OverflowError) as fault:
         raise InvalidRequest(f"the {verb} expression '{expression[:64]}' is no regular expression: {fault}") from fault
 
 

@@ -1,5 +1,6 @@
 """What permissions allow: RabbitMQ's table, over real processes."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -162,10 +163,7 @@ def test_the_default_exchange_is_nobodys(admin: RawClient, kind: Any, fields: tu
     assert denied.value.code == ReplyCode.ACCESS_REFUSED
 
 
-NESTED = "(?:" * 240 + "a" + ")" * 240
-
-
-@pytest.mark.parametrize("expression", ["(a+)+$", "(a|aa)*$", "(.*a){25}$", "^(([a-z])+.)+[A-Z]([a-z])+$", NESTED])
+@pytest.mark.parametrize("expression", ["(a|aa)*$", "^(a|aa)+b$"])
 def test_an_expression_that_takes_too_long_is_found_nowhere(broker: Broker, expression: str) -> None:
     evil = "a" * 60 + "!"
     with RawClient(broker).open() as admin:
@@ -179,3 +177,15 @@ def test_an_expression_that_takes_too_long_is_found_nowhere(broker: Broker, expr
             admin.ask(PermissionPut, "eve", "/", "^a+!$", ".*", ".*")
             eve.ask(QueueDeclare, evil)
             eve.ask(QueueDelete, evil)
+
+
+def test_an_expression_that_nests_too_deep_is_refused_or_found_nowhere(broker: Broker) -> None:
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, "eve", "eve")
+        for depth in range(40, 400, 40):
+            admin.ask(PermissionPut, "eve", "/", ".*", ".*", ".*")
+            with contextlib.suppress(Denied):
+                admin.ask(PermissionPut, "eve", "/", "(?:" * depth + "a" + ")" * depth, ".*", ".*")
+            with RawClient(broker).open("eve", "eve") as eve, contextlib.suppress(Denied):
+                eve.ask(QueueDeclare, "a")
+        admin.ask(PermissionDelete, "eve", "/")
