@@ -69,7 +69,7 @@ class _Unconfirmed:
     start: int
     size: int
     fan: Fan | None
-    offset: int  # of its first message in the publish that a fan puts together
+    offset: int  # how many messages of the publish that a fan puts together are in the parts before
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Confirms:
             queues: where to; the same object each time for the same route.
             run: the messages; filled up with more of them here.
             fan: puts the parts of the publish together, where it has several.
-            offset: of the run's first message in such a publish.
+            offset: how many of the first messages of such a publish are in the parts before it.
             producer: as in `Publish`, as are `sequence` and `delay_ms`.
 
         Returns:

@@ -50,6 +50,7 @@ class Part(NamedTuple):
 
     Attributes:
         plan: where they go, which may be nowhere.
+        certain: how many of the publish's first messages are in the parts before it: `offset`, or 0 if they are sorted.
     """
 
     offset: int
@@ -58,6 +59,7 @@ class Part(NamedTuple):
     priority: int
     ttl_ms: int | None
     plan: Plan
+    certain: int = 0
 
 
 class Publication(NamedTuple):
@@ -111,13 +113,15 @@ def cut(publication: Publication, packed: bytes, count: int, records: Sequence[R
     if terms.count(terms[0]) == count and not any(map(_has_bcc, records)):
         return [Part(0, count, packed, *terms[0])]
     members = list(zip(terms, _pieces(packed, records), strict=True))
-    if publication.may_sort and all(plan.sorts for _, _, plan in terms):
+    is_sorted = publication.may_sort and all(plan.sorts for _, _, plan in terms)
+    if is_sorted:
         members.sort(key=_urgency)
     parts: list[Part] = []
     offset = 0
-    for own, neighbours in groupby(members, key=itemgetter(0)):
+    for (priority, ttl_ms, plan), neighbours in groupby(members, key=itemgetter(0)):
         pieces = [piece for _, piece in neighbours]
-        parts.append(Part(offset, len(pieces), b"".join(pieces), *own))
+        certain = 0 if is_sorted else offset
+        parts.append(Part(offset, len(pieces), b"".join(pieces), priority, ttl_ms, plan, certain))
         offset += len(pieces)
     return parts
 

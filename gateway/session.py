@@ -150,14 +150,14 @@ class Channel:
         first = hub.next_serial
         hub.next_serial = first + sum(part.messages for part in parts)
         persistent = flags & PERSISTENT
-        for offset, count, packed, priority, ttl_ms, plan in parts:
+        for offset, count, packed, priority, ttl_ms, plan, certain in parts:
             if not plan and flags & MANDATORY:
                 front.send_return(self.number, request, exchange, key, persistent, count, packed)
             number = sequence + offset if producer else 0
             for link, queues in plan:
                 run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
                           ttl_ms)  # fmt: skip
-                if link.publish(self, request, queues, run, fan, offset, producer, number, delay_ms):
+                if link.publish(self, request, queues, run, fan, certain, producer, number, delay_ms):
                     front.hold_publishing(link)
         if not fan.remaining and fan.refusal is None:
             self.confirm(request, request)

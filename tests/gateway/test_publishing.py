@@ -72,6 +72,17 @@ def test_messages_for_queues_with_priorities_are_sorted_by_them_and_keep_their_o
         assert [(part.sequence, part.run.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
 
 
+def test_of_messages_that_were_sorted_none_is_certain_where_a_part_is_refused(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {"x-max-priority": 2})])
+    with RawClient(stage).open() as client:
+        records = join(*[(b"%d" % place, Properties(priority=place)) for place in range(3)])
+        client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 3, records))
+        for _ in range(3):
+            stage.expect(0, Publish)
+        stage.shards[0].say(PublishRefusal(2, ReplyCode.RESOURCE_ERROR, "deleted", 0), Confirmed(3))
+        assert refusals(client.receive()) == [([(3, 3)], ReplyCode.RESOURCE_ERROR, 0)]
+
+
 def test_messages_of_a_producer_that_outlives_its_frames_keep_their_numbers(start_stage: StartStage) -> None:
     stage = start_stage([("a", 0, {"x-max-priority": 2})])
     with RawClient(stage).open() as client:
