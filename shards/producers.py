@@ -1,20 +1,26 @@
 """Who published what to a queue before: numbers of producers' messages, so that one sent again is stored once.
 
 A producer numbers its messages upwards and sends them in order; what a connection's end left unconfirmed it sends
-again, with the same numbers. Each queue keeps what it has seen of each producer as ranges.
+again, with the same numbers. Each queue keeps what it has seen of each producer as ranges, but not for ever: below a
+horizon, it does not know any more. What the SDK's channels send again from there was stored, or went elsewhere, as they
+send again before all else. Programs that number their messages themselves may come with anything, and are told.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
+from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.ranges import RangeSet
 
 RANGES_MAX: Final = 64
 """Ranges kept of one producer: one that spreads its messages over queues leaves a gap at each that went elsewhere."""
 
 RANGES_KEPT: Final = 32
-"""Beyond, all below these is taken as seen. Half of them at a time, as one by one would cost every publish."""
+"""Beyond, all below these is behind the horizon. Half of them at a time, as one by one would cost every publish."""
+
+_HORIZON: Final = -1
+"""No number; a first range that begins with it ends at the horizon."""
 
 PRODUCERS_MAX: Final = 4096
 """Producers a queue remembers; who has published least recently is forgotten first."""
@@ -34,6 +40,20 @@ class Seen(RangeSet):
         super().__init__(ranges)
         self.producer = producer
         self.is_due = False
+
+    @property
+    def horizon(self) -> int:
+        """Below it, what is said to be seen may not have been."""
+        if not self:
+            return 0
+        start, end = self.first()
+        return end if start == _HORIZON else 0
+
+    def trim(self) -> None:
+        """Keep few enough ranges."""
+        if len(self) > RANGES_MAX:
+            self.fill(len(self) - RANGES_KEPT + 1)
+            self.add(_HORIZON, 0)
 
 
 class Producers:
@@ -66,9 +86,13 @@ class Producers:
         if seen is None:
             seen = self.seen[producer] = Seen(producer)
         seen.add(start, end)
-        if len(seen) > RANGES_MAX:
-            seen.fill(len(seen) - RANGES_KEPT + 1)
+        seen.trim()
         return seen
+
+    def has_forgotten(self, producer: int, number: int) -> bool:
+        """Whether nobody can say if that message of a program's own numbers was stored."""
+        seen = self.seen.get(producer) if producer < FRAMED_PRODUCERS else None
+        return seen is not None and number < seen.horizon
 
     def surplus(self) -> int | None:
         """Take out one that is to be forgotten, if there are too many."""

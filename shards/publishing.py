@@ -60,21 +60,21 @@ class Publishing:
                 hosted.queue.append(run)
                 self._active[number] = hosted
         if refused is not None:
-            self._refuse(peer, client, *refused)
+            self._refuse(peer, client, message, *refused)
 
     def _publish_later(self, peer: Peer, client: Client, message: Publish) -> None:
         holdings = self._holdings
-        missing: int | None = None
+        refused: int | None = None
         for number in message.queues:
             hosted = holdings.queues.get(number)
             if hosted is None or hosted.is_condemned:
-                missing = number
-            elif message.producer:
-                self._publish_once(hosted, message)
-            else:
+                refused = number
+            elif not message.producer:
                 self._take(hosted, message.run, message.delay_ms)
-        if missing is not None:
-            self._refuse(peer, client, 0, missing)
+            elif self._publish_once(hosted, message) < message.run.count:
+                refused = number
+        if refused is not None:
+            self._refuse(peer, client, message, 0, refused)
 
     def _publish_once(self, hosted: Hosted, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""
@@ -91,6 +91,8 @@ class Publishing:
                 if not seen.is_due:
                     self._remember(hosted, producers, seen, run)
                 return count
+        if producers.has_forgotten(producer, sequence):
+            return 0
         for start, end in producers.unseen(producer, sequence, sequence + count):
             piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
             taken = self._take(hosted, piece, message.delay_ms)
@@ -116,10 +118,14 @@ class Publishing:
         if forgotten is not None and hosted.is_durable:
             self._journal.forget(hosted.queue.id, forgotten)
 
-    def _refuse(self, peer: Peer, client: Client, taken: int, number: int) -> None:
+    def _refuse(self, peer: Peer, client: Client, message: Publish, taken: int, number: int) -> None:
         hosted = self._holdings.queues.get(number)
         if hosted is None or hosted.is_condemned:
             code, text = ReplyCode.NOT_FOUND, self._holdings.missing(number)
+        elif hosted.producers is not None and hosted.producers.has_forgotten(message.producer, message.sequence):
+            code = ReplyCode.PRECONDITION_FAILED
+            text = (f"{hosted.title} does not know any more whether it has number {message.sequence} of this producer; "
+                    "give the message a new number if it may come twice")  # fmt: skip
         else:
             code = ReplyCode.RESOURCE_ERROR
             text = f"{hosted.title} is full ({_bounds(hosted)}); consume from it, or publish again later"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.bus.messages import Confirmed, Counts, Drop, Inspect, Publish, PublishRefusal, Purge
+from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.model import Queue
 from shardmq.shards.producers import PRODUCERS_MAX, RANGES_KEPT, RANGES_MAX, Producers
 
@@ -76,6 +77,20 @@ def test_what_was_refused_counts_as_unseen(shard: Shard) -> None:
     assert shard.expect(PublishRefusal).taken == 4
     shard.send(consume(1), consume(3, queue=3))
     assert numbers([one for one in shard.delivered(10) if one.consumer == 1]) == list(range(7))
+
+
+def test_an_old_number_of_a_program_is_refused_where_nobody_knows_it(shard: Shard) -> None:
+    gaps = [sent(number, 1) for number in range(0, 4 * RANGES_MAX, 2)]
+    shard.send(*gaps)
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == len(gaps))
+    shard.restart()
+    shard.send(sent(1, 1))
+    refusal = shard.expect(PublishRefusal)
+    assert (refusal.number, refusal.code, refusal.taken) == (1, 406, 0)
+    assert "number 1 of this producer" in refusal.text
+    shard.send(sent(1, 1, producer=FRAMED_PRODUCERS + 7), sent(4 * RANGES_MAX - 3, 1))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
+    assert shard.ask(Counts(8, 1))[0] == len(gaps) + 2
 
 
 def test_a_deleted_queue_remembers_nobody(shard: Shard) -> None:
