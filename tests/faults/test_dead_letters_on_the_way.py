@@ -56,5 +56,5 @@ def gateway(broker: Broker) -> int | None:
     for process in psutil.Process(broker.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if "gateway-0" in process.cmdline():
-                return process.pid
+                return int(process.pid)
     return None
