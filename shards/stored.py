@@ -1,10 +1,14 @@
 """What a start finds of each queue."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import Contents
+
+_first = attrgetter("first")
 
 
 @dataclass(slots=True)
@@ -20,6 +24,15 @@ class StoredQueue:
     marks: dict[int, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     parked: list[tuple[int, int]] = field(default_factory=list)
+
+    def has_living(self, start: int, end: int) -> bool:
+        """Whether one of the messages [start, end) is there and not done with."""
+        place = max(bisect_right(self.segments, start, key=_first) - 1, 0)
+        while place < len(self.segments) and self.segments[place].first < end:
+            if self.segments[place].living(start, end):
+                return True
+            place += 1
+        return False
 
 
 NOTHING_STORED: Final = StoredQueue()

@@ -5,12 +5,14 @@ queue is known how many there are and when to look next. When a delayed publish 
 if it came now; parked messages have kept their place in the queue, and are ready there again.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from shardmq.records import PERSISTENT, Run
 from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.store import Timer
+from shardmq.shards.stored import StoredQueue
 
 FIRE_TIMERS: Final = 1000
 FIRE_BYTES: Final = 4 << 20
@@ -41,11 +43,18 @@ class Timers:
         self._noted_at = 0.0
         self.pending = 0
 
-    def scan(self) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
-        """At start, before there are queues: (messages that wait, first time) and parked messages, by queue."""
+    def scan(self, stored: Mapping[int, StoredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
+        """At start, before there are queues: (messages that wait, first time) and parked messages, by queue.
+
+        Timers of parked messages that are there no more are removed: transient ones, whose numbers others will have.
+        """
         waiting: dict[int, tuple[int, int]] = {}
         parked: dict[int, Ranges] = {}
         for timer in self._holdings.store.timers():
+            found = stored.get(timer.queue) if timer.parked else None
+            if found is not None and not found.has_living(timer.serial, timer.serial + timer.messages):
+                self._holdings.journal.fire(timer)
+                continue
             count, due_ms = waiting.get(timer.queue, (0, timer.due_ms))
             waiting[timer.queue] = count + timer.messages, due_ms
             if timer.parked:

@@ -87,7 +87,7 @@ class Worker:
         """Make the queues that were stored; returns what is left of those that were being deleted."""
         holdings = self._holdings
         stored = stored_queues(contents)
-        waiting, parked = self._timers.scan()
+        waiting, parked = self._timers.scan(stored)
         for declared in contents.queues:
             found = stored[declared.id]
             found.parked = parked.get(declared.id, [])

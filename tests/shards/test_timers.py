@@ -151,6 +151,20 @@ def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:
     assert shard.queue()["valid"] == 0
 
 
+def test_the_timers_of_transient_messages_go_with_them(shard: Shard) -> None:
+    shard.publish(Publish((1,), run_of(0, 3, 0)))
+    shard.send(consume(1))
+    shard.delivered(3)
+    shard.send(Return(1, [(0, 3)], True, 60_000))
+    assert shard.queue()["delayed"] == 3
+    for _ in range(2):
+        shard.restart()
+        assert shard.queue()["delayed"] == 0
+    shard.publish(Publish((1,), run_of(0, 3)))
+    shard.restart()
+    assert shard.queue()["ready"] == 3
+
+
 def test_a_full_queue_gets_what_is_due_when_it_has_room(shard: Shard) -> None:
     shard.send(delayed(3, 0, 5, 100))
     shard.until(lambda: shard.ask(Counts(9, 3)) == [3, 0])
