@@ -29,10 +29,14 @@ class Map:
         """So many bytes were read, and copied."""
         self._bytes += count
         if self._bytes >= READ_BYTES_MAX:
-            self._bytes = 0
-            for start, end in self._mapped():
-                if self._libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED):
-                    raise OSError(ctypes.get_errno(), "madvise on the store's map")
+            self.release()
+
+    def release(self) -> None:
+        """Give back all; the kernel maps the neighbours of a page that is read, so these are more than were asked for."""
+        self._bytes = 0
+        for start, end in self._mapped():
+            if self._libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED):
+                raise OSError(ctypes.get_errno(), "madvise on the store's map")
 
     def _mapped(self) -> Iterable[tuple[int, int]]:
         with open("/proc/self/maps") as maps:

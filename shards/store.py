@@ -338,6 +338,7 @@ class Store:
             for key in transaction.cursor().iternext(keys=True, values=False):
                 yield self._timer(key, durable=True)
                 self._map.read(_TIMER_BYTES)
+        self._map.release()
 
     def timers_due(
         self, queue: int, since_ms: int, until_ms: int, count_max: int, bytes_max: int
