@@ -32,7 +32,7 @@ class Map:
             self.release()
 
     def release(self) -> None:
-        """Give back all; the kernel maps the neighbours of a page that is read, so these are more than were asked for."""
+        """Give back all. The kernel maps the neighbours of a page that is read: these are more than were asked for."""
         self._bytes = 0
         for start, end in self._mapped():
             if self._libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED):
