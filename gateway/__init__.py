@@ -7,6 +7,7 @@ native.py     one client connection speaking the native protocol: frames to sess
 requests.py   the native protocol's requests as a table: operation to call; those about messages
 declarations.py  requests about exchanges, queues, bindings
 listing.py    requests that look: lists of what there is, the status
+rows.py       what exists, as rows of lists and definitions
 administration.py  requests for administrators: virtual hosts, users, permissions, limits, definitions
 answers.py    replies put together: shapes, several questions with one answer, many commands with one outcome
 clients.py    lists of connections, channels, consumers, here and at other gateways
@@ -15,7 +16,8 @@ importing.py  definitions in RabbitMQ's shape: reading them, as a plan of comman
 presence.py   who is connected: told to the coordinator, parted from when what it needs is gone
 tls.py        TLS for clients: options, context
 rights.py     what a user may do in a virtual host
-session.py    a connection's channels, whatever its protocol: publishing, consumers, acknowledgements
+session.py    one client's connection, whatever its protocol: who it is, its channels
+channel.py    one channel: publishing and confirms, consumers and deliveries, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges
 publishing.py  publishes whose messages differ, cut into parts that go the same way on the same terms
 confirms.py   publishes on their way to one shard: runs being gathered, confirms due

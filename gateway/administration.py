@@ -20,10 +20,11 @@ from shardmq.commands import (
 )
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError, request_error
 from shardmq.gateway.answers import Procession, Step, done
+from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import gather_rows
 from shardmq.gateway.definitions import export, stored_hash
 from shardmq.gateway.importing import NOUNS, Plan, plain_passwords
-from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.passwords import hash_password
 from shardmq.wire.administration import (

@@ -10,7 +10,8 @@ from typing import Any, Final
 from shardmq.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
 from shardmq.errors import AccessRefused
 from shardmq.gateway.answers import done, shaped
-from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.channel import Channel
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.model import DEFAULT_EXCHANGE
 from shardmq.topology import ALTERNATE

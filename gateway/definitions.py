@@ -6,9 +6,10 @@ broker's own nor a connection's.
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Final
 
 from shardmq.errors import InvalidRequest
+from shardmq.gateway.rows import Row, binding_row, exchange_row, permission_row
 from shardmq.model import Binding, Exchange, Queue
 from shardmq.passwords import check_hash, from_rabbitmq, to_rabbitmq
 from shardmq.topology import Topology
@@ -22,8 +23,6 @@ OUR_ALGORITHM: Final = "shardmq_scrypt"
 
 VHOST_LIMITS: Final = ("vhost-limits", "limits")
 """Component and name of the parameter in which RabbitMQ's definitions have a virtual host's limits."""
-
-Row = dict[str, Any]
 
 
 def shown_hash(stored: str) -> tuple[str, str]:
@@ -65,16 +64,7 @@ def export(topology: Topology) -> Row:
         "rabbitmq_version": RABBITMQ_VERSION,
         "users": [_user(topology, name) for name in topology.users],
         "vhosts": [_vhost(topology, name) for name in topology.vhosts],
-        "permissions": [
-            {
-                "user": each.user,
-                "vhost": each.vhost,
-                "configure": each.configure,
-                "write": each.write,
-                "read": each.read,
-            }
-            for each in topology.permissions.values()
-        ],
+        "permissions": [permission_row(each) for each in topology.permissions.values()],
         "topic_permissions": [],
         "parameters": [
             {"component": VHOST_LIMITS[0], "name": VHOST_LIMITS[1], "vhost": vhost.name, "value": vhost.limits}
@@ -84,8 +74,8 @@ def export(topology: Topology) -> Row:
         "global_parameters": [],
         "policies": [],
         "queues": [_queue(queue) for queue in queues],
-        "exchanges": [_exchange(exchange) for exchange in exchanges],
-        "bindings": [_binding(binding) for binding in bindings],
+        "exchanges": [exchange_row(exchange) for exchange in exchanges],
+        "bindings": [binding_row(binding) for binding in bindings],
     }
 
 
@@ -107,18 +97,6 @@ def _vhost(topology: Topology, name: str) -> Row:
     return {"name": name, **said, "limits": [], "metadata": said}
 
 
-def _exchange(exchange: Exchange) -> Row:
-    return {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": exchange.arguments,
-    }
-
-
 def _queue(queue: Queue) -> Row:
     return {
         "name": queue.name,
@@ -127,17 +105,6 @@ def _queue(queue: Queue) -> Row:
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": queue.arguments,
-    }
-
-
-def _binding(binding: Binding) -> Row:
-    return {
-        "source": binding.exchange,
-        "vhost": binding.vhost,
-        "destination": binding.destination,
-        "destination_type": "exchange" if binding.to_exchange else "queue",
-        "routing_key": binding.key,
-        "arguments": binding.arguments,
     }
 
 

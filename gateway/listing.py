@@ -12,78 +12,17 @@ from shardmq.bus.messages import Inspect
 from shardmq.errors import InvalidRequest
 from shardmq.gateway.administration import tags_of
 from shardmq.gateway.answers import Gathering
+from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import CLIENT_LISTS, gather_rows, visible
 from shardmq.gateway.definitions import shown_hash
-from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.rows import Row, binding_row, exchange_row, permission_row, queue_row, vhost_row
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.gateway.status import ANSWER_SECONDS, gather
-from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.model import User
 from shardmq.wire.operations import StatusGet, TopologyList
 
-Row = dict[str, Any]
 Tags = tuple[str, ...]
-
-COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
-"""What a shard counts of a queue and its list shows; None while the shard is away."""
-
-
-def exchange_row(exchange: Exchange) -> Row:
-    """An exchange, as lists show it."""
-    return {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": exchange.arguments,
-    }
-
-
-def queue_row(queue: Queue, counts: Row | None) -> Row:
-    """A queue, as lists show it.
-
-    Args:
-        queue: as declared.
-        counts: its shard's table; None while the shard is away.
-    """
-    counted = counts or {}
-    ready, unacked = counted.get("ready"), counted.get("unacked")
-    return {
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "shard": queue.shard,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": bool(queue.owner),
-        "owner": queue.owner,
-        "arguments": queue.arguments,
-        "messages": None if ready is None or unacked is None else ready + unacked,
-        **{name: counted.get(name) for name in COUNTS},
-        "consumers": counted.get("consumers"),
-    }
-
-
-def binding_row(binding: Binding) -> Row:
-    """A binding, as lists show it."""
-    return {
-        "source": binding.exchange,
-        "vhost": binding.vhost,
-        "destination": binding.destination,
-        "destination_type": "exchange" if binding.to_exchange else "queue",
-        "routing_key": binding.key,
-        "arguments": binding.arguments,
-    }
-
-
-def vhost_row(vhost: Vhost) -> Row:
-    """A virtual host, as lists show it."""
-    return {
-        "name": vhost.name,
-        "description": vhost.description,
-        "tags": list(vhost.tags),
-        "limits": vhost.limits,
-    }
 
 
 def user_row(user: User, with_hash: bool) -> Row:
@@ -92,17 +31,6 @@ def user_row(user: User, with_hash: bool) -> Row:
     if with_hash:
         row["password_hash"], row["hashing_algorithm"] = shown_hash(user.password)
     return row
-
-
-def permission_row(permission: Permission) -> Row:
-    """A permission, as lists show it."""
-    return {
-        "user": permission.user,
-        "vhost": permission.vhost,
-        "configure": permission.configure,
-        "write": permission.write,
-        "read": permission.read,
-    }
 
 
 def _exchanges(session: Session, _tags: Tags) -> list[Row]:

@@ -22,9 +22,10 @@ from shardmq.errors import (
     ShardmqError,
 )
 from shardmq.gateway.administration import is_administrator
+from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import short
 from shardmq.gateway.requests import carry_out
-from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Outcome, ShardLink
 from shardmq.limits import (
     CHANNELS_MAX,

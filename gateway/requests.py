@@ -9,7 +9,7 @@ import msgspec
 from shardmq.bus.messages import Peek
 from shardmq.gateway import administration, declarations, listing
 from shardmq.gateway.answers import done, shaped
-from shardmq.gateway.session import Channel
+from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Reply
 from shardmq.model import check_nesting
 from shardmq.records import Run

@@ -18,9 +18,10 @@ from shardmq.bus.messages import (
     Return,
     Settle,
 )
+from shardmq.gateway.channel import Channel
 from shardmq.gateway.native import NativeConnection
 from shardmq.gateway.rights import Rights
-from shardmq.gateway.session import Channel, Session
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Consumer
 from shardmq.records import Run, pack
 from shardmq.wire.operations import (

@@ -1,0 +1,393 @@
+"""One channel, whatever the protocol: publishing and confirms, consumers and deliveries, acknowledgements.
+
+The front of a protocol (native.py) turns frames into calls here and is called back with what is to be sent.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from shardmq.bus.messages import Delivered, Got, Qos
+from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
+from shardmq.gateway.confirms import Fan
+from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
+from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
+from shardmq.gateway.tags import TagLedger
+from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.records import MANDATORY, PERSISTENT, Record, Run
+
+if TYPE_CHECKING:
+    from shardmq.gateway.session import Session
+
+TIMEOUT: Final = "x-consumer-timeout"
+"""The queue's argument by which messages return that are not acked in time."""
+
+NO_LIFE: Final = -1
+"""The life of a link in which nothing was delivered."""
+
+GETTERS_MAX: Final = 16
+"""Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds
+nothing of are forgotten."""
+
+
+class Front(Protocol):
+    """What a session needs of the protocol in front of it. Everything is queued and sent at the end of the pass."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the client's socket takes more."""
+
+    def send_delivery(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+    ) -> None:
+        """Messages for a consumer; each was delivered so often in vain before, where its queue counts that."""
+
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int) -> None:
+        """These publishes are not certain to be stored; but for the first `taken` messages if it is one."""
+
+    def send_return(
+        self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes
+    ) -> None:
+        """Mandatory messages of a publish that no queue took; before its confirm."""
+
+    def send_cancelled(self, channel: int, consumer: str) -> None:
+        """A consumer's queue is gone."""
+
+    def confirms_due(self, channel: "Channel") -> None:
+        """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
+
+    def hold_publishing(self, link: ShardLink) -> None:
+        """Too much is unconfirmed at that shard: read no more until it has caught up."""
+
+
+class Channel:
+    """One channel: a stream of requests carried out in order."""
+
+    __slots__ = ("_confirmed", "_getters", "_retired", "_tags_made", "consumers", "is_open", "ledger", "number",
+                 "session")  # fmt: skip
+
+    def __init__(self, session: "Session", number: int) -> None:
+        self.number = number
+        self.session = session
+        self.is_open = True
+        self.ledger: TagLedger[Holding] = TagLedger()
+        self.consumers: dict[str, Consumer] = {}
+        self._retired: dict[Consumer, None] = {}  # cancelled, but they may hold messages until the channel closes
+        self._getters: dict[int, Consumer] = {}
+        self._confirmed: list[tuple[int, int]] = []
+        self._tags_made = 0
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        request: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        count: int,
+        packed: bytes,
+        records: Sequence[Record] | None = None,
+        delay_ms: int = 0,
+        producer: int = 0,
+        sequence: int = 0,
+    ) -> None:
+        """Route messages that were checked and send them on; answered by `confirm` or `refuse`.
+
+        Args:
+            request: the client's number for it.
+            exchange: where to.
+            key: routing key.
+            flags: PERSISTENT, MANDATORY.
+            count: how many.
+            packed: their records.
+            records: them decoded, where some have properties.
+            delay_ms: so much later they join their queues.
+            producer: who resends them, should that be needed; 0 for nobody.
+            sequence: the producer's number of the first one.
+        """
+        session = self.session
+        hub = session.hub
+        hub.changed()  # before all else: it notes the time of this pass
+        try:
+            session.rights.check_write(exchange)
+            plan = hub.plan(session.vhost, exchange, key)
+            if plan is None or (records is not None and not is_uniform(records)):
+                may_sort = not producer or producer >= FRAMED_PRODUCERS
+                publication = Publication(hub, session.vhost, session.user, exchange, key, may_sort)
+                parts = cut(publication, packed, count, records)
+                self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence)
+                return
+        except RequestError as error:
+            self.refuse(request, request, error.code, error.text)
+            return
+        serial = hub.next_serial
+        hub.next_serial = serial + count
+        if not plan:
+            if flags & MANDATORY:
+                session.front.send_return(self.number, request, exchange, key, flags & PERSISTENT, count, packed)
+            self.confirm(request, request)
+            return
+        fan = Fan(len(plan)) if len(plan) > 1 else None
+        flags &= PERSISTENT
+        for link, queues in plan:
+            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
+            if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms):
+                session.front.hold_publishing(link)
+
+    def _publish_parts(
+        self,
+        request: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        parts: Sequence[Part],
+        delay_ms: int,
+        producer: int,
+        sequence: int,
+    ) -> None:
+        front, hub = self.session.front, self.session.hub
+        fan = Fan(sum(len(part.plan) for part in parts))
+        first = hub.next_serial
+        hub.next_serial = first + sum(part.messages for part in parts)
+        persistent = flags & PERSISTENT
+        for offset, count, packed, priority, ttl_ms, plan, certain in parts:
+            if not plan and flags & MANDATORY:
+                front.send_return(self.number, request, exchange, key, persistent, count, packed)
+            number = sequence + offset if producer else 0
+            for link, queues in plan:
+                run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
+                          ttl_ms)  # fmt: skip
+                if link.publish(self, request, queues, run, fan, certain, producer, number, delay_ms):
+                    front.hold_publishing(link)
+        if not fan.remaining and fan.refusal is None:
+            self.confirm(request, request)
+
+    def confirm(self, first: int, last: int) -> None:
+        """Publishes `first` to `last` are where they should be: told to the client at the end of the pass."""
+        confirmed = self._confirmed
+        if not confirmed:
+            confirmed.append((first, last))
+            self.session.front.confirms_due(self)
+        elif confirmed[-1][1] + 1 == first:
+            confirmed[-1] = (confirmed[-1][0], last)
+        else:
+            confirmed.append((first, last))
+
+    def take_confirms(self) -> list[tuple[int, int]]:
+        """The confirms gathered since the last call."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        """Publishes `first` to `last` are not certain to be stored; but for the first `taken` messages if it is one."""
+        if self.is_open:
+            self.session.front.send_refusal(self.number, first, last, code, text, taken)
+
+    # --- consuming ------------------------------------------------------------------------------------------------
+
+    def consume(
+        self,
+        queue_name: str,
+        tag: str,
+        auto_ack: bool,
+        prefetch: int,
+        reply: Reply,
+        *,
+        priority: int = 0,
+        exclusive: bool = False,
+        timeout_ms: int = 0,
+    ) -> None:
+        """Start a consumer; the result is its tag."""
+        queue = self.session.queue(queue_name)
+        if not tag:
+            self._tags_made += 1
+            tag = f"amq.ctag-{self.session.hub.origin:016x}.{self.session.number}.{self.number}.{self._tags_made}"
+        if tag in self.consumers:
+            raise NotAllowed(
+                f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
+            )
+        link = self.session.hub.links[queue.shard]
+        consumer = link.add_consumer(self, queue.id, tag)
+        consumer.auto_ack = auto_ack
+        consumer.prefetch = prefetch
+        consumer.priority = priority
+        consumer.exclusive = exclusive
+        consumer.timeout_ms = timeout_ms
+        consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
+        self.consumers[tag] = consumer
+
+        def started(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                self._forget(consumer)
+            reply(outcome if isinstance(outcome, RequestError) else tag)
+
+        link.start(consumer, started)
+
+    def cancel(self, tag: str, reply: Reply) -> None:
+        """Stop a consumer; what it holds stays unacked. Cancelling what is not there is no error (RabbitMQ's rule)."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is None:
+            reply(None)
+            return
+
+        def stopped(outcome: Outcome) -> None:
+            self._retire(consumer)
+            reply(outcome)
+
+        consumer.link.cancel(consumer, stopped)
+
+    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
+        """Change a running consumer's prefetch."""
+        consumer = self.consumers.get(tag)
+        if consumer is None:
+            raise NotFound(f"channel {self.number} has no consumer '{tag}'")
+        consumer.prefetch = prefetch
+        consumer.link.ask(Qos(0, consumer.number, prefetch), reply)
+
+    def get(self, queue_name: str, auto_ack: bool, reply: Reply) -> None:
+        """One message: the result is None or (tag, Got)."""
+        queue = self.session.queue(queue_name)
+        link = self.session.hub.links[queue.shard]
+        consumer = self._getters.get(queue.id)
+        if consumer is None:
+            self._release_getters()
+            consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
+            consumer.times_out = TIMEOUT in queue.arguments
+
+        def got(outcome: Outcome) -> None:
+            if isinstance(outcome, Got):
+                if consumer.times_out and outcome.redelivered:
+                    self._disown(consumer, outcome.first, 1)
+                tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
+                reply((tag, outcome))
+            else:
+                reply(outcome)
+
+        link.get(consumer, auto_ack, got)
+
+    def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number what a shard sent and pass it on."""
+        run = delivered.run
+        if consumer.times_out and delivered.redelivered:
+            self._disown(consumer, delivered.first, run.count)
+        tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
+        front = self.session.front
+        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run, delivered.deliveries)
+        consumer.owed += len(run.records)
+        if front.is_writable:
+            consumer.link.taken(consumer)
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """A consumer's queue is gone: forget the consumer, tell the client."""
+        self._forget(consumer)
+        self._getters.pop(consumer.queue, None)
+        if consumer.tag:
+            self.session.front.send_cancelled(self.number, consumer.tag)
+
+    def socket_has_room(self) -> None:
+        """The client reads again: its consumers may have more."""
+        for consumer in self.consumers.values():
+            consumer.link.taken(consumer)
+
+    # --- acknowledgements -----------------------------------------------------------------------------------------
+
+    def ack(self, first: int, last: int) -> None:
+        """Deliveries `first` to `last` are done with.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        for consumer, start, end in self._take_back(first, last):
+            consumer.link.settle(consumer, start, end)
+        self._release_retired()
+        self.session.hub.changed()
+
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Deliveries `first` to `last` were not taken: back to their place, after a while; or dead-lettered or dropped.
+
+        Raises:
+            ChannelError: one of them is not outstanding, or a delay where nothing returns.
+        """
+        if delay_ms and not requeue:
+            raise ChannelError(
+                f"a delay of {delay_ms} ms without requeue: what is rejected does not return; leave out one of them",
+                ReplyCode.PRECONDITION_FAILED,
+            )
+        for consumer, start, end in self._take_back(first, last):
+            consumer.link.give_back(consumer, start, end, requeue, delay_ms)
+        self._release_retired()
+        self.session.hub.changed()
+
+    def renew(self, first: int, last: int) -> None:
+        """Deliveries `first` to `last` are still being worked on: the time until they return begins anew.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        for (consumer, life), start, end in self.ledger.look(first, last):
+            if life == consumer.link.life:
+                consumer.link.renew(consumer, start, end)
+        self.session.hub.changed()
+
+    def recover(self) -> None:
+        """Everything unacked goes back to its place, to be delivered again."""
+        for (consumer, life), start, end in self.ledger.settle_all():
+            if life == consumer.link.life:
+                consumer.unacked -= end - start
+                consumer.link.give_back(consumer, start, end, requeue=True)
+        self._release_retired()
+        self.session.hub.changed()
+
+    def close(self) -> None:
+        """Give back what is unacked."""
+        self.is_open = False
+        for consumer in [*self.consumers.values(), *self._retired, *self._getters.values()]:
+            consumer.link.release(consumer)
+        self.consumers.clear()
+        self._getters.clear()
+        self._retired.clear()
+        self.ledger.clear()
+
+    def _forget(self, consumer: Consumer) -> None:
+        if self.consumers.get(consumer.tag) is consumer:
+            del self.consumers[consumer.tag]
+        consumer.link.release(consumer)
+
+    def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
+        if not auto_ack:
+            consumer.unacked += count
+        return self.ledger.hand_out((consumer, consumer.link.life), sequence, count, outstanding=not auto_ack)
+
+    def _take_back(self, first: int, last: int) -> list[tuple[Consumer, int, int]]:
+        """Settle tags; returns whose messages they are, leaving out those that were delivered before a shard died."""
+        parts = []
+        for (consumer, life), start, end in self.ledger.settle(first, last):
+            if life == consumer.link.life:
+                consumer.unacked -= end - start
+                parts.append((consumer, start, end))
+        return parts
+
+    def _disown(self, consumer: Consumer, start: int, count: int) -> None:
+        """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
+        is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
+        holding = consumer, consumer.link.life
+        consumer.unacked -= self.ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
+
+    def _release_getters(self) -> None:
+        """Forget where it got messages from, except where it holds some. No get is under way when this is called."""
+        if len(self._getters) >= GETTERS_MAX:
+            for queue, getter in [each for each in self._getters.items() if not each[1].unacked]:
+                del self._getters[queue]
+                getter.link.release(getter)
+
+    def _retire(self, consumer: Consumer) -> None:
+        if self.is_open:
+            self._retired[consumer] = None
+            self._release_retired()
+
+    def _release_retired(self) -> None:
+        """Cancelled consumers that hold nothing any more need not be known any longer."""
+        if self._retired:
+            for consumer in [consumer for consumer in self._retired if consumer.unacked == 0]:
+                del self._retired[consumer]
+                consumer.link.release(consumer)

@@ -1,0 +1,80 @@
+"""Rows of lists: what exists, as clients and definitions see it."""
+
+from typing import Any, Final
+
+from shardmq.model import Binding, Exchange, Permission, Queue, Vhost
+
+Row = dict[str, Any]
+
+COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
+"""What a shard counts of a queue and its list shows; None while the shard is away."""
+
+
+def exchange_row(exchange: Exchange) -> Row:
+    """An exchange, as lists show it."""
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
+
+
+def queue_row(queue: Queue, counts: Row | None) -> Row:
+    """A queue, as lists show it.
+
+    Args:
+        queue: as declared.
+        counts: its shard's table; None while the shard is away.
+    """
+    counted = counts or {}
+    ready, unacked = counted.get("ready"), counted.get("unacked")
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "shard": queue.shard,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": bool(queue.owner),
+        "owner": queue.owner,
+        "arguments": queue.arguments,
+        "messages": None if ready is None or unacked is None else ready + unacked,
+        **{name: counted.get(name) for name in COUNTS},
+        "consumers": counted.get("consumers"),
+    }
+
+
+def binding_row(binding: Binding) -> Row:
+    """A binding, as lists show it."""
+    return {
+        "source": binding.exchange,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": "exchange" if binding.to_exchange else "queue",
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
+    }
+
+
+def vhost_row(vhost: Vhost) -> Row:
+    """A virtual host, as lists show it."""
+    return {
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "limits": vhost.limits,
+    }
+
+
+def permission_row(permission: Permission) -> Row:
+    """A permission, as lists show it."""
+    return {
+        "user": permission.user,
+        "vhost": permission.vhost,
+        "configure": permission.configure,
+        "write": permission.write,
+        "read": permission.read,
+    }
