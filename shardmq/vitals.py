@@ -4,8 +4,7 @@ import os
 import time
 from typing import Any, Final
 
-import psutil
-
+from shardmq.memory import rss_bytes
 from shardmq.version import VERSION
 
 _BORN: Final = time.monotonic()
@@ -13,13 +12,12 @@ _BORN: Final = time.monotonic()
 
 def vitals(name: str, role: str) -> dict[str, Any]:
     """Name, role, pid, resident bytes, processor seconds, age in seconds and version of this process."""
-    process = psutil.Process()
-    times = process.cpu_times()
+    times = os.times()
     return {
         "process": name,
         "role": role,
         "pid": os.getpid(),
-        "rss_bytes": process.memory_info().rss,
+        "rss_bytes": rss_bytes(),
         "cpu_seconds": round(times.user + times.system, 2),
         "uptime_seconds": round(time.monotonic() - _BORN, 1),
         "version": VERSION,
