@@ -1,9 +1,10 @@
 """The commands that talk to a broker, as a user runs them."""
 
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,26 @@ def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
     assert got.stdout == blob + b"\n"
 
 
+@contextlib.contextmanager
+def heeding_interrupts() -> Iterator[None]:
+    """A shell starts what runs in the background with SIGINT ignored, and everything under it inherits that."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
     with shardmq.connect(at.url) as connection:
         channel = connection.channel()
         channel.queue_declare("stream", durable=True)
-        follower = subprocess.Popen(
-            command("consume", "stream", "--follow", "--url", at.url), env=environment(), stdout=subprocess.PIPE
-        )
+        with heeding_interrupts():
+            follower = subprocess.Popen(
+                command("consume", "stream", "--follow", "--url", at.url),
+                env=environment(),
+                stdout=subprocess.PIPE,
+            )
         try:
             assert follower.stdout is not None
             for body in (b"one", b"two"):
@@ -117,10 +131,11 @@ def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:
                 assert follower.stdout.readline() == body + b"\n"
             os.kill(follower.pid, signal.SIGINT)
             assert follower.wait(10) == 130
-            follower.stdout.close()
         finally:
             follower.kill()
             follower.wait()
+            if follower.stdout is not None:
+                follower.stdout.close()
 
 
 def test_status_shows_every_process_and_queue(at: Broker, printed: Printed, parsed: Parsed) -> None:
