@@ -120,8 +120,10 @@ class Publishing:
 
     def _refuse(self, peer: Peer, client: Client, message: Publish, taken: int, number: int) -> None:
         hosted = self._holdings.queues.get(number)
-        if hosted is None or hosted.is_condemned:
+        if hosted is None:
             code, text = ReplyCode.NOT_FOUND, self._holdings.missing(number)
+        elif hosted.is_condemned:
+            code, text = ReplyCode.RESOURCE_ERROR, f"{hosted.title} is being deleted just now; publish again"
         elif hosted.producers is not None and hosted.producers.has_forgotten(message.producer, message.sequence):
             code = ReplyCode.PRECONDITION_FAILED
             text = (f"{hosted.title} does not know any more whether it has number {message.sequence} of this producer; "

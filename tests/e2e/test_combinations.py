@@ -178,6 +178,8 @@ def test_getting_and_declaring_keep_a_queue_from_expiring_and_publishing_does_no
             channel.basic_publish("", "only-fed", b"x", mandatory=True)
         except errors.Unroutable:
             return True
+        except errors.PublishRefused as refused:
+            assert "is being deleted" in refused.text
         return False
 
     until(fed_in_vain, "it went though it was published to")

@@ -57,7 +57,7 @@ def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Sh
     shard.publish(Publish((1,), run_of(0, 2)))
     assert shard.ask(Condemn(5, 1, True, False)) is None
     shard.send(Publish((1,), run_of(2, 1)), consume(1), Get(6, 2, 1, True))
-    assert shard.expect(PublishRefusal).code == 404
+    assert shard.expect(PublishRefusal).code == 506
     assert [shard.expect(Refusal).code for _ in range(2)] == [404, 404]
     shard.ask(Assign(7, [PLAIN]))
     shard.ask(consume(1))
