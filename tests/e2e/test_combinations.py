@@ -304,8 +304,9 @@ def test_a_purge_leaves_what_is_delayed_and_what_is_dying(
 def test_a_queue_can_be_deleted_while_its_dead_letters_and_timers_are_under_way(channel: shardmq.Channel) -> None:
     declare(channel, "closed", x_max_length=0, x_overflow="reject-publish")
     for _ in range(3):
-        declare(channel, "fleeting", dead="closed", x_message_ttl=30)
-        publish_all(channel, "fleeting", numbers(0, 200))
+        declare(channel, "fleeting", dead="closed")
+        publish_all(channel, "fleeting", numbers(0, 2))
+        publish_all(channel, "fleeting", numbers(2, 200), shardmq.Properties(expiration="30"))
         channel.basic_publish("", "fleeting", b"delayed", delay_ms=20)
         held = get(channel, "fleeting")
         held.nack(delay_ms=10)
