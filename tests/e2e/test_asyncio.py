@@ -143,11 +143,11 @@ def test_priorities_bounds_and_delivery_limits(play: Play) -> None:
 def test_delays_expiry_and_renewal(play: Play) -> None:
     async def scene(_: Connection, channel: Channel) -> None:
         await declare(channel, "timed.dead")
-        await declare(channel, "timed", "timed.dead", x_consumer_timeout=300)
+        await declare(channel, "timed", "timed.dead", x_consumer_timeout=2000)
         await channel.basic_publish("", "timed", b"expires", shardmq.Properties(expiration="10"))
         assert (await get(channel, "timed.dead")).body == b"expires"
         async with consuming(channel, "timed", prefetch=2) as messages:
-            await channel.basic_publish("", "timed", b"later", delay_ms=50)
+            await channel.basic_publish("", "timed", b"later", delay_ms=1000)
             await channel.basic_publish("", "timed", b"now")
             overdue, renewed = await anext(messages), await anext(messages)
             assert (overdue.body, renewed.body) == (b"now", b"later")

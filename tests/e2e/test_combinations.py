@@ -167,7 +167,7 @@ def test_of_two_queues_one_may_refuse_and_the_publisher_hears_of_it(channel: sha
 def test_getting_and_declaring_keep_a_queue_from_expiring_and_publishing_does_not(
     channel: shardmq.Channel,
 ) -> None:
-    terms = {"x-expires": 500}
+    terms = {"x-expires": 1500}
     for queue in ("got", "declared", "only-fed"):
         channel.queue_declare(queue, arguments=terms)
 
@@ -243,7 +243,7 @@ def test_a_time_to_live_begins_when_a_delayed_message_is_due(
     connection: shardmq.Connection, channel: shardmq.Channel
 ) -> None:
     declare(channel, "brief.dead")
-    declare(channel, "brief", dead="brief.dead", x_message_ttl=60, x_max_length=1)
+    declare(channel, "brief", dead="brief.dead", x_message_ttl=900, x_max_length=1)
     for body in (b"1", b"2"):
         channel.basic_publish("", "brief", body, delay_ms=150)
     until(lambda: counts(connection, "brief")["delayed"] == 0, "both are due")
@@ -270,8 +270,8 @@ def test_what_is_given_back_to_a_full_queue_is_its_head_and_gives_way(channel: s
 def test_a_message_that_expired_while_it_was_out_dies_when_it_is_given_back(channel: shardmq.Channel) -> None:
     declare(channel, "out.dead")
     declare(channel, "out", dead="out.dead")
-    channel.basic_publish("", "out", b"marker", shardmq.Properties(expiration="20"))
-    channel.basic_publish("", "out", b"held", shardmq.Properties(expiration="20"), delay_ms=1)
+    channel.basic_publish("", "out", b"marker", shardmq.Properties(expiration="700"))
+    channel.basic_publish("", "out", b"held", shardmq.Properties(expiration="700"), delay_ms=1)
     held = get(channel, "out")
     until(lambda: ready(channel, "out.dead") == 1, "the other one has expired")
     assert held.body != bodies(channel, "out.dead")[0]
@@ -291,7 +291,7 @@ def test_a_purge_leaves_what_is_delayed_and_what_is_dying(
     declare(channel, "purged", dead="stuffed")
     publish_all(channel, "purged", numbers(0, 4))
     get(channel, "purged").nack(requeue=False)
-    get(channel, "purged").nack(delay_ms=300)
+    get(channel, "purged").nack(delay_ms=1500)
     until(lambda: counts(connection, "purged")["dying"] == 1, "one is dying")
     assert channel.queue_purge("purged") == 2
     table = counts(connection, "purged")
