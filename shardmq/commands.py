@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, User, Vhost
 
 
 class _Command(msgspec.Struct, frozen=True, array_like=True, tag_field="command"):
@@ -133,6 +133,39 @@ class Expel(_Command, tag=14, frozen=True):
     reason: str
 
 
+class BeginTransaction(_Command, tag=15, frozen=True):
+    """Make a transaction, or find it undecided: its time begins anew. The answer is its number, and whether it was
+    committed already (`TransactionEnded.is_committed`)."""
+
+    name: str
+    user: str
+    timeout_ms: int
+
+
+class CommitTransaction(_Command, tag=16, frozen=True):
+    """Decide that the messages of these attempts appear; those of all others never will. Once it is decided, asking
+    again changes nothing.
+
+    `attempts` are (attempt, how many messages it has on all shards together): refused unless every one is sealed and
+    has so many. The answer is whether all of them are in their queues already.
+    """
+
+    name: str
+    number: int
+    user: str
+    attempts: list[tuple[int, int]]
+
+
+class AbortTransaction(_Command, tag=17, frozen=True):
+    """Decide that nothing of it appears. Refused (406) once it was committed; nothing to do where it is not there.
+    `number` 0 is whichever has the name now."""
+
+    name: str
+    number: int
+    user: str
+    has_expired: bool = False
+
+
 Command = (
     DeclareExchange
     | DeleteExchange
@@ -148,6 +181,9 @@ Command = (
     | DeletePermission
     | PutLimits
     | Expel
+    | BeginTransaction
+    | CommitTransaction
+    | AbortTransaction
 )
 
 
@@ -219,6 +255,23 @@ class ConnectionExpelled(_Change, tag=13, frozen=True):
     reason: str
 
 
+class TransactionBegun(_Change, tag=14, frozen=True):
+    """New, or its time begins anew."""
+
+    transaction: Transaction
+
+
+class TransactionEnded(_Change, tag=15, frozen=True):
+    """Decided: what `attempts` staged appears, in their order, and nothing else of it; none where it was aborted."""
+
+    vhost: str
+    name: str
+    number: int
+    is_committed: bool
+    attempts: list[int]
+    ended_ms: int
+
+
 Change = (
     VhostPut
     | ExchangeAdded
@@ -233,6 +286,8 @@ Change = (
     | PermissionPut
     | PermissionRemoved
     | ConnectionExpelled
+    | TransactionBegun
+    | TransactionEnded
 )
 """Removing something is told as the removal of what depends on it first (bindings, then queues and exchanges, then
 permissions), then of itself."""

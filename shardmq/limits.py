@@ -43,6 +43,26 @@ FRAMED_PRODUCERS: Final = 2**62
 """Producers from here on send again in the same frames, as channels of the SDK do: a gateway may number the messages of
 one frame in an order of its own. Those below, which outlive programs, frame their messages as they like each time."""
 
+TRANSACTION_TIMEOUT_MS: Final = 24 * 3600 * 1000
+"""How long a transaction may stay undecided unless it says otherwise. Longer than jobs take: one that outlives it is
+lost, as Kafka's users know, whose default is a minute."""
+
+TRANSACTIONS_MAX: Final = 10_000
+"""Transactions undecided at once; every gateway knows them all."""
+
+ATTEMPTS_MAX: Final = 65_536
+"""Attempts that one commit may name: Spark jobs have thousands of partitions, not millions."""
+
+COMMITTED_KEPT_MS: Final = 7 * 24 * 3600 * 1000
+"""How long the name of a committed transaction is remembered, so that committing it again does nothing; Kafka's
+`transactional.id.expiration.ms`."""
+
+SLICES_MAX: Final = 4096
+"""Slices that a queue is cut into for reading it in parallel."""
+
+RESERVATION_MS: Final = 3600 * 1000
+"""How long messages are reserved unless it is said otherwise."""
+
 HANDSHAKE_SECONDS: Final = 10.0
 """From accept to an open connection; RabbitMQ's `handshake_timeout`."""
 

@@ -94,6 +94,21 @@ class Permission(msgspec.Struct, frozen=True, array_like=True):
     read: str
 
 
+class Transaction(msgspec.Struct, frozen=True, array_like=True):
+    """Messages that appear whole or not at all, undecided so far. `number` is given once and never used again.
+
+    It ends by itself `timeout_ms` after `touched_ms` (steady time), when somebody last began work for it. `user` began
+    it, and alone may publish to it and decide about it, beside administrators.
+    """
+
+    vhost: str
+    name: str
+    number: int
+    user: str
+    timeout_ms: int
+    touched_ms: int
+
+
 USER_TAGS: Final = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 """Tags with a meaning; RabbitMQ's. Others may be given and mean nothing."""
 

@@ -22,13 +22,15 @@ from shardmq.commands import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    TransactionBegun,
+    TransactionEnded,
     UserPut,
     UserRemoved,
     VhostPut,
     VhostRemoved,
 )
 from shardmq.errors import AccessRefused, NotFound
-from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.model import DEFAULT_EXCHANGE, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
 from shardmq.records import Properties
 from shardmq.routing import TYPES
 from shardmq.routing.direct import Direct
@@ -66,6 +68,8 @@ class TopologyFields(Protocol):
     def users(self) -> Sequence[User]: ...
     @property
     def permissions(self) -> Sequence[Permission]: ...
+    @property
+    def transactions(self) -> Sequence[Transaction]: ...
 
 
 class TopologySnapshot(NamedTuple):
@@ -78,6 +82,7 @@ class TopologySnapshot(NamedTuple):
     bindings: list[Binding]
     users: list[User]
     permissions: list[Permission]
+    transactions: Sequence[Transaction] = ()
 
 
 ROUTES_MAX: Final = 32_768
@@ -96,6 +101,7 @@ class Topology:
         bindings: by `binding_id`.
         users: by name.
         permissions: by user and virtual host.
+        transactions: that are undecided, by number.
     """
 
     def __init__(self) -> None:
@@ -109,6 +115,8 @@ class Topology:
         self.bindings: dict[BindingId, Binding] = {}
         self.users: dict[str, User] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
+        self.transactions: dict[int, Transaction] = {}
+        self._transactions_by_name: dict[tuple[str, str], Transaction] = {}
         self._by_id: dict[int, Queue] = {}
         self._of_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
         self._to: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
@@ -218,6 +226,10 @@ class Topology:
         """The bindings whose destination it is."""
         return list(self._to.get((vhost, name, True), {}).values())
 
+    def transaction(self, vhost: str, name: str) -> Transaction | None:
+        """The undecided transaction of that name, if there is one."""
+        return self._transactions_by_name.get((vhost, name))
+
     def check_vhost(self, vhost: str) -> None:
         """Make sure that a virtual host is there.
 
@@ -246,6 +258,7 @@ class Topology:
             list(self.bindings.values()),
             list(self.users.values()),
             list(self.permissions.values()),
+            list(self.transactions.values()),
         )
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -265,6 +278,8 @@ class Topology:
             self._put_user(UserPut(user))
         for permission in fields.permissions:
             self._put_permission(PermissionPut(permission))
+        for transaction in fields.transactions:
+            self._begin_transaction(TransactionBegun(transaction))
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
@@ -378,6 +393,15 @@ class Topology:
     def _remove_permission(self, change: PermissionRemoved) -> None:
         del self.permissions[change.user, change.vhost]
 
+    def _begin_transaction(self, change: TransactionBegun) -> None:
+        transaction = change.transaction
+        self.transactions[transaction.number] = transaction
+        self._transactions_by_name[transaction.vhost, transaction.name] = transaction
+
+    def _end_transaction(self, change: TransactionEnded) -> None:
+        del self.transactions[change.number]
+        del self._transactions_by_name[change.vhost, change.name]
+
     def _expel(self, change: ConnectionExpelled) -> None:
         """Not of the topology; whoever has the connection looks at the change itself."""
 
@@ -465,4 +489,6 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     PermissionPut: Topology._put_permission,
     PermissionRemoved: Topology._remove_permission,
     ConnectionExpelled: Topology._expel,
+    TransactionBegun: Topology._begin_transaction,
+    TransactionEnded: Topology._end_transaction,
 }

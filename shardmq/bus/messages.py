@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shardmq.commands import Change, Command
-from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, User, Vhost
 from shardmq.records import Run
 
 
@@ -86,6 +86,9 @@ class Publish(Message, frozen=True, tag=20):
 
     `producer` is who published, 0 for nobody in particular; message i is then its message number `sequence + i`, and a
     queue takes each number once. With `delay_ms` the run joins its queues so much later.
+
+    With a `transaction` (its number) nothing joins any queue before that is committed: it is staged, for the attempt
+    that `producer` then is, which takes each number once as well.
     """
 
     queues: tuple[int, ...]
@@ -93,6 +96,7 @@ class Publish(Message, frozen=True, tag=20):
     producer: int = 0
     sequence: int = 0
     delay_ms: int = 0
+    transaction: int = 0
 
 
 class Consume(Message, frozen=True, tag=21):
@@ -235,6 +239,81 @@ class DeadLetterRefused(Message, frozen=True, tag=37):
     ranges: list[tuple[int, int]]
 
 
+class Seal(Message, frozen=True, tag=38):
+    """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
+    it has here, which may be none. Sealing twice is as once."""
+
+    request: int
+    transaction: int
+    attempt: int
+
+
+class Prepare(Message, frozen=True, tag=39):
+    """These attempts are to be committed. Answer: how many messages each has here, in order; -1 for one that is here
+    and not sealed."""
+
+    request: int
+    transaction: int
+    attempts: list[int]
+
+
+class Conclude(Message, frozen=True, tag=50):
+    """A transaction is decided: what these attempts staged joins its queues, attempt by attempt; what others staged is
+    removed, and so is all that comes for it from now on. Answered by nil when that is done and on disk, also where
+    nothing was staged. Told again in every session until it was answered."""
+
+    request: int
+    transaction: int
+    attempts: list[int]
+
+
+class Slices(Message, frozen=True, tag=51):
+    """Cut what is ready in a queue, or reserved under that name, into about `count` parts of one size. Answer:
+    [(first, end, messages), …], as sequence numbers in rising order; nothing is between them."""
+
+    request: int
+    queue: int
+    count: int
+    reservation: str = ""
+
+
+class Read(Message, frozen=True, tag=52):
+    """Look at messages with numbers in [first, end) that are ready, or reserved under that name, and leave everything
+    as it is. Answer: ([(first, redelivered, deliveries, Run), …] in order of their numbers, where to read on or nil);
+    `count` messages and some MB at most."""
+
+    request: int
+    queue: int
+    first: int
+    end: int
+    count: int
+    reservation: str = ""
+
+
+class Reserve(Message, frozen=True, tag=53):
+    """Set the first ready messages aside under a name, as many as there are now and `messages_max` at most, for
+    `lease_ms`: nobody gets them meanwhile, and they stay so over restarts. Answer: (messages, whether it was
+    acknowledged). A name that is there keeps what it has, and its time begins anew."""
+
+    request: int
+    queue: int
+    name: str
+    messages_max: int
+    lease_ms: int
+
+
+class EndReservation(Message, frozen=True, tag=54):
+    """`acknowledge`: what is reserved under that name is done with, of it only `ranges` if there are any; 404 where
+    there is no such reservation. Otherwise all that is left of it returns to its place. Answer: how many messages.
+    What was acknowledged whole is remembered by its name until its time is over."""
+
+    request: int
+    queue: int
+    name: str
+    acknowledge: bool
+    ranges: list[tuple[int, int]]
+
+
 # --- from a shard -----------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +416,7 @@ class Snapshot(Message, frozen=True, tag=62):
     users: list[User]
     permissions: list[Permission]
     shards: list[str]
+    transactions: list[Transaction] = []
 
 
 class Changes(Message, frozen=True, tag=63):
@@ -382,6 +462,13 @@ ToShard = (
     | Condemn
     | DeadLettered
     | DeadLetterRefused
+    | Seal
+    | Prepare
+    | Conclude
+    | Slices
+    | Read
+    | Reserve
+    | EndReservation
 )
 FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Dead | Unused | Alarm | Answer | Refusal
 ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit

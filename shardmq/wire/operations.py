@@ -29,6 +29,8 @@ from shardmq.wire.fields import Arguments, Channel, Name, Request, Tag
 from shardmq.wire.fields import Operation as Operation  # noqa: PLC0414 - whoever uses operations finds these two here
 from shardmq.wire.fields import Ranges as Ranges  # noqa: PLC0414
 from shardmq.wire.frames import HEADER
+from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
 
 PROTOCOL_VERSION: Final = 1
 
@@ -216,8 +218,8 @@ class QueuePeek(Operation, frozen=True):
 
 
 class TopologyList(Operation, frozen=True):
-    """What there is. `noun` is "exchanges", "queues", "bindings", "permissions" of the connection's virtual host, or
-    "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is a list of
+    """What there is. `noun` is "exchanges", "queues", "bindings", "transactions", "permissions" of the connection's
+    virtual host, or "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is a list of
     tables."""
 
     request: Request
@@ -242,6 +244,9 @@ class BasicPublish(Operation, frozen=True):
     `flags`: 1 persistent, 2 mandatory (what no queue takes comes back by BasicReturn, before the confirm). With
     `delay_ms` they join their queues so much later. `producer` and `sequence` make resending harmless: message i is
     number `sequence + i` of that producer, and a queue takes each number once; 0 is none. Sequences of a producer rise.
+
+    With a `transaction`, the number that TransactionBegin gave, they are staged there for the attempt that `producer`
+    then names: confirmed when they are on disk, in no queue before the transaction is committed.
     """
 
     request: Request
@@ -254,6 +259,7 @@ class BasicPublish(Operation, frozen=True):
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
     producer: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    transaction: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
 class BasicReturn(Operation, frozen=True):
@@ -446,6 +452,14 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     43: ConnectionExpel,
     44: DefinitionsExport,
     45: DefinitionsImport,
+    46: TransactionBegin,
+    47: TransactionSeal,
+    48: TransactionCommit,
+    49: TransactionAbort,
+    50: QueueSlices,
+    51: QueueRead,
+    52: QueueReserve,
+    53: ReservationEnd,
 }
 """Type numbers; 1 to 12 are the design's. A number once given keeps its meaning."""
 

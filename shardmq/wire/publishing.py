@@ -23,7 +23,7 @@ def encode_publish(operation: BasicPublish) -> bytes:
         return encode(operation)
     head = _pack((operation.request, operation.channel, operation.exchange, operation.routing_key, operation.flags,
                   operation.count))  # fmt: skip
-    tail = _pack((operation.delay_ms, operation.producer, operation.sequence))
+    tail = _pack((operation.delay_ms, operation.producer, operation.sequence, operation.transaction))
     binary = b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")
     # Both begin with the header of an array of their own, one byte.
     total = len(head) + len(binary) + size + len(tail) - 1
