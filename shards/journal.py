@@ -12,7 +12,8 @@ from shardmq.clock import ClockNote
 from shardmq.model import Queue as Declared
 from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Cache, NumberedRun, Segment
-from shardmq.shards.store import Store, Timer, Writes
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Reservation, Sealed, Staged, StagedPlace, Timer, Writes
 
 if TYPE_CHECKING:
     from shardmq.shards.lane import Lane
@@ -130,6 +131,36 @@ class Journal:
     def forget(self, queue: int, producer: int) -> None:
         """A queue does not remember that producer any more."""
         self._writes.producers[queue, producer] = None
+        self._due = True
+
+    def stage(self, staged: Staged) -> None:
+        """A run waits for its transaction to be decided."""
+        self._writes.staged.append(staged)
+        self._due = True
+
+    def unstage(self, place: StagedPlace) -> None:
+        """It waits no more; what became of it is in the same transaction of the store."""
+        self._writes.unstaged.append(place)
+        self._due = True
+
+    def seal(self, transaction: int, attempt: int, sealed: Sealed | None) -> None:
+        """An attempt takes nothing more; or, None, its transaction is over."""
+        self._writes.sealed[transaction, attempt] = sealed
+        self._due = True
+
+    def conclude(self, transaction: int, attempts: list[int] | None, ended: list[tuple[int, int]] | None) -> None:
+        """A transaction is decided, and its attempts' messages are to join their queues; None when they have.
+
+        `ended` are the numbers of all that are decided, where this one is new among them.
+        """
+        self._writes.concluding[transaction] = attempts
+        if ended is not None:
+            self._writes.ended = ended
+        self._due = True
+
+    def reserve(self, queue: int, name: str, reservation: Reservation | None) -> None:
+        """A reservation is new, or has changed; None when it is no more."""
+        self._writes.reservations[queue, name] = reservation
         self._due = True
 
     def note(self, clock: ClockNote) -> None:

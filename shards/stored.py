@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from shardmq.shards.segments import Segment
-from shardmq.shards.store import Contents
+from shardmq.shards.writes import Contents
 
 _first = attrgetter("first")
 

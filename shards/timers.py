@@ -11,8 +11,8 @@ from typing import Final
 
 from shardmq.records import PERSISTENT, Run
 from shardmq.shards.holdings import Holdings, Hosted
-from shardmq.shards.store import Timer
 from shardmq.shards.stored import StoredQueue
+from shardmq.shards.writes import Timer
 
 FIRE_TIMERS: Final = 1000
 FIRE_BYTES: Final = 4 << 20

@@ -24,9 +24,10 @@ from shardmq.shards.producers import Producers
 from shardmq.shards.publishing import Publishing
 from shardmq.shards.queues import make_queue
 from shardmq.shards.segments import Segment
-from shardmq.shards.store import Contents, Store
+from shardmq.shards.store import Store
 from shardmq.shards.stored import stored_queues
 from shardmq.shards.timers import Timers
+from shardmq.shards.writes import Contents
 from shardmq.vitals import vitals
 
 TICK_SECONDS: Final = 0.1

@@ -15,7 +15,8 @@ from shardmq.model import Queue as Declared
 from shardmq.records import Run, pack_many
 from shardmq.shards.redo import REDO_BYTES, RedoLog
 from shardmq.shards.segments import Segment
-from shardmq.shards.store import CHECKPOINT_SECONDS, Store, Writes
+from shardmq.shards.store import CHECKPOINT_SECONDS, Store
+from shardmq.shards.writes import Writes
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 DECLARED = Declared("/", "q", 1, 0)

@@ -5,7 +5,8 @@ from pathlib import Path
 from shardmq.model import Queue as Declared
 from shardmq.records import Run, pack_many
 from shardmq.shards.segments import Segment
-from shardmq.shards.store import Store, Writes
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Writes
 
 
 def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from shardmq.errors import StoreRefused
 from shardmq.model import Queue as Declared
 from shardmq.records import Run, pack_many
 from shardmq.shards.segments import Segment
-from shardmq.shards.store import Store, Writes
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Writes
 
 DECLARED = Declared("/", "q", 1, 0)
 

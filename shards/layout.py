@@ -1,0 +1,223 @@
+"""How a shard's store lies in LMDB: databases, keys, values; and the changes of a pass as entries of them.
+
+    queues      queue id u64              msgpack Queue
+    dropped     queue id u64              empty; its segments are being deleted
+    marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
+    index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | what the flags say (see `_extent`)
+    segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
+    spilled     as segments; of transient messages, emptied at start
+    timers      queue u64 | due ms u64 | serial u64 | count u32     xxh3_64 u64 | msgpack Run, delayed; or, with the
+                highest bit of the count set, empty: messages [serial, serial + count) are parked (timers.py)
+    spilled_timers   as timers; of transient messages, emptied at start
+    producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (producers.py)
+    stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
+    staged      as stages                 xxh3_64 u64 | msgpack [[queue, ...], delay ms, Run]
+    sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
+    concluding  transaction u64           msgpack [attempt, ...], whose runs are on their way into their queues
+    reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
+    state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
+                "clock"                   msgpack ClockNote
+                "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
+
+All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
+because LMDB's Python binding touches every page of a value it passes, wanted or not.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from shardmq.shards.segments import Segment
+from shardmq.shards.writes import StagedPlace, Timer, Writes
+
+REDO_ENTRY_BYTES: Final = 64 << 10
+"""Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
+twice would not be."""
+
+DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state",
+                    b"timers", b"spilled_timers", b"producers",
+                    b"stages", b"staged", b"sealed", b"concluding", b"reservations")  # fmt: skip
+"""By number: the redo log has numbers."""
+
+(QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, STATE, TIMERS, SPILLED_TIMERS, PRODUCERS,
+ STAGES, STAGED, SEALED, CONCLUDING, RESERVATIONS) = range(len(DATABASES))  # fmt: skip
+
+APPLIED: Final = b"redo"
+CLOCK: Final = b"clock"
+ENDED: Final = b"ended"
+
+EXTENT: Final = Struct(">QII")
+NUMBER: Final = Struct(">Q")
+PLACE: Final = Struct(">QQ")
+TIMER: Final = Struct(">QQQI")
+STAGE: Final = Struct(">QQQII")
+PARKED: Final = 1 << 31
+MORTAL: Final = 1 << 31
+BODIES: Final = 1 << 30
+COUNTED: Final = 1 << 29
+BYTES: Final = COUNTED - 1
+"""Of an index entry's last number; a segment is some MB at most."""
+
+CHECKSUM_BYTES: Final = 8
+
+_NOTHING: Final = b"\x90"
+_TWO: Final = b"\x92"
+_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = _encoder.encode
+
+Edit = tuple[int, bytes, bytes | bytearray | None]
+"""(database, key, value), None to delete."""
+
+
+class Edits:
+    """Makes entries of what a pass writes."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self) -> None:
+        self._value = bytearray()
+
+    def of(self, writes: Writes) -> Iterator[Edit]:
+        """The changes as they are in the databases, in order. A value is good until the next one is asked for."""
+        for segment in writes.delete:
+            key = segment_key(segment)
+            if segment.durable:
+                yield SEGMENTS, key, None
+                yield INDEX, key, None
+            else:
+                yield SPILLED, key, None
+        for place in writes.unstaged:
+            key = STAGE.pack(*place)
+            yield STAGED, key, None
+            yield STAGES, key, None
+        for segment in writes.put:
+            key = segment_key(segment)
+            yield SEGMENTS if segment.durable else SPILLED, key, self._checked(segment.runs)
+            if segment.durable:
+                yield INDEX, key, _extent(segment)
+        for staged in writes.staged:
+            key = STAGE.pack(*staged.place)
+            yield STAGED, key, self._checked((staged.queues, staged.delay_ms, staged.run))
+            yield STAGES, key, b""
+        for segment in writes.gone:
+            yield INDEX, segment_key(segment), _extent(segment)
+        yield from _edits_of_queues(writes)
+        yield from _edits_in_time(writes)
+        yield from _edits_of_transactions(writes)
+        if writes.clock is not None:
+            yield STATE, CLOCK, _encode(writes.clock)
+
+    def _checked(self, content: object) -> bytearray:
+        """A checksum, and the content behind it."""
+        value = self._value
+        _encoder.encode_into(content, value, CHECKSUM_BYTES)
+        with memoryview(value) as view:
+            NUMBER.pack_into(value, 0, xxh3_64_intdigest(view[CHECKSUM_BYTES:]))
+        return value
+
+
+def _edits_of_queues(writes: Writes) -> Iterator[Edit]:
+    for (queue, lane), mark in writes.marks.items():
+        key = PLACE.pack(queue, lane) if lane else NUMBER.pack(queue)
+        yield MARKS, key, None if mark is None else NUMBER.pack(mark)
+    for declared in writes.queues:
+        yield QUEUES, NUMBER.pack(declared.id), _encode(declared)
+    for queue in writes.dropped:
+        yield QUEUES, NUMBER.pack(queue), None
+        yield DROPPED, NUMBER.pack(queue), b""
+    for queue in writes.cleared:
+        yield DROPPED, NUMBER.pack(queue), None
+    for (queue, name), reservation in writes.reservations.items():
+        key = PLACE.pack(queue, xxh3_64_intdigest(name.encode()))
+        yield RESERVATIONS, key, None if reservation is None else _encode(reservation)
+
+
+def _edits_in_time(writes: Writes) -> Iterator[Edit]:
+    for timer in writes.fired:
+        yield timers_of(timer.durable), timer_key(timer), None
+    for timer in writes.timers:
+        yield timers_of(timer.durable), timer_key(timer), _timer_value(timer)
+    for (queue, producer), ranges in writes.producers.items():
+        yield PRODUCERS, PLACE.pack(queue, producer), None if ranges is None else _encode(list(ranges))
+
+
+def _edits_of_transactions(writes: Writes) -> Iterator[Edit]:
+    for (transaction, attempt), sealed in writes.sealed.items():
+        yield SEALED, PLACE.pack(transaction, attempt), None if sealed is None else _encode(sealed)
+    for transaction, attempts in writes.concluding.items():
+        yield CONCLUDING, NUMBER.pack(transaction), None if attempts is None else _encode(attempts)
+    if writes.ended is not None:
+        yield STATE, ENDED, _encode(writes.ended)
+
+
+def is_small(writes: Writes) -> bool:
+    """Whether they are few enough for the redo log."""
+    others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
+    bodies = sum([segment.bytes for segment in writes.put])
+    if writes.timers:
+        others += len(writes.timers)
+        bodies += sum([len(timer.run.records) for timer in writes.timers if timer.run is not None])
+    if writes.staged or writes.unstaged:
+        others += len(writes.staged) + len(writes.unstaged)
+        bodies += sum([staged.place.bytes for staged in writes.staged])
+    if writes.sealed or writes.reservations:
+        others += len(writes.sealed)
+        others += sum([len(each.ranges) for each in writes.reservations.values() if each is not None])
+    return bodies + 100 * others <= REDO_ENTRY_BYTES
+
+
+def segment_key(segment: Segment) -> bytes:
+    """Of its index entry and its bodies."""
+    return PLACE.pack(segment.queue, segment.first)
+
+
+def _extent(segment: Segment) -> bytes:
+    """A segment's index entry. Most have no flags.
+
+    MORTAL    a message in it brought a time to live
+    BODIES    bytes of its bodies u64 follow
+    COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
+              without it: msgpack [[start, end], ...]: what is gone
+    """
+    flags = segment.bytes
+    ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
+    if segment.mortal:
+        flags |= MORTAL
+    if segment.counts:
+        flags |= COUNTED
+        ranges = _TWO + ranges + _encode(list(segment.counts))
+    if segment.body_bytes is not None:
+        flags |= BODIES
+        ranges = NUMBER.pack(segment.body_bytes) + ranges
+    return EXTENT.pack(segment.end, segment.count, flags) + ranges
+
+
+def timers_of(durable: bool) -> int:
+    """The database they are in."""
+    return TIMERS if durable else SPILLED_TIMERS
+
+
+def timer_key(timer: Timer) -> bytes:
+    """All of it but the messages."""
+    count = timer.messages | PARKED if timer.parked else timer.messages
+    return TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
+
+
+def _timer_value(timer: Timer) -> bytes:
+    if timer.run is None:
+        return b""
+    body = _encode(timer.run)
+    return NUMBER.pack(xxh3_64_intdigest(body)) + body
+
+
+def staged_place(key: bytes) -> StagedPlace:
+    """What a key of `staged` says."""
+    return StagedPlace._make(STAGE.unpack(key))
+
+
+def number_of(value: bytes | memoryview) -> int:
+    """A number in eight bytes."""
+    return int.from_bytes(value, "big")

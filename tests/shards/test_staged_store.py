@@ -1,0 +1,100 @@
+"""Staged runs, reservations and what is decided, as the store keeps them."""
+
+from pathlib import Path
+
+import pytest
+
+from shardmq.errors import StoreRefused
+from shardmq.records import PERSISTENT, Run, pack
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Reservation, Sealed, Staged, StagedPlace, Writes
+
+
+def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", messages: int = 1) -> Staged:
+    records = pack(None, body) * messages
+    run = Run("ex", "key", PERSISTENT, 1, 2, 3, messages, records)
+    return Staged(StagedPlace(transaction, attempt, sequence, messages, len(records)), (7, 8), 0, run)
+
+
+def all_of(store: Store, transaction: int, attempt: int) -> list[Staged]:
+    return store.staged(transaction, attempt, 0, 1 << 30)
+
+
+@pytest.fixture(params=[10, 100_000], ids=["through the redo log", "into LMDB"])
+def body(request: pytest.FixtureRequest) -> bytes:
+    size: int = request.param
+    return b"b" * size
+
+
+def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: bytes) -> None:
+    store = Store(tmp_path)
+    runs = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
+    others = [staged(1, 6, 0, body), staged(2, 5, 1, body)]
+    store.write(Writes(staged=[*runs, *others]))
+    assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 3, 300]
+    assert all_of(store, 1, 5)[1] == runs[0]
+    assert all_of(store, 2, 5) == [others[1]]
+    assert [place.attempt for place in store.staged_places(1, None, 10)] == [5, 5, 5, 6]
+    store.close()
+
+
+def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path: Path, body: bytes) -> None:
+    store = Store(tmp_path)
+    store.write(Writes(staged=[staged(1, 5, sequence, body) for sequence in range(10)]))
+    first = store.staged(1, 5, 0, 3 * len(body))
+    assert 0 < len(first) < 10
+    rest = store.staged(1, 5, first[-1].place.sequence + 1, 1 << 30)
+    assert [each.place.sequence for each in first + rest] == list(range(10))
+    places = store.staged_places(1, None, 4)
+    assert [place.sequence for place in places] == [0, 1, 2, 3]
+    assert [place.sequence for place in store.staged_places(1, places[-1], 4)] == [4, 5, 6, 7]
+    store.close()
+
+
+def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, body: bytes) -> None:
+    store = Store(tmp_path)
+    runs = [staged(1, 5, sequence, body) for sequence in range(3)]
+    store.write(Writes(staged=runs))
+    assert len(all_of(store, 1, 5)) == 3
+    store.write(Writes(unstaged=[runs[1].place]))
+    assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 2]
+    store.close()
+    again = Store(tmp_path)
+    assert again.load().staged == [runs[0].place, runs[2].place]
+    assert all_of(again, 1, 5) == [runs[0], runs[2]]
+    again.close()
+
+
+def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    reservation = Reservation(7, "night", [(3, 9), (12, 13)], 99)
+    store.write(Writes(sealed={(1, 5): Sealed(10, 200), (1, 6): Sealed(0, 0)}, concluding={4: [9, 8]},
+                       ended=[(1, 3), (4, 5)], reservations={(7, "night"): reservation}))  # fmt: skip
+    store.write(Writes(sealed={(1, 6): None}))
+    store.close()
+    again = Store(tmp_path)
+    contents = again.load()
+    assert contents.sealed == {(1, 5): Sealed(10, 200)}
+    assert contents.concluding == {4: [9, 8]}
+    assert contents.ended == [(1, 3), (4, 5)]
+    assert contents.reservations == [reservation]
+    again.write(Writes(concluding={4: None}, reservations={(7, "night"): None}))
+    again.close()
+    last = Store(tmp_path)
+    contents = last.load()
+    assert (contents.concluding, contents.reservations) == ({}, [])
+    last.close()
+
+
+def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(Writes(staged=[staged(1, 5, 0, b"needle" * 20_000)]))
+    store.close()
+    file = tmp_path / "data.mdb"
+    content = bytearray(file.read_bytes())
+    content[content.index(b"needleneedle")] ^= 1
+    file.write_bytes(content)
+    again = Store(tmp_path)
+    with pytest.raises(StoreRefused, match="not what was written"):
+        all_of(again, 1, 5)
+    again.close()
