@@ -2,23 +2,25 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from shardmq.errors import InvalidRequest
-from shardmq.model import DEFAULT_VHOST
 
 DEFAULT_PORT: Final = 5672
 DEFAULT_TLS_PORT: Final = 5671
+
+DEFAULT_VHOST: Final = "/"
+"""`shardmq.model`'s. This file needs the standard library alone: Spark's executors have it from a zip."""
 
 _FORM: Final = "shardmq://user:password@host:port/vhost"
 _PORTS: Final = {"shardmq": DEFAULT_PORT, "shardmqs": DEFAULT_TLS_PORT}
 _HOST: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(?::(?P<port>\d+))?")
 
 
-class Address(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True, repr=False)
+class Address:
     """One place of a parsed URL.
 
     Attributes:
