@@ -8,6 +8,8 @@ requests.py   the native protocol's requests as a table: operation to call; thos
 declarations.py  requests about exchanges, queues, bindings
 listing.py    requests that look: lists of what there is, the status
 rows.py       what exists, as rows of lists and definitions
+transactions.py  requests about transactions: begin, seal, commit, abort
+snapshots.py   requests by which a queue is read in parallel: slices, reading, reservations
 administration.py  requests for administrators: virtual hosts, users, permissions, limits, definitions
 answers.py    replies put together: shapes, several questions with one answer, many commands with one outcome
 clients.py    lists of connections, channels, consumers, here and at other gateways

@@ -43,17 +43,6 @@ from shardmq.wire.administration import (
 EXPELLED: Final = "closed by an administrator"
 
 
-def tags_of(session: Session) -> tuple[str, ...]:
-    """The tags of a session's user, as they are now."""
-    user = session.hub.topology.users.get(session.user)
-    return () if user is None else user.tags
-
-
-def is_administrator(session: Session) -> bool:
-    """Whether a session's user has the tag "administrator"."""
-    return "administrator" in tags_of(session)
-
-
 def check_administrator(session: Session, what: str) -> None:
     """Make sure that the user has the tag "administrator".
 
@@ -64,7 +53,7 @@ def check_administrator(session: Session, what: str) -> None:
     Raises:
         AccessRefused: it has not.
     """
-    if not is_administrator(session):
+    if not session.is_administrator:
         raise AccessRefused(f"{what} is refused for user '{session.user}': it takes the tag 'administrator'")
 
 

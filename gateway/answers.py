@@ -8,6 +8,8 @@ from typing import Any, Final
 from shardmq.commands import Command
 from shardmq.errors import RequestError
 from shardmq.gateway.shardlink import Outcome, Reply
+from shardmq.records import Run
+from shardmq.wire.operations import BasicDeliver
 
 AT_ONCE: Final = 64
 """Commands of one stage that are under way together. Enough to keep the coordinator's passes full."""
@@ -25,6 +27,13 @@ def shaped(reply: Reply, shape: Callable[[Any], Any]) -> Reply:
 def done(reply: Reply) -> Reply:
     """A reply without a result, whatever the result was."""
     return shaped(reply, lambda _: None)
+
+
+def delivery_table(channel: int, tag: int, redelivered: bool, run: Run, deliveries: int) -> dict[str, Any]:
+    """The fields of a BasicDeliver that has no consumer, by name."""
+    delivery = BasicDeliver(channel, "", tag, redelivered, run.exchange, run.routing_key, run.flags, run.timestamp_ms,
+                            run.origin, run.serial, run.count, run.records, deliveries)  # fmt: skip
+    return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
 
 
 class Gathering:
@@ -47,6 +56,32 @@ class Gathering:
         self._missing -= 1
         if self._missing == 0:
             self._then(self._came)
+
+
+def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> Reply:
+    """A reply to be given to several questions: they have one answer together, or the first error that comes.
+
+    Args:
+        expected: how many questions.
+        reply: called once.
+        join: makes one result of theirs, which come in no order.
+    """
+
+    def end(came: list[Any]) -> None:
+        if len(came) == expected:
+            reply(join(came))
+
+    gathering = Gathering(expected, end)
+    is_refused = False
+
+    def take(outcome: Outcome) -> None:
+        nonlocal is_refused
+        if isinstance(outcome, RequestError) and not is_refused:
+            is_refused = True
+            reply(outcome)
+        gathering.take(outcome)
+
+    return take
 
 
 @dataclass(frozen=True, slots=True)

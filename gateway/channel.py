@@ -90,6 +90,7 @@ class Channel:
         delay_ms: int = 0,
         producer: int = 0,
         sequence: int = 0,
+        transaction: int = 0,
     ) -> None:
         """Route messages that were checked and send them on; answered by `confirm` or `refuse`.
 
@@ -104,18 +105,21 @@ class Channel:
             delay_ms: so much later they join their queues.
             producer: who resends them, should that be needed; 0 for nobody.
             sequence: the producer's number of the first one.
+            transaction: in which they are staged, for the attempt that `producer` then is; 0 for none.
         """
         session = self.session
         hub = session.hub
         hub.changed()  # before all else: it notes the time of this pass
         try:
             session.rights.check_write(exchange)
+            if transaction:
+                session.check_staging(transaction, producer)
             plan = hub.plan(session.vhost, exchange, key)
             if plan is None or (records is not None and not is_uniform(records)):
-                may_sort = not producer or producer >= FRAMED_PRODUCERS
+                may_sort = not transaction and (not producer or producer >= FRAMED_PRODUCERS)
                 publication = Publication(hub, session.vhost, session.user, exchange, key, may_sort)
                 parts = cut(publication, packed, count, records)
-                self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence)
+                self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence, transaction)
                 return
         except RequestError as error:
             self.refuse(request, request, error.code, error.text)
@@ -131,7 +135,7 @@ class Channel:
         flags &= PERSISTENT
         for link, queues in plan:
             run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
-            if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms):
+            if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms, transaction):
                 session.front.hold_publishing(link)
 
     def _publish_parts(
@@ -144,6 +148,7 @@ class Channel:
         delay_ms: int,
         producer: int,
         sequence: int,
+        transaction: int,
     ) -> None:
         front, hub = self.session.front, self.session.hub
         fan = Fan(sum(len(part.plan) for part in parts))
@@ -157,7 +162,7 @@ class Channel:
             for link, queues in plan:
                 run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
                           ttl_ms)  # fmt: skip
-                if link.publish(self, request, queues, run, fan, certain, producer, number, delay_ms):
+                if link.publish(self, request, queues, run, fan, certain, producer, number, delay_ms, transaction):
                     front.hold_publishing(link)
         if not fan.remaining and fan.refusal is None:
             self.confirm(request, request)

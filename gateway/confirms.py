@@ -86,6 +86,7 @@ class _Gathering:
     sequence: int
     next_sequence: int
     delay_ms: int
+    transaction: int
 
 
 class Confirms:
@@ -135,6 +136,7 @@ class Confirms:
         producer: int = 0,
         sequence: int = 0,
         delay_ms: int = 0,
+        transaction: int = 0,
     ) -> bool:
         """Append a run to queues of the shard; neighbours with the same route and header travel as one run.
 
@@ -148,7 +150,7 @@ class Confirms:
             run: the messages; filled up with more of them here.
             fan: puts the parts of the publish together, where it has several.
             offset: how many of the first messages of such a publish are in the parts before it.
-            producer: as in `Publish`, as are `sequence` and `delay_ms`.
+            producer: as in `Publish`, as are `sequence`, `delay_ms` and `transaction`.
 
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
@@ -169,6 +171,7 @@ class Confirms:
             and open_run.next_sequence == sequence
             and open_run.producer == producer
             and open_run.delay_ms == delay_ms
+            and open_run.transaction == transaction
             and open_run.head.flags == run.flags
             and open_run.head.routing_key == run.routing_key
             and open_run.head.exchange == run.exchange
@@ -192,7 +195,8 @@ class Confirms:
         else:
             self.close_run()
             self._gathering = _Gathering(queues, run, run.serial + count, [run.records], count, size, producer,
-                                         sequence, sequence + count if producer else 0, delay_ms)  # fmt: skip
+                                         sequence, sequence + count if producer else 0, delay_ms,
+                                         transaction)  # fmt: skip
             self._numbers += 1
         self._unconfirmed.append(
             _Unconfirmed(self._numbers, queues, publisher, request, request, count, start, size, fan, offset)
@@ -209,7 +213,8 @@ class Confirms:
         if len(gathered.records) > 1:
             run.count = gathered.count
             run.records = b"".join(gathered.records)
-        self._dialer.post(Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms))
+        self._dialer.post(Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms,
+                                  gathered.transaction))  # fmt: skip
 
     def on_refusal(self, message: PublishRefusal) -> None:
         """Noted until its confirm comes: of several queues' refusals, the one that took least counts."""

@@ -4,18 +4,27 @@ Everybody may see what is in the connection's virtual host. Of users, permission
 those without the tag "administrator" or "monitoring" see what concerns themselves.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from shardmq.bus.messages import Inspect
 from shardmq.errors import InvalidRequest
-from shardmq.gateway.administration import tags_of
 from shardmq.gateway.answers import Gathering
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import CLIENT_LISTS, gather_rows, visible
 from shardmq.gateway.definitions import shown_hash
-from shardmq.gateway.rows import Row, binding_row, exchange_row, permission_row, queue_row, vhost_row
+from shardmq.gateway.rows import (
+    STAGED,
+    Row,
+    binding_row,
+    exchange_row,
+    permission_row,
+    queue_row,
+    transaction_row,
+    vhost_row,
+)
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.gateway.status import ANSWER_SECONDS, gather
@@ -85,13 +94,15 @@ def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> No
     """
     session, noun = channel.session, operation.noun
     if noun in _AT_HAND:
-        reply(_AT_HAND[noun](session, tags_of(session)))
+        reply(_AT_HAND[noun](session, session.tags))
     elif noun == "queues":
         _list_queues(session, reply)
+    elif noun == "transactions":
+        _list_transactions(session, reply)
     elif noun in CLIENT_LISTS:
-        gather_rows(session.hub, noun, lambda rows: reply(visible(noun, rows, session, tags_of(session))))
+        gather_rows(session.hub, noun, lambda rows: reply(visible(noun, rows, session, session.tags)))
     else:
-        nouns = ", ".join(sorted([*_AT_HAND, "queues", *CLIENT_LISTS]))
+        nouns = ", ".join(sorted([*_AT_HAND, "queues", "transactions", *CLIENT_LISTS]))
         raise InvalidRequest(f"there is no list of '{noun}'; ask for one of {nouns}")
 
 
@@ -108,12 +119,31 @@ def _list_queues(session: Session, reply: Reply) -> None:
         link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
 
 
+def _list_transactions(session: Session, reply: Reply) -> None:
+    """The undecided transactions, with what is staged for them on all shards together."""
+    hub = session.hub
+
+    def join(tables: list[Row]) -> None:
+        staged: dict[int, Counter[str]] = defaultdict(Counter)
+        for table in tables:
+            for row in table["staged"]:
+                staged[row["number"]].update({name: row[name] for name in STAGED})
+        is_whole = len(tables) == len(hub.links)
+        hub.changed()  # notes the time
+        found = [each for each in hub.topology.transactions.values() if each.vhost == session.vhost]
+        reply([transaction_row(each, hub.now_ms, staged[each.number] if is_whole else None) for each in found])
+
+    gathering = Gathering(len(hub.links), join)
+    for link in hub.links:
+        link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
+
+
 def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
     """How the broker is; queues of other virtual hosts are for those who see all."""
     session = channel.session
 
     def show(state: Any) -> None:
-        if not _sees_all(tags_of(session)):
+        if not _sees_all(session.tags):
             state["queues"] = [row for row in state["queues"] if row["vhost"] == session.vhost]
         reply(state)
 

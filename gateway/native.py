@@ -21,7 +21,6 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
-from shardmq.gateway.administration import is_administrator
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import short
 from shardmq.gateway.requests import carry_out
@@ -65,6 +64,8 @@ from shardmq.wire.operations import (
     decode,
     encode,
 )
+from shardmq.wire.snapshots import ReservationEnd
+from shardmq.wire.transactions import TransactionCommit
 
 if TYPE_CHECKING:
     from shardmq.gateway.server import Server
@@ -91,7 +92,10 @@ page faults (0.1 µs a message in bulk), one for each connection memory."""
 
 _LARGER: Final = {
     TYPES[BasicPublish]: FRAME_BYTES_MAX,
-    **dict.fromkeys((TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew)), SETTLEMENT_BYTES_MAX),
+    **dict.fromkeys(
+        (TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew, TransactionCommit, ReservationEnd)),
+        SETTLEMENT_BYTES_MAX,
+    ),
 }
 """Frames that may be larger than requests are."""
 
@@ -306,8 +310,8 @@ class NativeConnection(asyncio.BufferedProtocol):
             channel.refuse(operation.request, operation.request, error.code, error.text)
             return
         channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
-                        operation.records, records, operation.delay_ms, operation.producer,
-                        operation.sequence)  # fmt: skip
+                        operation.records, records, operation.delay_ms, operation.producer, operation.sequence,
+                        operation.transaction)  # fmt: skip
 
     def _hold_publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
         size = len(operation.records) + HELD_OVERHEAD_BYTES
@@ -389,7 +393,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         self.session = Session(self._hub, self, operation.vhost, operation.user)
         self.client_properties = short(operation.client)
         self._server.opened(self, self.session)
-        self._reader.allow(REQUEST_BYTES_MAX, _LARGER_OF_ALL if is_administrator(self.session) else _LARGER)
+        self._reader.allow(REQUEST_BYTES_MAX, _LARGER_OF_ALL if self.session.is_administrator else _LARGER)
         self._heartbeat = operation.heartbeat
         properties = {
             "product": "shardmq",

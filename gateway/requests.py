@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.bus.messages import Peek
-from shardmq.gateway import administration, declarations, listing
-from shardmq.gateway.answers import done, shaped
+from shardmq.gateway import administration, declarations, listing, snapshots, transactions
+from shardmq.gateway.answers import delivery_table, done, shaped
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Reply
 from shardmq.model import check_nesting
@@ -17,7 +17,6 @@ from shardmq.terms import CONSUMER_ARGUMENTS, check_arguments
 from shardmq.wire.operations import (
     BasicCancel,
     BasicConsume,
-    BasicDeliver,
     BasicGet,
     BasicQos,
     BasicRecover,
@@ -49,7 +48,7 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
 
     def shape(peeked: list[Any]) -> list[dict[str, Any]]:
         seen = msgspec.convert(peeked, list[tuple[int, bool, int, Run]])
-        return [_delivery_table(0, 0, redelivered, run, deliveries) for _, redelivered, deliveries, run in seen]
+        return [delivery_table(0, 0, redelivered, run, deliveries) for _, redelivered, deliveries, run in seen]
 
     link = session.hub.links[queue.shard]
     link.ask(Peek(0, queue.id, operation.offset, operation.count), shaped(reply, shape))
@@ -91,17 +90,10 @@ def _basic_get(channel: Channel, operation: BasicGet, reply: Reply) -> None:
         if outcome is None:
             return None
         tag, got = outcome
-        return {**_delivery_table(channel.number, tag, got.redelivered, got.run, got.deliveries), "messages": got.ready}
+        return {**delivery_table(channel.number, tag, got.redelivered, got.run, got.deliveries), "messages": got.ready}
 
     channel.session.rights.check_read(operation.queue, "queue")
     channel.get(operation.queue, operation.auto_ack, shaped(reply, shape))
-
-
-def _delivery_table(channel: int, tag: int, redelivered: bool, run: Run, deliveries: int) -> dict[str, Any]:
-    """The fields of a BasicDeliver that has no consumer."""
-    delivery = BasicDeliver(channel, "", tag, redelivered, run.exchange, run.routing_key, run.flags, run.timestamp_ms,
-                            run.origin, run.serial, run.count, run.records, deliveries)  # fmt: skip
-    return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
 
 
 _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]] = MappingProxyType(
@@ -109,6 +101,8 @@ _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]
         **declarations.REQUESTS,
         **listing.REQUESTS,
         **administration.REQUESTS,
+        **transactions.REQUESTS,
+        **snapshots.REQUESTS,
         QueuePurge: _queue_purge,
         QueuePeek: _queue_peek,
         BasicConsume: _basic_consume,

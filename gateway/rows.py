@@ -2,12 +2,15 @@
 
 from typing import Any, Final
 
-from shardmq.model import Binding, Exchange, Permission, Queue, Vhost
+from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, Vhost
 
 Row = dict[str, Any]
 
 COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
 """What a shard counts of a queue and its list shows; None while the shard is away."""
+
+STAGED: Final = ("attempts", "messages", "bytes")
+"""What a shard counts of a transaction and its list shows, once for each shard; None while one of them is away."""
 
 
 def exchange_row(exchange: Exchange) -> Row:
@@ -77,4 +80,23 @@ def permission_row(permission: Permission) -> Row:
         "configure": permission.configure,
         "write": permission.write,
         "read": permission.read,
+    }
+
+
+def transaction_row(transaction: Transaction, now_ms: int, staged: Row | None) -> Row:
+    """An undecided transaction, as lists show it.
+
+    Args:
+        transaction: as it was begun last.
+        now_ms: steady time.
+        staged: what all shards have of it, summed; None while one of them is away.
+    """
+    return {
+        "name": transaction.name,
+        "number": transaction.number,
+        "vhost": transaction.vhost,
+        "user": transaction.user,
+        "timeout_ms": transaction.timeout_ms,
+        "idle_ms": max(0, now_ms - transaction.touched_ms),
+        **{name: None if staged is None else staged.get(name, 0) for name in STAGED},
     }

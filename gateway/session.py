@@ -4,7 +4,15 @@ from typing import ClassVar
 
 from shardmq.bus.messages import Counts, Purge
 from shardmq.commands import Command, DeclareQueue
-from shardmq.errors import ChannelError, RequestError, ResourceLocked
+from shardmq.errors import (
+    AccessRefused,
+    ChannelError,
+    InvalidRequest,
+    PreconditionFailed,
+    RequestError,
+    ResourceLocked,
+    Unavailable,
+)
 from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
@@ -42,6 +50,17 @@ class Session:
     def identity(self) -> str:
         """Names this connection in the whole broker, as the owner of exclusive queues, and to be closed by."""
         return f"{self.hub.origin:016x}.{self.number}"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of its user, as they are now."""
+        user = self.hub.topology.users.get(self.user)
+        return () if user is None else user.tags
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether its user has the tag "administrator"."""
+        return "administrator" in self.tags
 
     def open_channel(self, number: int) -> Channel:
         """Open channel `number`.
@@ -86,6 +105,44 @@ class Session:
                 "connection that declared it"
             )
         return queue
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def check_transaction(self, number: int) -> None:
+        """Make sure that a transaction is here, undecided, and the user's: an administrator has all of them.
+
+        Raises:
+            PreconditionFailed: it is over, or never was in this virtual host.
+            AccessRefused: somebody else began it.
+            Unavailable: it is not known here, and the coordinator, which would have told of it, is away.
+        """
+        transaction = self.hub.topology.transactions.get(number)
+        if transaction is None and not self.hub.coordinator.is_current:
+            raise Unavailable(
+                f"the coordinator is not there now, and transaction {number} is not known here; try this again"
+            )
+        if transaction is None or transaction.vhost != self.vhost:
+            raise PreconditionFailed(
+                f"transaction {number} is over or unknown: it was committed, aborted or has expired; begin it again"
+            )
+        if transaction.user != self.user and not self.is_administrator:
+            raise AccessRefused(
+                f"access to transaction {number} ('{transaction.name}') in vhost '{self.vhost}' refused for user "
+                f"'{self.user}': only who began it and administrators have it; begin one of your own"
+            )
+
+    def check_staging(self, number: int, attempt: int) -> None:
+        """Make sure that a publish may be staged in a transaction for that attempt.
+
+        Raises:
+            InvalidRequest: it names no attempt.
+            PreconditionFailed, AccessRefused, Unavailable: as `check_transaction`.
+        """
+        if not attempt:
+            raise InvalidRequest(
+                f"a publish with transaction {number} needs its attempt as producer, from 1 on; it has 0"
+            )
+        self.check_transaction(number)
 
     # --- topology -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The coordinator as seen from a gateway: commands under way, changes coming in.
 
 While the coordinator is away, the replica routes on and commands wait. A command that was under way when the link broke
-is sent again: declaring, binding and unbinding twice is the same as once, and deleting what is gone is what was wanted.
+is sent again: declaring, binding and unbinding twice is the same as once, so is beginning, committing and aborting a
+transaction, and deleting what is gone is what was wanted.
 """
 
 import time
@@ -24,7 +25,16 @@ from shardmq.bus.messages import (
     Snapshot,
     Synced,
 )
-from shardmq.commands import Change, Command, DeleteExchange, DeleteQueue, DeleteUser, DeleteVhost
+from shardmq.commands import (
+    Change,
+    Command,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteUser,
+    DeleteVhost,
+    TransactionBegun,
+    TransactionEnded,
+)
 from shardmq.errors import NotFound, Unavailable, request_error
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import DECLARE_SECONDS
@@ -32,6 +42,10 @@ from shardmq.topology import Topology
 
 REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
 """Commands that find nothing when they are carried out twice."""
+
+PASSING: Final = (TransactionBegun, TransactionEnded)
+"""Changes of which no route and no permission depends: where transactions come and go, publishers find their routes as
+before."""
 
 ADMIT_SECONDS: Final = 5.0
 """A client that wants in waits this long for the coordinator; half of what a handshake may take."""
@@ -62,7 +76,7 @@ class TopologyLink:
         dialer: the link to the coordinator.
         topology: the replica to keep.
         changed: called when something was posted, so that a flush follows.
-        rerouted: called when the topology has changed.
+        rerouted: called when the topology has changed in what routes and rights depend on.
         table: how this gateway is, for the others' status.
 
     Attributes:
@@ -129,7 +143,7 @@ class TopologyLink:
                     for change in event.changes:
                         self._topology.apply(change)
                     self._topology.version = event.version
-                    self._synced(event.version)
+                    self._synced(event.version, not all(isinstance(each, PASSING) for each in event.changes))
                     for follower in self._followers:
                         follower.changed(event.changes)
                 case Answer() | Refusal():
@@ -165,8 +179,9 @@ class TopologyLink:
                 Unavailable("the coordinator did not answer in time; messages still flow, try this again later")
             )
 
-    def _synced(self, version: int) -> None:
-        self._rerouted()
+    def _synced(self, version: int, is_rerouted: bool = True) -> None:
+        if is_rerouted:
+            self._rerouted()
         self.dialer.post(Synced(version))
         self._changed()
 
