@@ -11,13 +11,15 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from shardmq.bus.link import Listener, Opened, Peer
-from shardmq.bus.messages import Answer, Confirmed, Perform, Snapshot, ToCoordinator, ToShard
+from shardmq.bus.messages import Answer, Changes, Confirmed, Perform, Refusal, Snapshot, Synced, ToCoordinator, ToShard
 from shardmq.bus.wait import context
 from shardmq.cmd.holds import hold_port
+from shardmq.commands import Change
+from shardmq.errors import RequestError
 from shardmq.gateway.deadletters import DeadLetters
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
-from shardmq.model import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.model import PREDECLARED, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
 from shardmq.passwords import hash_password
 
 PATIENCE_SECONDS: Final = 10.0
@@ -60,6 +62,12 @@ class Stage:
         bindings: between them.
         user: who may log in, with the password "guest", and do everything.
         rss_bytes_max: of the gateway.
+        transactions: that are undecided.
+
+    Attributes:
+        commands: what the coordinator was asked to do.
+        answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal.
+        hub: the gateway's.
     """
 
     def __init__(
@@ -70,6 +78,7 @@ class Stage:
         bindings: Sequence[Binding] = (),
         user: User = GUEST,
         rss_bytes_max: int | None = None,
+        transactions: Sequence[Transaction] = (),
     ) -> None:
         self._holds = ExitStack()
         self.port = self._holds.enter_context(hold_port("127.0.0.1", 0))
@@ -84,6 +93,9 @@ class Stage:
             for number, address in enumerate(self._addresses[1:])
         ]
         self.commands: list[Any] = []
+        self.answers: dict[type[Any], Any] = {}
+        self._synced = 0
+        self._gateway: Peer | None = None
         self._snapshot = Snapshot(
             1,
             [Vhost("/")],
@@ -93,6 +105,7 @@ class Stage:
             [user],
             [Permission(user.name, "/", ".*", ".*", ".*")],
             [],
+            list(transactions),
         )
         self._listening = threading.Event()
         self._ended = threading.Event()
@@ -106,7 +119,7 @@ class Stage:
         stop = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         hub = Hub("gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max)
-        self._hub = hub
+        self.hub = hub
         DeadLetters(hub)
         ticking = asyncio.create_task(hub.run())
         try:
@@ -132,16 +145,31 @@ class Stage:
             return
         for peer, event in self.coordinator.receive():
             if isinstance(event, Opened):
+                self._gateway = peer
                 peer.post(self._snapshot)
+            elif isinstance(event, Synced):
+                self._synced = event.version
             elif isinstance(event, Perform):
                 self.commands.append(event.command)
-                peer.post(Answer(event.request))
+                answer = self.answers.get(type(event.command))
+                if isinstance(answer, RequestError):
+                    peer.post(Refusal(event.request, answer.code, answer.text))
+                else:
+                    peer.post(Answer(event.request, answer))
         self.coordinator.tick(time.monotonic())
 
     def lose_coordinator(self) -> None:
         """It goes away, and the gateway notices."""
         self.coordinator.close()
-        self.until(lambda: not self._hub.coordinator.is_current)
+        self.until(lambda: not self.hub.coordinator.is_current)
+
+    def tell(self, *changes: Change) -> None:
+        """The topology changes, and the gateway has taken it in."""
+        assert self._gateway is not None
+        version = max(self._synced, self._snapshot.version) + 1
+        self._gateway.post(Changes(version, list(changes)))
+        self.coordinator.flush()
+        self.until(lambda: self._synced == version)
 
     def until(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
