@@ -17,6 +17,7 @@ from shardmq.bus.messages import (
     Credit,
     Dead,
     Delivered,
+    EndReservation,
     FromShard,
     Get,
     Got,
@@ -93,6 +94,11 @@ class _Asked:
     message: Any
     reply: Reply
     deadline: float
+
+
+def _is_of_reservation(message: Any) -> bool:
+    """Whether a request is about messages that are reserved: there are none where the queue is not known any more."""
+    return isinstance(message, EndReservation) or bool(getattr(message, "reservation", ""))
 
 
 def _no_undertaker(_link: "ShardLink", dead: Dead) -> None:
@@ -195,7 +201,8 @@ class ShardLink:
             return
         if isinstance(message, Refusal):
             queue: int | None = getattr(asked.message, "queue", None)
-            if message.code == ReplyCode.NOT_FOUND and queue is not None and self._exists(queue):
+            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_of_reservation(asked.message)
+            if is_missing and queue is not None and self._exists(queue):
                 # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
                 self._early.append(asked)
                 return

@@ -198,6 +198,41 @@ def test_all_of_them_take_the_permission_to_read_the_queue(start_stage: StartSta
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        (ReservationEnd(3, 1, "b", "r", True), EndReservation),
+        (QueueSlices(3, 1, "b", 1, "r"), Slices),
+        (QueueRead(3, 1, "b", 0, 1, 1, "r"), Read),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_that_nothing_is_reserved_under_a_name_is_said_at_once(
+    start_stage: StartStage, operation: Operation, kind: type[Any]
+) -> None:
+    stage = start_stage(TWO)
+    with RawClient(stage).open() as client:
+        client.send(operation)
+        stage.say(1, Refusal(stage.expect(1, kind).request, ReplyCode.NOT_FOUND, "no reservation 'r'"))
+        assert client.receive() == Refused(3, 1, ReplyCode.NOT_FOUND, "no reservation 'r'")
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "answer"),
+    [(QueueSlices(3, 1, "b", 1), Slices, []), (QueueReserve(3, 1, "b", "r"), Reserve, (0, False))],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_a_shard_that_does_not_know_the_queue_yet_is_asked_again(
+    start_stage: StartStage, operation: Operation, kind: type[Any], answer: Any
+) -> None:
+    stage = start_stage(TWO)
+    with RawClient(stage).open() as client:
+        client.send(operation)
+        stage.say(1, Refusal(stage.expect(1, kind).request, ReplyCode.NOT_FOUND, "no queue 2"))
+        stage.say(1, Answer(stage.expect(1, kind).request, answer))
+        assert isinstance(client.receive(), Ok)
+
+
 def test_what_the_shard_refuses_is_refused(start_stage: StartStage) -> None:
     stage = start_stage(TWO)
     with RawClient(stage).open() as client:
