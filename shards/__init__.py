@@ -8,6 +8,8 @@ consuming.py   consumers and what they do with what they got
 administration.py  queues come and go, are counted, looked into, emptied
 agenda.py      what is to be done when
 timers.py      delayed publishes and parked messages
+transactions.py  publishes that wait for a decision: staged, sealed, in their queues or gone
+attempts.py    what an attempt of a transaction has staged
 producers.py   who published what before, so that it is stored once
 timeouts.py    when what a consumer holds is overdue
 deadletters.py dead letters on their way to their next home

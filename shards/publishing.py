@@ -10,6 +10,7 @@ from shardmq.records import PERSISTENT, Run
 from shardmq.shards.holdings import Client, Holdings, Hosted
 from shardmq.shards.producers import Producers, Seen
 from shardmq.shards.timers import Timers
+from shardmq.shards.transactions import Transactions
 
 
 class Publishing:
@@ -18,13 +19,15 @@ class Publishing:
     Args:
         holdings: the queues.
         timers: for what is published with a delay.
+        transactions: for what is published in one.
     """
 
-    def __init__(self, holdings: Holdings, timers: Timers) -> None:
+    def __init__(self, holdings: Holdings, timers: Timers, transactions: Transactions) -> None:
         self._holdings = holdings
         self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
         self._journal = holdings.journal
         self._timers = timers
+        self._transactions = transactions
         self._confirming: dict[Peer, Client] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish}
 
@@ -42,6 +45,9 @@ class Publishing:
         client = self._clients[peer]
         client.published += 1
         self._confirming[peer] = client
+        if message.transaction:
+            self._stage(peer, client, message)
+            return
         if message.delay_ms:
             self._publish_later(peer, client, message)
             return
@@ -75,6 +81,17 @@ class Publishing:
                 refused = number
         if refused is not None:
             self._refuse(peer, client, message, 0, refused)
+
+    def _stage(self, peer: Peer, client: Client, message: Publish) -> None:
+        """Keep a run for its transaction: for all of its queues or none, as what is sent again is staged once."""
+        for number in message.queues:
+            hosted = self._queues.get(number)
+            if hosted is None or hosted.is_condemned:
+                self._refuse(peer, client, message, 0, number)
+                return
+        refusal = self._transactions.stage(client.published, message)
+        if refusal is not None:
+            peer.post(refusal)
 
     def _publish_once(self, hosted: Hosted, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""

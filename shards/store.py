@@ -6,7 +6,7 @@ It writes what it is told and decides nothing.
 import heapq
 import time
 from collections.abc import Generator, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -338,6 +338,17 @@ class Store:
         """Where a transaction's next staged runs are, in order; those behind `since`."""
         start = NUMBER.pack(transaction) if since is None else STAGE.pack(*since) + b"\0"
         return [place for _, place in islice(self._stages(start, NUMBER.pack(transaction)), count_max)]
+
+    def staged_within(self, transaction: int, attempt: int, start: int, end: int) -> list[StagedPlace]:
+        """Where the staged runs of an attempt are that have numbers in [start, end), in order."""
+        if self._overlay_stages:
+            self._commit(())
+        key, prefix = STAGE.pack(transaction, attempt, start, 0, 0), PLACE.pack(transaction, attempt)
+        with self._env.begin(db=self._dbs[STAGES]) as reading, reading.cursor() as cursor:
+            if (cursor.prev() if cursor.set_range(key) else cursor.last()) and cursor.key().startswith(prefix):
+                key = cursor.key()  # it may reach into the range
+        places = takewhile(lambda place: place.sequence < end, (place for _, place in self._stages(key, prefix)))
+        return [place for place in places if place.sequence + place.messages > start]
 
     def _stages(self, start: bytes, prefix: bytes) -> "Generator[tuple[lmdb.Transaction[memoryview], StagedPlace]]":
         """Those from a key on that begin with a prefix, and are not deleted in the redo log."""

@@ -75,6 +75,14 @@ class Timers:
         durable = hosted.queue.declared.durable and run.flags & PERSISTENT != 0
         self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, run.count, False, durable, run))
 
+    def publish(self, hosted: Hosted, run: Run, now_ms: int) -> None:
+        """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
+        queue = hosted.queue
+        run.timestamp_ms = now_ms
+        taken = queue.append(run, hosted.ring.credit()) if hosted.refuses else queue.append(run)
+        if taken < run.count and queue.terms.overflow != "reject-publish-dlx":  # there, it is a dead letter now
+            self.delay(hosted, self._holdings.cutter.cut(run, taken, run.count), now_ms + REFUSED_MS)
+
     def park(self, hosted: Hosted, ranges: Ranges, due_ms: int) -> None:
         """Messages that a queue has parked are ready again later."""
         queue = hosted.queue
@@ -128,18 +136,10 @@ class Timers:
             if timer.run is None:
                 queue.unpark([(timer.serial, timer.serial + timer.messages)])
             else:
-                self._publish(hosted, timer.run, now_ms)
+                self.publish(hosted, timer.run, now_ms)
         if timers:
             holdings.active[queue.id] = hosted
         if following is not None:
             # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
             # would show what was fired a moment ago once more.
             self._expect(hosted, now_ms + 1 if following <= now_ms else max(following, now_ms + FIRE_GAP_MS))
-
-    def _publish(self, hosted: Hosted, run: Run, now_ms: int) -> None:
-        """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
-        queue = hosted.queue
-        run.timestamp_ms = now_ms
-        taken = queue.append(run)
-        if taken < run.count and queue.terms.overflow != "reject-publish-dlx":  # there, it is a dead letter now
-            self.delay(hosted, self._holdings.cutter.cut(run, taken, run.count), now_ms + REFUSED_MS)

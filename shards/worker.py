@@ -27,6 +27,7 @@ from shardmq.shards.segments import Segment
 from shardmq.shards.store import Store
 from shardmq.shards.stored import stored_queues
 from shardmq.shards.timers import Timers
+from shardmq.shards.transactions import Transactions
 from shardmq.shards.writes import Contents
 from shardmq.vitals import vitals
 
@@ -70,7 +71,8 @@ class Worker:
         contents = store.load()
         self._holdings = Holdings(name, store, self._journal, SteadyClock.resumed(contents.clock))
         self._timers = Timers(self._holdings)
-        self._publishing = Publishing(self._holdings, self._timers)
+        self._transactions = Transactions(self._holdings, self._timers)
+        self._publishing = Publishing(self._holdings, self._timers, self._transactions)
         self._consuming = Consuming(self._holdings, self._timers)
         self._letters = DeadLetters(self._holdings)
         dropped = self._load(contents)
@@ -81,7 +83,8 @@ class Worker:
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers,
-            **self._administration.handlers, Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
+            **self._administration.handlers, **self._transactions.handlers,
+            Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
         }  # fmt: skip
 
     def _load(self, contents: Contents) -> list[tuple[int, list[Segment]]]:
@@ -101,6 +104,7 @@ class Worker:
                 hosted = holdings.queues[queue]
                 hosted.producers = hosted.producers or Producers()
                 hosted.producers.load(producer, ranges)
+        self._transactions.load(contents)
         self._journal.note(holdings.clock.note())
         return [(number, stored[number].segments) for number in contents.dropped]
 
@@ -108,7 +112,7 @@ class Worker:
 
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
-        if self._more or self._administration.is_clearing or self._listener.more:
+        if self._more or self._administration.is_clearing or self._transactions.is_rolling or self._listener.more:
             return 0.0
         now = time.monotonic()
         waits = (self._journal.wait_seconds(now), self._holdings.agenda.wait_seconds())
@@ -119,6 +123,7 @@ class Worker:
         now = self._journal.now = time.monotonic()
         self._holdings.agenda.begin()
         self._administration.clear()
+        self._transactions.roll()
         events: list[Event] = self._listener.receive()
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:
@@ -214,6 +219,7 @@ class Worker:
             "store": self._store.sizes(),
             "alarms": [mark.text for mark in self._watch.on.values()],
             "delayed": self._timers.pending,
+            "staged": self._transactions.table(),
             "queues": [self._administration.table(hosted) for hosted in self._holdings.queues.values()],
         }
 

@@ -1,0 +1,297 @@
+"""Transactions: messages that are kept aside until it is decided whether they appear.
+
+    publish ──► staged ──► sealed ─┬─ committed ──► concluding ──► in their queues
+              (for an attempt)     └─ aborted, or of an attempt that does not count ──► gone
+
+A decision is on disk as soon as it is known, and carried out in portions, at the start of passes. Each portion's
+messages leave the staged ones and join their queues in one commit: it goes on where it was, wherever it was stopped.
+Numbers of transactions that are decided are remembered for ever, as ranges: what comes late for them is refused.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from shardmq.bus.link import Peer
+from shardmq.bus.messages import Answer, Conclude, Prepare, Publish, PublishRefusal, Seal
+from shardmq.errors import ReplyCode
+from shardmq.ranges import RangeSet
+from shardmq.shards.attempts import Attempt
+from shardmq.shards.holdings import Holdings
+from shardmq.shards.timers import Timers
+from shardmq.shards.writes import Contents, Sealed, Staged, StagedPlace
+
+ROLL_BYTES: Final = 4 << 20
+"""About what one pass carries out of what is decided; others have their turns in between."""
+
+ROLL_RUN_BYTES: Final = 2048
+"""What a run counts for besides its records, which is about what it costs."""
+
+READ_BYTES: Final = 256 << 10
+"""Staged runs that are read at a time: a portion may be over when a few of them have gone to many queues."""
+
+DROPPED_RUNS_PER_PASS: Final = 2000
+"""Staged runs removed in one commit; every page they free is work for LMDB."""
+
+NOT_SEALED: Final = -1
+"""The answer to a Prepare for an attempt that may still take something."""
+
+
+class Conclusion:
+    """A transaction that is decided, while that is being carried out.
+
+    Attributes:
+        transaction: its number.
+        attempts: whose messages are still to join their queues; what others staged is removed after that.
+        since: the first of them goes on here.
+        behind: what is removed is behind that, so that what was need not be passed over.
+        asked: who waits for the end, and by which request.
+    """
+
+    __slots__ = ("asked", "attempts", "behind", "since", "transaction")
+
+    def __init__(self, transaction: int, attempts: Iterable[int]) -> None:
+        self.transaction = transaction
+        self.attempts = deque(attempts)
+        self.since = 0
+        self.behind: StagedPlace | None = None
+        self.asked: list[tuple[Peer, int]] = []
+
+
+class Transactions:
+    """What a shard does with transactions.
+
+    Args:
+        holdings: the queues.
+        timers: for what joins them later.
+    """
+
+    def __init__(self, holdings: Holdings, timers: Timers) -> None:
+        self._holdings = holdings
+        self._store, self._journal = holdings.store, holdings.journal
+        self._timers = timers
+        self._attempts: dict[int, dict[int, Attempt]] = {}  # by transaction and number; those with something staged
+        self._wide: dict[Attempt, None] = {}
+        self._ended = RangeSet()
+        self._concluding: dict[int, Conclusion] = {}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            Seal: self._seal, Prepare: self._prepare, Conclude: self._conclude,
+        }  # fmt: skip
+
+    def load(self, contents: Contents) -> None:
+        """At start: take over what was staged, and go on with what is decided."""
+        for place in contents.staged:
+            attempt = self._attempt(place.transaction, place.attempt)
+            attempt.add(place)
+            if attempt.is_wide:
+                attempt.narrow()
+        for transaction, number in contents.sealed:
+            self._attempt(transaction, number).is_sealed = True
+        self._ended = RangeSet(contents.ended)
+        for transaction in dict.fromkeys([*contents.concluding, *self._attempts]):
+            if transaction in self._ended:
+                here = self._attempts.setdefault(transaction, {})
+                attempts = [number for number in contents.concluding.get(transaction, ()) if number in here]
+                self._concluding[transaction] = Conclusion(transaction, attempts)
+
+    def table(self) -> list[dict[str, Any]]:
+        """What is staged, of each transaction, as `shardmq status` shows it."""
+        return [
+            {
+                "number": number,
+                "attempts": len(here),
+                "messages": sum([attempt.messages for attempt in here.values()]),
+                "bytes": sum([attempt.bytes for attempt in here.values()]),
+            }
+            for number, here in self._attempts.items()
+        ]
+
+    # --- staging ----------------------------------------------------------------------------------------------------
+
+    def stage(self, publish: int, message: Publish) -> PublishRefusal | None:
+        """Keep what its attempt has not staged yet of a publish; returns the refusal where it may not be.
+
+        Args:
+            publish: its number in the session.
+            message: it. All its queues are here.
+        """
+        transaction, number, run = message.transaction, message.producer, message.run
+        if transaction in self._ended:
+            return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, _over(transaction))
+        start, end = message.sequence, message.sequence + run.count
+        here = self._attempts.get(transaction)
+        attempt = here.get(number) if here is not None else None
+        unseen = [(start, end)] if attempt is None else attempt.unseen(self._store, start, end)
+        if not unseen:
+            return None
+        if attempt is None:
+            attempt = self._attempt(transaction, number)
+        elif attempt.is_sealed:
+            text = (f"attempt {number} of transaction {transaction} is sealed and takes nothing more; publish what is "
+                    "new as another attempt")  # fmt: skip
+            return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, text, unseen[0][0] - start)
+        for first, stop in unseen:
+            piece = self._holdings.cutter.cut(run, first - start, stop - start)
+            place = StagedPlace(transaction, number, first, piece.count, len(piece.records))
+            attempt.add(place)
+            self._journal.stage(Staged(place, message.queues, message.delay_ms, piece))
+        if attempt.is_wide:
+            self._wide[attempt] = None
+        return None
+
+    def _attempt(self, transaction: int, number: int) -> Attempt:
+        here = self._attempts.setdefault(transaction, {})
+        attempt = here.get(number)
+        if attempt is None:
+            attempt = here[number] = Attempt(transaction, number)
+        return attempt
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def _seal(self, peer: Peer, message: Seal) -> None:
+        if self._is_over(peer, message):
+            return
+        attempt = self._attempts.get(message.transaction, {}).get(message.attempt)
+        if attempt is None:
+            peer.post(Answer(message.request, (0, 0)))
+            return
+        sealed = Sealed(attempt.messages, attempt.bytes)
+        if not attempt.is_sealed:
+            attempt.is_sealed = True
+            self._journal.seal(attempt.transaction, attempt.number, sealed)
+        peer.post(Answer(message.request, sealed))
+
+    def _prepare(self, peer: Peer, message: Prepare) -> None:
+        if self._is_over(peer, message):
+            return
+        here = self._attempts.get(message.transaction, {})
+        attempts = [here.get(number) for number in message.attempts]
+        counts = [
+            0 if attempt is None else attempt.messages if attempt.is_sealed else NOT_SEALED for attempt in attempts
+        ]
+        peer.post(Answer(message.request, counts))
+
+    def _is_over(self, peer: Peer, message: Seal | Prepare) -> bool:
+        """Whether a request comes too late; it is refused then."""
+        if message.transaction not in self._ended:
+            return False
+        self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
+        return True
+
+    def _conclude(self, peer: Peer, message: Conclude) -> None:
+        transaction = message.transaction
+        conclusion = self._concluding.get(transaction)
+        if conclusion is None and transaction in self._ended:
+            peer.post(Answer(message.request))
+            return
+        if conclusion is None:
+            here = self._attempts.get(transaction, {})
+            attempts = [number for number in message.attempts if number in here]
+            self._ended.add(transaction, transaction + 1)
+            self._journal.conclude(transaction, attempts or None, list(self._ended))
+            if not here:
+                peer.post(Answer(message.request))
+                return
+            conclusion = self._concluding[transaction] = Conclusion(transaction, attempts)
+        conclusion.asked.append((peer, message.request))
+
+    # --- carrying out what is decided -------------------------------------------------------------------------------
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether something that is decided is still to be carried out."""
+        return bool(self._concluding)
+
+    def roll(self) -> None:
+        """Carry out a portion of what is decided. Called at the start of a pass: what the passes before wrote can be
+        found in the store."""
+        for attempt in self._wide:
+            attempt.narrow()
+        self._wide.clear()
+        room = ROLL_BYTES
+        for transaction in list(self._concluding):
+            if room <= 0:
+                break
+            conclusion = self._concluding.pop(transaction)
+            here = self._attempts[transaction]
+            room = self._join(conclusion, here, room) if conclusion.attempts else self._drop(conclusion, here, room)
+            if here:
+                self._concluding[transaction] = conclusion  # behind all others
+            else:
+                self._finish(conclusion)
+
+    def _join(self, conclusion: Conclusion, here: dict[int, Attempt], room: int) -> int:
+        """Have runs join their queues, in order of attempts and their numbers; returns what is left of the portion."""
+        while conclusion.attempts and room > 0:
+            attempt = here[conclusion.attempts[0]]
+            if attempt.messages:
+                room = self._join_some(conclusion, attempt, room)
+            if not attempt.messages:
+                room -= ROLL_RUN_BYTES
+                self._forget(here, attempt)
+                conclusion.attempts.popleft()
+                conclusion.since = 0
+        return room
+
+    def _join_some(self, conclusion: Conclusion, attempt: Attempt, room: int) -> int:
+        number = attempt.number
+        found = self._store.staged(conclusion.transaction, number, conclusion.since, min(room, READ_BYTES))
+        assert found, f"{attempt.messages} messages of attempt {number} are not in the store"
+        for staged in found:
+            if room <= 0:
+                break
+            self._join_queues(staged)
+            place = staged.place
+            self._journal.unstage(place)
+            attempt.remove(place)
+            conclusion.since = place.sequence + place.messages
+            room -= (place.bytes + ROLL_RUN_BYTES) * len(staged.queues)
+        return room
+
+    def _join_queues(self, staged: Staged) -> None:
+        """A run joins its queues as if it came now. One that is condemned gets it too: it may yet be kept."""
+        holdings, run = self._holdings, staged.run
+        now_ms = holdings.agenda.now_ms
+        for number in staged.queues:
+            hosted = holdings.queues.get(number)
+            if hosted is None:
+                continue
+            if staged.delay_ms:
+                self._timers.delay(hosted, run, now_ms + staged.delay_ms)
+            else:
+                self._timers.publish(hosted, run, now_ms)
+                holdings.active[number] = hosted
+
+    def _drop(self, conclusion: Conclusion, here: dict[int, Attempt], room: int) -> int:
+        """Remove what attempts staged that do not count; returns what is left of the portion."""
+        count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
+        places = self._store.staged_places(conclusion.transaction, conclusion.behind, count_max)
+        for place in places:
+            self._journal.unstage(place)
+            attempt = here[place.attempt]
+            attempt.remove(place)
+            if not attempt.messages:
+                self._forget(here, attempt)
+        if len(places) < count_max:
+            for attempt in list(here.values()):
+                self._forget(here, attempt)
+        else:
+            conclusion.behind = places[-1]
+        return room - len(places) * ROLL_RUN_BYTES
+
+    def _forget(self, here: dict[int, Attempt], attempt: Attempt) -> None:
+        """Nothing of an attempt is left."""
+        del here[attempt.number]
+        if attempt.is_sealed:
+            self._journal.seal(attempt.transaction, attempt.number, None)
+
+    def _finish(self, conclusion: Conclusion) -> None:
+        """Nothing of a transaction is left: say so to whoever waits for it, once that is on disk."""
+        del self._attempts[conclusion.transaction]
+        self._journal.conclude(conclusion.transaction, None, None)
+        for peer, request in conclusion.asked:
+            peer.post(Answer(request))
+
+
+def _over(transaction: int) -> str:
+    return f"transaction {transaction} is over: it was committed, aborted or has expired; begin it again"
