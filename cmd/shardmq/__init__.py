@@ -21,6 +21,7 @@ queue.py       `shardmq queue`
 peek.py        `shardmq queue peek`
 move.py        `shardmq queue move`
 binding.py     `shardmq binding`
+transaction.py  `shardmq transaction`
 user.py        `shardmq user`
 vhost.py       `shardmq vhost`
 limits.py      `shardmq user limits` and `vhost limits`

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "exchange": "shardmq.cmd.exchange:exchange",
     "queue": "shardmq.cmd.queue:queue",
     "binding": "shardmq.cmd.binding:binding",
+    "transaction": "shardmq.cmd.transaction:transaction",
     "user": "shardmq.cmd.user:user",
     "vhost": "shardmq.cmd.vhost:vhost",
     "permission": "shardmq.cmd.permission:permission",

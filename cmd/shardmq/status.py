@@ -112,7 +112,25 @@ def tables(state: Status) -> "Group":
     alarms = [
         Text(f"publishers wait: {alarm}", style="red") for row in state["processes"] for alarm in row.get("alarms", [])
     ]
-    return Group(process_table(state["processes"]), *alarms, queue_table(state["queues"]))
+    staged = [Text(sentence) for sentence in transactions(state["processes"])]
+    return Group(process_table(state["processes"]), *alarms, *staged, queue_table(state["queues"]))
+
+
+def transactions(processes: list[dict[str, Any]]) -> list[str]:
+    """What is to be said of transactions: nothing where there are none."""
+    staged = [row for process in processes for row in process.get("staged", ())]
+    undecided = sum(process.get("transactions", 0) for process in processes)
+    concluding = sum(process.get("concluding", 0) for process in processes)
+    said = []
+    if undecided or staged:
+        messages, count = (sum(row[name] for row in staged) for name in ("messages", "bytes"))
+        said.append(
+            f"staged: {counted(messages, 'message')}, {size(count)}; undecided: {counted(undecided, 'transaction')} "
+            "(`shardmq transaction list`)"
+        )
+    if concluding:
+        said.append(f"decided, and not yet so on every shard: {counted(concluding, 'transaction')}")
+    return said
 
 
 def process_table(processes: list[dict[str, Any]]) -> "Table":

@@ -30,6 +30,8 @@ from shardmq.wire.operations import (
     QueuePurge,
     QueueUnbind,
 )
+from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
 
 from .rawclient import Denied, RawClient
 
@@ -100,6 +102,10 @@ NEEDS: list[tuple[Any, tuple[Any, ...], dict[str, str]]] = [
     (BasicGet, ("there",), {"read": "^there$"}),
     (QueuePeek, ("there", 0, 1), {"read": "^there$"}),
     (QueuePurge, ("there",), {"read": "^there$"}),
+    (QueueSlices, ("there", 1), {"read": "^there$"}),
+    (QueueRead, ("there", 0, 1, 1), {"read": "^there$"}),
+    (QueueReserve, ("there", "aside"), {"read": "^there$"}),
+    (ReservationEnd, ("there", "aside", False), {"read": "^there$"}),
     (QueueDelete, ("new-q",), {"configure": "^new-q$"}),
     (ExchangeDelete, ("new-x",), {"configure": "^new-x$"}),
 ]  # fmt: skip
@@ -144,6 +150,45 @@ def test_publishing_needs_write_on_the_exchange_and_a_permission_taken_away_coun
     assert publish(1001) == BasicConfirm(1, [(1001, 1001)])
     admin.ask(PermissionDelete, "ann", "/")
     assert isinstance(publish(1002), BasicRefused)
+
+
+def test_a_transaction_is_its_users_and_the_administrators(broker: Broker, admin: RawClient, ann: RawClient) -> None:
+    admin.ask(UserPut, "bob", "secret")
+    admin.ask(PermissionPut, "bob", "/", ".*", ".*", ".*")
+    number = ann.ask(TransactionBegin, "anns")["number"]
+    foreign: list[tuple[Any, tuple[Any, ...]]] = [
+        (TransactionBegin, ("anns",)),
+        (TransactionSeal, (number, 5)),
+        (TransactionCommit, ("anns", number, [])),
+        (TransactionAbort, ("anns",)),
+    ]
+    with RawClient(broker).open("bob", "secret") as bob:
+        for kind, fields in foreign:
+            with pytest.raises(Denied) as denied:
+                bob.ask(kind, *fields)
+            assert denied.value.code == ReplyCode.ACCESS_REFUSED, kind
+        bob.send(BasicPublish(1000, 1, "other", "k", 0, 1, pack(None, b"x"), 0, 5, 0, number))
+        refused = bob.receive()
+        assert isinstance(refused, BasicRefused)
+        assert refused.code == ReplyCode.ACCESS_REFUSED
+    assert admin.ask(TransactionSeal, number, 5) == {"messages": 0, "bytes": 0}
+    admin.ask(TransactionAbort, "anns")
+    with pytest.raises(Denied) as denied:
+        ann.ask(TransactionSeal, number, 5)
+    assert denied.value.code == ReplyCode.PRECONDITION_FAILED
+
+
+def test_publishing_in_a_transaction_needs_write_on_the_exchange(admin: RawClient, ann: RawClient) -> None:
+    number = ann.ask(TransactionBegin, "no-write")["number"]
+    publish = BasicPublish(1000, 1, "other", "k", 0, 1, pack(None, b"x"), 0, 5, 0, number)
+    ann.send(publish)
+    refused = ann.receive()
+    assert isinstance(refused, BasicRefused)
+    assert refused.code == ReplyCode.ACCESS_REFUSED
+    admin.ask(PermissionPut, "ann", "/", "", "^other$", "")
+    ann.send(publish)
+    assert isinstance(ann.receive(), BasicConfirm)
+    admin.ask(TransactionAbort, "no-write")
 
 
 @pytest.mark.parametrize(
