@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from shardmq.client.meter import Metrics
     from shardmq.client.publisher import Publisher
     from shardmq.client.recovery import Recovered, Recovery
-    from shardmq.client.results import QueueDeclared
+    from shardmq.client.results import QueueDeclared, QueueSlice, Reserved, Sealed
     from shardmq.client.returns import ReturnedMessage
+    from shardmq.client.transaction import Transaction
     from shardmq.records import Properties
 
 __all__ = [
@@ -34,9 +35,13 @@ __all__ = [
     "Properties",
     "Publisher",
     "QueueDeclared",
+    "QueueSlice",
     "Recovered",
     "Recovery",
+    "Reserved",
     "ReturnedMessage",
+    "Sealed",
+    "Transaction",
     "aio",
     "connect",
     "errors",
@@ -52,9 +57,13 @@ _HOMES = {
     "Properties": "shardmq.records",
     "Publisher": "shardmq.client.publisher",
     "QueueDeclared": "shardmq.client.results",
+    "QueueSlice": "shardmq.client.results",
     "Recovered": "shardmq.client.recovery",
     "Recovery": "shardmq.client.recovery",
+    "Reserved": "shardmq.client.results",
     "ReturnedMessage": "shardmq.client.returns",
+    "Sealed": "shardmq.client.results",
+    "Transaction": "shardmq.client.transaction",
     "connect": "shardmq.client.connection",
 }
 

@@ -11,10 +11,11 @@ async with await shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as
 from shardmq.client.aio_channel import Channel
 from shardmq.client.aio_connection import Connection, connect
 from shardmq.client.aio_publisher import Publisher
+from shardmq.client.aio_transaction import Transaction
 from shardmq.client.deliveries import Batch, Message
 from shardmq.client.meter import Metrics
 from shardmq.client.recovery import Recovered, Recovery
-from shardmq.client.results import QueueDeclared
+from shardmq.client.results import QueueDeclared, QueueSlice, Reserved, Sealed
 from shardmq.client.returns import ReturnedMessage
 from shardmq.records import Properties
 
@@ -27,8 +28,12 @@ __all__ = [
     "Properties",
     "Publisher",
     "QueueDeclared",
+    "QueueSlice",
     "Recovered",
     "Recovery",
+    "Reserved",
     "ReturnedMessage",
+    "Sealed",
+    "Transaction",
     "connect",
 ]

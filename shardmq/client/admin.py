@@ -25,8 +25,8 @@ class AdminVerbs(ABC):
         """What there is: a table for each.
 
         Args:
-            noun: "exchanges", "queues" or "bindings" of this virtual host; "vhosts", "users", "permissions",
-                "connections", "channels" or "consumers": those the user may see.
+            noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
+                "users", "permissions", "connections", "channels" or "consumers": those the user may see.
         """
         return self._ask(asks.topology(noun))
 

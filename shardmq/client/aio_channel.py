@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from shardmq.client.aio_consuming import DeliveryQueue, Handler, HandlerInbox
 from shardmq.client.aio_publisher import Publisher
+from shardmq.client.aio_transaction import Transaction
 from shardmq.client.aio_verbs import TopologyVerbs
 from shardmq.client.arguments import (
     check_delay,
@@ -137,7 +138,7 @@ class Channel(TopologyVerbs):
         self._send_published()
         confirmed = self._future()
         confirm = _Confirm(confirmed)
-        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0)
+        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
         self._connection.publish(self._core, run, confirm)
         try:
             await self._answer(confirmed, f"publishing to '{exchange}'")
@@ -155,6 +156,16 @@ class Channel(TopologyVerbs):
                               self._has_return_hook, self._forget_publisher)  # fmt: skip
         self._publishers.append(publisher)
         return publisher
+
+    async def transaction(
+        self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
+    ) -> Transaction:
+        """Begin a transaction: `async with await channel.transaction(name) as transaction: …`."""
+        seconds = self._timeout if timeout is None else timeout
+        transaction = Transaction(self._connection, self._wire, self._core, name, timeout_ms, window, seconds,
+                                  self._has_return_hook, self._ask_for)  # fmt: skip
+        await transaction.begin()
+        return transaction
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
@@ -425,18 +436,21 @@ class Channel(TopologyVerbs):
     def _future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
-    async def _answer(self, future: asyncio.Future[Any], what: str) -> Any:
+    async def _answer(self, future: asyncio.Future[Any], what: str, seconds: float | None = None) -> Any:
         self._wire.transmit()
-        return await self._wire.wait(future, self._timeout, what)
+        return await self._wire.wait(future, self._timeout if seconds is None else seconds, what)
 
     async def _ask(self, ask: Ask[T]) -> T:
         return ask.shape(await self._request(ask.kind, *ask.fields))
 
-    async def _request(self, kind: Callable[..., Operation], *fields: Any) -> Any:
+    async def _ask_for(self, ask: Ask[T], seconds: float) -> T:
+        return ask.shape(await self._request(ask.kind, *ask.fields, seconds=seconds))
+
+    async def _request(self, kind: Callable[..., Operation], *fields: Any, seconds: float | None = None) -> Any:
         self.flush()
         answer = self._future()
         self._connection.request(kind, self._core, answer, *fields)
-        return await self._answer(answer, getattr(kind, "__name__", "request"))
+        return await self._answer(answer, getattr(kind, "__name__", "request"), seconds)
 
     def _tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
         check_tag(delivery_tag, multiple)

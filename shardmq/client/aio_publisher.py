@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shardmq.client.arguments import check_delay, check_names, check_sequence
 from shardmq.client.channel_core import ChannelCore
-from shardmq.client.core import Core
+from shardmq.client.core import Core, Publish
 from shardmq.client.publisher import refusal
 from shardmq.client.runs import RUN_BYTES, RUN_RECORDS, Collecting, Extras, Filling, Run, flags_of, runs_of
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
@@ -23,7 +23,8 @@ class Publisher:
     """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
 
     def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float, producer: int,
-                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
+                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None],
+                 publish: Publish | None = None) -> None:  # fmt: skip
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -34,6 +35,7 @@ class Publisher:
         self._producer = producer
         self._has_return_hook = has_return_hook
         self._forget = forget
+        self._publish: Publish = publish or core.publish
         self._collecting = Collecting(producer)
         self._sent = 0
         self._settled = 0
@@ -119,7 +121,7 @@ class Publisher:
             if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()
-            run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number)
+            run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
             self._send_runs([*self._collecting.take(), run])
             number += count
             await self._wire.make_room(self._timeout)
@@ -187,7 +189,7 @@ class Publisher:
             self._sent += run[3]
             fault = self._core.fault or self._channel.fault
             if fault is None:
-                self._core.publish(self._channel, run, self)
+                self._publish(self._channel, run, self)
             else:
                 self.settled(run[3], fault)
         self._wire.transmit()

@@ -1,14 +1,14 @@
 """RabbitMQ's verbs for exchanges, queues and bindings, as coroutines."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from shardmq.client import asks
 from shardmq.client.asks import Ask
 from shardmq.client.deliveries import Message
-from shardmq.client.results import QueueDeclared
-from shardmq.client.verbs import PEEK_COUNT
+from shardmq.client.results import QueueDeclared, QueueSlice, Reserved
+from shardmq.client.verbs import PEEK_COUNT, READ_COUNT
 
 T = TypeVar("T")
 
@@ -117,6 +117,30 @@ class TopologyVerbs(ABC):
     async def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
         """Look at ready messages and leave all as it is; they cannot be acked."""
         return await self._ask(asks.queue_peek(queue, offset, count))
+
+    async def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
+        """Cut what is ready in a queue into parts of about one size, for as many readers."""
+        return await self._ask(asks.queue_slices(queue, count, reservation))
+
+    async def queue_read(
+        self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
+    ) -> tuple[list[Message], int | None]:
+        """Look at the messages numbered `first` up to `end`, and leave all as it is; they cannot be acked."""
+        return await self._ask(asks.queue_read(queue, first, end, count, reservation))
+
+    async def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
+        """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them."""
+        return await self._ask(asks.queue_reserve(queue, reservation, messages_max, lease_ms))
+
+    async def reservation_end(
+        self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
+    ) -> int:
+        """End a reservation."""
+        return await self._ask(asks.reservation_end(queue, reservation, acknowledge, ranges))
+
+    async def transaction_abort(self, name: str) -> None:
+        """Abort the transaction of that name, whoever began it; nothing happens when there is none."""
+        await self._ask(asks.transaction_abort(name))
 
     async def status(self) -> dict[str, Any]:
         """See `Connection.status`."""

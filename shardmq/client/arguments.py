@@ -33,6 +33,38 @@ def check_names(**names: str) -> None:
             raise InvalidRequest(f"{what} '{name[:32]}…' has {size} bytes; the limit is {NAME_BYTES_MAX}")
 
 
+def check_name(what: str, name: str) -> None:
+    """As `check_names`, of what cannot be "" either."""
+    check_names(**{what: name})
+    if not name:
+        raise InvalidRequest(f"a {what}'s name is not empty")
+
+
+def check_number(what: str, number: int, least: int, most: int) -> None:
+    """Raise for a number that the wire cannot carry: TypeError for no int, InvalidRequest out of range."""
+    if type(number) is not int:
+        raise TypeError(f"{what} is an int, not {number!r}")
+    if not least <= number <= most:
+        raise InvalidRequest(f"{what} is {least} to {most}, not {number}")
+
+
+def pairs(what: str, given: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A copy of a list of two ints each, whatever they travelled as.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} is a list of pairs of ints, not {given!r}")
+    copied = []
+    for pair in given:
+        if not isinstance(pair, tuple | list) or [type(part) for part in pair] != [int, int]:
+            raise TypeError(f"{what} is a list of pairs of ints; {pair!r} is none")
+        first, second = pair
+        copied.append((first, second))
+    return copied
+
+
 @functools.cache
 def _field_types(kind: type[Operation]) -> tuple[tuple[str, Any], ...]:
     return tuple((field.name, field.type) for field in msgspec.structs.fields(kind))

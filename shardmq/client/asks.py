@@ -1,13 +1,26 @@
 """The requests that are answered by an Ok, as values: checked, ready to be sent, and what their answer becomes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from shardmq.client.arguments import check_names, table, words
+from shardmq.client.arguments import check_name, check_names, check_number, pairs, table, words
 from shardmq.client.deliveries import Delivery, Message, Peeked
-from shardmq.client.results import MessageCount, QueueDeclared, peeked, result_of
+from shardmq.client.results import (
+    Begun,
+    Committed,
+    MessageCount,
+    QueueDeclared,
+    QueueSlice,
+    Reserved,
+    Sealed,
+    peeked,
+    read,
+    reserved,
+    result_of,
+    slices,
+)
 from shardmq.errors import InvalidRequest
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
 from shardmq.wire.administration import (
     ConnectionExpel,
     DefinitionsExport,
@@ -35,6 +48,8 @@ from shardmq.wire.operations import (
     StatusGet,
     TopologyList,
 )
+from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
 
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | None
@@ -78,6 +93,19 @@ def _as_is(result: Any) -> Any:
 
 def _peeked(result: Any) -> list[Message]:
     return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED).messages()]
+
+
+def _begun(result: Any) -> Begun:
+    return result_of(Begun, result)
+
+
+def _visible(result: Any) -> bool:
+    return result_of(Committed, result).visible
+
+
+def _read(result: Any) -> tuple[list[Message], int | None]:
+    runs, go_on = read(result)
+    return [message for frame, first in runs for message in Delivery(frame, _PEEKED, first).messages()], go_on
 
 
 def exchange_declare(exchange: str, exchange_type: str, durable: bool, arguments: Arguments, auto_delete: bool,
@@ -147,6 +175,74 @@ def queue_peek(queue: str, offset: int, count: int) -> Ask[list[Message]]:
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a peek looks at 1 to {RUN_RECORDS_MAX} messages, not {count}")
     return Ask(_peeked, QueuePeek, queue, offset, count)
+
+
+def queue_slices(queue: str, count: int, reservation: str) -> Ask[list[QueueSlice]]:
+    """Cut a queue into parts of one size."""
+    check_names(queue=queue, reservation=reservation)
+    check_number("a count of slices", count, 1, SLICES_MAX)
+    return Ask(slices, QueueSlices, queue, count, reservation)
+
+
+def queue_read(queue: str, first: int, end: int, count: int,
+               reservation: str) -> Ask[tuple[list[Message], int | None]]:  # fmt: skip
+    """Look at the messages with these numbers."""
+    check_names(queue=queue, reservation=reservation)
+    check_number("first", first, 0, 2**63 - 1)
+    check_number("end", end, 0, 2**63 - 1)
+    check_number("a count of messages to read", count, 1, RUN_RECORDS_MAX)
+    return Ask(_read, QueueRead, queue, first, end, count, reservation)
+
+
+def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Ask[Reserved]:
+    """Set ready messages aside."""
+    check_names(queue=queue)
+    check_name("reservation", reservation)
+    check_number("messages_max", messages_max, 0, 2**63 - 1)
+    check_number("lease_ms", lease_ms, 0, DELAY_MS_MAX)
+    return Ask(reserved, QueueReserve, queue, reservation, messages_max, lease_ms)
+
+
+def reservation_end(queue: str, reservation: str, acknowledge: bool,
+                    ranges: Iterable[tuple[int, int]]) -> Ask[int]:  # fmt: skip
+    """Be done with what is reserved, or put it back."""
+    check_names(queue=queue)
+    check_name("reservation", reservation)
+    if type(acknowledge) is not bool:
+        raise TypeError(f"acknowledge is True (done with) or False (back to the queue), not {acknowledge!r}")
+    return Ask(_count, ReservationEnd, queue, reservation, acknowledge, sorted(pairs("ranges", ranges)))
+
+
+def transaction_begin(transaction: str, timeout_ms: int) -> Ask[Begun]:
+    """Make a transaction, or find it."""
+    check_name("transaction", transaction)
+    check_number("timeout_ms", timeout_ms, 0, DELAY_MS_MAX)
+    return Ask(_begun, TransactionBegin, transaction, timeout_ms)
+
+
+def transaction_seal(number: int, attempt: int) -> Ask[Sealed]:
+    """An attempt is complete."""
+
+    def sealed(result: Any) -> Sealed:
+        return Sealed(attempt, _count(result))
+
+    return Ask(sealed, TransactionSeal, number, attempt)
+
+
+def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[int, int]]) -> Ask[bool]:
+    """What these attempts staged appears."""
+    named = pairs("sealed", attempts)
+    if len(named) > ATTEMPTS_MAX:
+        raise InvalidRequest(f"a commit names {ATTEMPTS_MAX} attempts at most, not {len(named)}; make them larger")
+    if len({attempt for attempt, _ in named}) < len(named):
+        raise InvalidRequest("an attempt stands in `sealed` more than once; each counts once")
+    return Ask(_visible, TransactionCommit, transaction, number, named)
+
+
+def transaction_abort(transaction: str, number: int = 0) -> Ask[None]:
+    """Nothing of it appears. Number 0 is whichever has the name now."""
+    check_name("transaction", transaction)
+    return Ask(_nothing, TransactionAbort, transaction, number)
 
 
 def status() -> Ask[Table]:

@@ -25,6 +25,7 @@ from shardmq.client.io_thread import IoThread
 from shardmq.client.ports import Inbox
 from shardmq.client.publisher import WINDOW, Publisher
 from shardmq.client.runs import flags_of, record_of
+from shardmq.client.transaction import Transaction
 from shardmq.client.verbs import TopologyVerbs
 from shardmq.client.waiting import CLOSE_SECONDS, Answer, DeliveryQueue
 from shardmq.client.workers import Workers
@@ -136,7 +137,7 @@ class Channel(TopologyVerbs):
         if self._publishers:
             self._send_published()
         confirmed = Answer()
-        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0)
+        run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
         with self._io.lock:
             self._connection.publish(self._core, run, confirmed)
             self._io.transmit()
@@ -165,6 +166,28 @@ class Channel(TopologyVerbs):
                               self._has_return_hook, self._forget_publisher)  # fmt: skip
         self._publishers.append(publisher)
         return publisher
+
+    def transaction(
+        self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
+    ) -> Transaction:
+        """Begin a transaction: what is published there appears in its queues whole, or not at all.
+
+        Args:
+            name: of it, in this virtual host. Under a name one batch is published, once: to begin a name again that was
+                committed (within seven days) does nothing, and one that is open is joined.
+            timeout_ms: it is aborted when nobody has begun it for so long; 0 is the broker's default, a day.
+            window: messages unconfirmed at most; publishing waits beyond it.
+            timeout: seconds that each of its steps may take, and that a message is published again while its shard is
+                away; the connection's when None.
+
+        Raises:
+            AccessRefused: it is somebody else's.
+            PreconditionFailed: there are too many transactions.
+            Unavailable: the broker cannot begin it now.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        return Transaction(self._connection, self._io, self._core, name, timeout_ms, window, seconds,
+                           self._has_return_hook, self._ask_for)  # fmt: skip
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
@@ -472,13 +495,17 @@ class Channel(TopologyVerbs):
     def _ask(self, ask: Ask[T]) -> T:
         return ask.shape(self._request(ask.kind, *ask.fields))
 
-    def _request(self, kind: Callable[..., Operation], *fields: Any) -> Any:
+    def _ask_for(self, ask: Ask[T], seconds: float) -> T:
+        return ask.shape(self._request(ask.kind, *ask.fields, seconds=seconds))
+
+    def _request(self, kind: Callable[..., Operation], *fields: Any, seconds: float | None = None) -> Any:
         self.flush()
         answer = Answer()
         with self._io.lock:
             self._connection.request(kind, self._core, answer, *fields)
             self._io.transmit()
-        return self._io.wait(answer, self._timeout, getattr(kind, "__name__", "request"))
+        wait = self._timeout if seconds is None else seconds
+        return self._io.wait(answer, wait, getattr(kind, "__name__", "request"))
 
     def _tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
         check_tag(delivery_tag, multiple)

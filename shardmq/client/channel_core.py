@@ -59,6 +59,7 @@ class ChannelCore:
         sequence: of the next message it publishes.
         unconfirmed: its publishes by request number.
         held: what is to be sent when that is possible again, in order.
+        put_off: its publishes that were refused for now, until `Core.publish_again`.
         unacked: delivery tags that came and are not settled with the broker.
         last_tag: the highest that came.
         stale_tag: messages up to this one are the broker's again; settling them means nothing.
@@ -68,7 +69,7 @@ class ChannelCore:
     """
 
     __slots__ = ("consumers", "fault", "held", "inboxes", "is_open", "last_tag", "manual", "number", "opening",
-                 "producer", "sequence", "settlements", "settler", "stale_tag", "tag_offset", "unacked",
+                 "producer", "put_off", "sequence", "settlements", "settler", "stale_tag", "tag_offset", "unacked",
                  "unconfirmed", "unheard")  # fmt: skip
 
     def __init__(self, number: int, settler: Settler, opening: Reply | None) -> None:
@@ -84,6 +85,7 @@ class ChannelCore:
         self.sequence = 1
         self.unconfirmed: dict[int, Published] = {}
         self.held: deque[Asked | Published] = deque()
+        self.put_off: list[Published] = []
         self.unacked = RangeSet()
         self.last_tag = 0
         self.stale_tag = 0
@@ -130,7 +132,8 @@ ASKED_AGAIN: frozenset[str] = frozenset(
     {"ExchangeDeclare", "ExchangeDelete", "ExchangeBind", "ExchangeUnbind", "QueueDeclare", "QueueDelete", "QueueBind",
      "QueueUnbind", "QueuePeek", "TopologyList", "StatusGet", "VhostPut", "VhostDelete", "UserPut", "UserDelete",
      "PermissionPut", "PermissionDelete", "LimitsPut", "DefinitionsExport", "DefinitionsImport", "BasicConsume",
-     "BasicQos"}
+     "BasicQos", "TransactionBegin", "TransactionSeal", "TransactionCommit", "TransactionAbort", "QueueSlices",
+     "QueueRead", "QueueReserve", "ReservationEnd"}
 )  # fmt: skip
 """Requests that do no harm when they are carried out twice."""
 

@@ -47,6 +47,9 @@ from shardmq.wire.operations import (
 )
 from shardmq.wire.publishing import encode_publish
 
+Publish = Callable[[ChannelCore, Run, Confirms], None]
+"""Publishes a run: `Core.publish`, or a transaction's way of it."""
+
 _HEARTBEAT: Final = encode(Heartbeat())
 
 
@@ -197,22 +200,33 @@ class Core(Hearing):
     def publish(self, channel: ChannelCore, run: Run, confirms: Confirms) -> None:
         """Publish a run; `confirms` hears of its messages once. The messages are numbered here, in their order."""
         self.check(channel)
-        exchange, routing_key, flags, count, packed, delay_ms, producer, sequence = run
+        exchange, routing_key, flags, count, packed, delay_ms, producer, sequence, transaction = run
         if not producer:
             producer, sequence = channel.producer, channel.sequence
             channel.sequence += count
         if self._goes_straight:
             number = self._request + 1
             operation = BasicPublish(number, channel.number, exchange, routing_key, flags, count, packed, delay_ms,
-                                     producer, sequence)  # fmt: skip
+                                     producer, sequence, transaction)  # fmt: skip
             self.outgoing.append(encode_publish(operation))
             self._request = number
             channel.unconfirmed[number] = (confirms, operation)
         else:
             operation = BasicPublish(0, channel.number, exchange, routing_key, flags, count, packed, delay_ms,
-                                     producer, sequence)  # fmt: skip
+                                     producer, sequence, transaction)  # fmt: skip
             channel.held.append((confirms, operation))
         self._count("published", count)
+
+    def publish_again(self, channel: ChannelCore) -> None:
+        """Publish what was put off on it, in the order of its numbers: with what is held, as much at once as that."""
+        if channel.fault is not None or not channel.put_off:
+            return
+        put_off, channel.put_off = channel.put_off, []
+        put_off.sort(key=lambda entry: entry[1].sequence)
+        channel.held.extend(put_off)
+        self._goes_straight = False
+        if self.is_holding:
+            self.pump()
 
     def flush_settlements(self, channel: ChannelCore) -> None:
         """Tell the broker what was acked and nacked."""

@@ -119,7 +119,8 @@ class CoreState:
             if not reply.done():
                 reply.set_exception(again(error))
         unconfirmed, channel.unconfirmed = channel.unconfirmed, {}
-        for confirms, operation in unconfirmed.values():
+        put_off, channel.put_off = channel.put_off, []
+        for confirms, operation in (*unconfirmed.values(), *put_off):
             confirms.settled(operation.count, again(error))
         for entry in channel.held:
             if isinstance(entry, tuple):

@@ -94,6 +94,12 @@ class Message(msgspec.Struct, gc=False, eq=False):
         return self._delivery.frame.consumer
 
     @property
+    def position(self) -> int | None:
+        """Its number in its queue, which it keeps for as long as it is there; None unless `queue_read` read it."""
+        first = self._delivery.first
+        return None if first is None else first + self.delivery_tag - self._delivery.frame.tag
+
+    @property
     def message_id(self) -> str:
         """The publisher's id for it, or else the broker's: the same in every queue and after every restart."""
         if self._properties is not None and self._properties.message_id is not None:
@@ -135,13 +141,20 @@ class Message(msgspec.Struct, gc=False, eq=False):
 
 
 class Delivery:
-    """One BasicDeliver, and who settles its messages."""
+    """One BasicDeliver, and who settles its messages.
 
-    __slots__ = ("frame", "settler")
+    Attributes:
+        frame: what came.
+        settler: who passes on acks.
+        first: the first message's number in its queue, where that is known.
+    """
 
-    def __init__(self, frame: BasicDeliver, settler: Settler) -> None:
+    __slots__ = ("first", "frame", "settler")
+
+    def __init__(self, frame: BasicDeliver, settler: Settler, first: int | None = None) -> None:
         self.frame = frame
         self.settler = settler
+        self.first = first
 
     @property
     def size(self) -> int:
@@ -180,7 +193,8 @@ class Peeked(AutoAcked):
 
     def settle(self, first: int, last: int) -> None:  # noqa: ARG002
         """Refused."""
-        raise PreconditionFailed("this message was only looked at (queue_peek); get or consume it to settle it")
+        raise PreconditionFailed("this message was only looked at (queue_peek, queue_read); get or consume it to "
+                                 "settle it, or reserve it and end the reservation")  # fmt: skip
 
 
 class Batch:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shardmq.client.arguments import check_delay, check_names, check_sequence
 from shardmq.client.channel_core import ChannelCore
-from shardmq.client.core import Core
+from shardmq.client.core import Core, Publish
 from shardmq.client.io_thread import IoThread
 from shardmq.client.runs import (
     NO_EXTRAS,
@@ -56,7 +56,8 @@ class Publisher:
     """
 
     def __init__(self, core: Core, io: IoThread, channel: ChannelCore, window: int, timeout: float, producer: int,
-                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None]) -> None:  # fmt: skip
+                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None],
+                 publish: Publish | None = None) -> None:  # fmt: skip
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -67,6 +68,7 @@ class Publisher:
         self._producer = producer
         self._has_return_hook = has_return_hook
         self._forget = forget
+        self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
         self._collecting = Collecting(producer)  # under _lock, but for what it says
         self._sent = 0  # messages; under io.lock, as the next five
@@ -191,7 +193,7 @@ class Publisher:
                 self._wait_for_window()
             self._check()
             with self._lock:
-                run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number)
+                run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
                 self._send_runs([*self._collecting.take(), run])
             number += count
             self._io.make_room(self._timeout)
@@ -299,7 +301,7 @@ class Publisher:
                 self._runs_sent += 1
                 fault = self._core.fault or self._channel.fault
                 if fault is None:
-                    self._core.publish(self._channel, run, self)
+                    self._publish(self._channel, run, self)
                 else:
                     self.settled(run[3], fault)
             self._io.transmit()

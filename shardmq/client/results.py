@@ -1,6 +1,6 @@
 """What the broker's answers say, checked."""
 
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -39,6 +39,67 @@ class MessageCount(msgspec.Struct, frozen=True):
     """How many messages a request concerned."""
 
     messages: int
+
+
+class Sealed(NamedTuple):
+    """A complete attempt, for whoever commits the transaction. Two ints: it travels as such (JSON, pickle, a queue).
+
+    Attributes:
+        attempt: its number.
+        messages: staged for it, counted once for each shard they went to.
+    """
+
+    attempt: int
+    messages: int
+
+
+class QueueSlice(NamedTuple):
+    """A part of a queue, for whoever reads it. Three ints: it travels as such.
+
+    Attributes:
+        first: number of the first message in it.
+        end: number behind the last one.
+        messages: in it when the queue was cut.
+    """
+
+    first: int
+    end: int
+    messages: int
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """A reservation as it is.
+
+    Attributes:
+        messages: it holds.
+        is_acknowledged: it was ended by that before; nothing is left to do.
+    """
+
+    messages: int
+    is_acknowledged: bool
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A transaction as it was begun, or found."""
+
+    number: int
+    state: Literal["open", "committed"]
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """Whether all of a committed transaction is in its queues."""
+
+    visible: bool
+
+
+class _Reserved(msgspec.Struct, frozen=True):
+    messages: int
+    state: Literal["held", "acknowledged"]
+
+
+class _Read(msgspec.Struct, frozen=True):
+    deliveries: list[dict[str, Any]]
+    next: int | None = None
 
 
 class _Consumer(msgspec.Struct, frozen=True):
@@ -84,8 +145,33 @@ def peeked(result: Any) -> list[BasicDeliver]:
     return frames
 
 
-def _delivery(table: dict[str, Any], request: str) -> BasicDeliver:
+def slices(result: Any) -> list[QueueSlice]:
+    """The parts by a QueueSlices. Raises as `result_of`."""
+    return [QueueSlice(*part) for part in _converted(result, list[tuple[int, int, int]], "QueueSlices")]
+
+
+def read(result: Any) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
+    """The messages of a QueueRead, each run with its first one's number, and where to go on. Raises as `result_of`."""
+    answer = result_of(_Read, result)
+    numbers = [_converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
+    return list(zip(peeked(answer.deliveries), numbers, strict=True)), answer.next
+
+
+def reserved(result: Any) -> Reserved:
+    """What a QueueReserve holds. Raises as `result_of`."""
+    answer = result_of(_Reserved, result)
+    return Reserved(answer.messages, answer.state == "acknowledged")
+
+
+_Plain = TypeVar("_Plain")
+
+
+def _converted(result: Any, kind: type[_Plain], request: str) -> _Plain:
     try:
-        return msgspec.convert([table.get(name) for name in BasicDeliver.__struct_fields__], BasicDeliver)
+        return msgspec.convert(result, kind)
     except msgspec.ValidationError as fault:
         raise ProtocolError(f"the server's answer to {request}: {fault}", ReplyCode.SYNTAX_ERROR) from fault
+
+
+def _delivery(table: dict[str, Any], request: str) -> BasicDeliver:
+    return _converted([table.get(name) for name in BasicDeliver.__struct_fields__], BasicDeliver, request)

@@ -91,9 +91,9 @@ def _parts(chunk: list[bytes], beside: int) -> Iterator[list[bytes]]:
     yield part
 
 
-Run = tuple[str, str, int, int, bytes, int, int, int]
-"""What a BasicPublish says: exchange, routing key, flags, count, records, delay in ms, producer, sequence. Producer 0:
-the channel numbers it."""
+Run = tuple[str, str, int, int, bytes, int, int, int, int]
+"""What a BasicPublish says: exchange, routing key, flags, count, records, delay in ms, producer, sequence, transaction.
+Producer 0: the channel numbers it, or the transaction whose publisher it comes from."""
 
 
 class Extras(msgspec.Struct, frozen=True):
@@ -255,7 +255,7 @@ class Collecting:
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
         extras = route.extras
         run = (route.exchange, route.routing_key, route.flags, count, joined, extras.delay_ms, extras.producer,
-               extras.sequence)  # fmt: skip
+               extras.sequence, 0)  # fmt: skip
         if extras.producer:
             route.extras = replace(extras, sequence=extras.sequence + count)
         return run

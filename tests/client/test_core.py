@@ -137,7 +137,7 @@ def test_answers_confirms_and_deliveries_arrive_whole_however_the_bytes_are_cut(
     inbox = consuming(core, channel)
     publishing, asking = Waiter(), Waiter()
     for count in counts:
-        core.publish(channel, ("", "k", 1, count, records.pack_many([b"x"] * count), 0, 0, 0), publishing)
+        core.publish(channel, ("", "k", 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0), publishing)
     core.request(QueueDelete, channel, asking, "q")
     said = sent(core)
     numbers = [operation.request for operation in said]
@@ -176,7 +176,7 @@ def test_any_bytes_raise_documented_errors_only(data: bytes) -> None:
 def test_mutated_answers_raise_documented_errors_only(data: st.DataObject) -> None:
     core, channel = opened()
     consuming(core, channel)
-    core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0), Waiter())
+    core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0, 0), Waiter())
     said = bytearray(b"".join(map(encode, [delivery(1, 3), BasicConfirm(1, [(1, 9)]), Ok(3, 1, {"consumer": "d"})])))
     for _ in range(data.draw(st.integers(1, 4))):
         said[data.draw(st.integers(0, len(said) - 1))] = data.draw(st.integers(0, 255))
@@ -190,7 +190,7 @@ def test_a_confirm_range_settles_all_publishes_in_it_and_a_made_up_one_costs_not
     core, channel = opened()
     publishing = Waiter()
     for _ in range(5):
-        core.publish(channel, ("", "k", 1, 2, records.pack_many([b""] * 2), 0, 0, 0), publishing)
+        core.publish(channel, ("", "k", 1, 2, records.pack_many([b""] * 2), 0, 0, 0, 0), publishing)
     numbers = [operation.request for operation in sent(core) if isinstance(operation, BasicPublish)]
     hear(core, BasicConfirm(1, [(numbers[1], numbers[3])]))
     assert publishing.confirmed == 6
@@ -202,7 +202,7 @@ def test_a_refused_publish_has_the_class_of_its_code_and_publish_refused_otherwi
     core, channel = opened()
     for code, kind in ((404, NotFound), (506, PublishRefused), (541, PublishRefused)):
         publishing = Waiter()
-        core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0), publishing)
+        core.publish(channel, ("", "k", 1, 1, records.pack(None, b""), 0, 0, 0, 0), publishing)
         [request] = sent(core)
         hear(core, BasicRefused(1, [(request.request, request.request)], code, "no"))
         assert [type(error) for error in publishing.refused] == [kind]
@@ -213,7 +213,7 @@ def test_loss_tells_everybody_waiting_once_and_every_request_afterwards() -> Non
     inbox = consuming(core, channel)
     asking, publishing = Waiter(), Waiter()
     core.request(QueueDelete, channel, asking, "q")
-    core.publish(channel, ("", "k", 1, 3, records.pack_many([b""] * 3), 0, 0, 0), publishing)
+    core.publish(channel, ("", "k", 1, 3, records.pack_many([b""] * 3), 0, 0, 0, 0), publishing)
     core.lose(ConnectionLost("gone"))
     core.lose(ConnectionLost("gone again"))
     for errors in (asking.errors, publishing.refused, inbox.ends):

@@ -100,7 +100,7 @@ def consume(core: Core, channel: ChannelCore, queue: str, tag: str) -> Waiter:
 def publish(core: Core, channel: ChannelCore, *counts: int) -> list[Waiter]:
     waiters = [Waiter() for _ in counts]
     for count, waiter in zip(counts, waiters, strict=True):
-        core.publish(channel, ("", "q", 1, count, records.pack_many([b"x"] * count), 0, 0, 0), waiter)
+        core.publish(channel, ("", "q", 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0), waiter)
     return waiters
 
 
@@ -214,7 +214,7 @@ def test_much_that_was_held_is_sent_in_portions_and_what_is_new_goes_behind_it()
     core, channel, _ = opened()
     big = records.pack(None, bytes(600_000))
     for _ in range(5):
-        core.publish(channel, ("", "q", 1, 1, big, 0, 0, 0), Waiter())
+        core.publish(channel, ("", "q", 1, 1, big, 0, 0, 0, 0), Waiter())
     core.break_off(LOST)
     let_in(core)
     restore(core)

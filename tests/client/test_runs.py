@@ -64,7 +64,7 @@ def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() 
     late.bodies.append(b"1")
     assert [run[3] for run in collecting.turn_to("", "b", None)] == [1]
     late.bodies.append(b"2")
-    assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"), 0, 0, 0)]
+    assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"), 0, 0, 0, 0)]
 
 
 def test_many_bodies_make_runs_of_some_hundred_records() -> None:
