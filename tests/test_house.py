@@ -3,11 +3,14 @@
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from shardmq.spark import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES_MAX = 600
@@ -16,6 +19,9 @@ IO = frozenset({"asyncio", "socket", "selectors", "select", "ssl", "threading", 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ROOMS = {"gateway": "gateway", "shards": "shards", "cmd": "cmd/shardmq"}
 """Sub-packages of shardmq that lie in the root: name to folder."""
+
+TOPMOST = {"shardmq.spark.pyspark_shardmq": "pyspark_shardmq"}
+"""Packages of the tree that are installed beside shardmq, as Spark looks for them there."""
 
 
 def packages() -> dict[str, Path]:
@@ -29,7 +35,8 @@ def packages() -> dict[str, Path]:
             inner = guide.parent.relative_to(base).parts
             if prefix == "shardmq" and inner and inner[0] in ROOMS:
                 continue  # the links, on Pythons whose rglob follows them
-            found[".".join((prefix, *inner))] = guide.parent
+            name = ".".join((prefix, *inner))
+            found[TOPMOST.get(name, name)] = guide.parent
     return found
 
 
@@ -105,6 +112,46 @@ def test_only_the_stores_import_lmdb() -> None:
 )
 def test_rooms_do_not_reach_into_one_another(room: str, banned: set[str]) -> None:
     assert offenders((room,), banned) == []
+
+
+SPARKS_OWN = {"msgpack", "pyarrow", "pyspark"}
+BUNDLED = {
+    "shardmq", "shardmq.errors", "shardmq.limits", "shardmq.version",
+    "shardmq.client", "shardmq.client.url", "shardmq.client.tls", "shardmq.client.dialing",
+    "shardmq.wire", "shardmq.wire.frames",
+}  # fmt: skip
+"""What executors have of shardmq beside shardmq.spark: the zip brings it along, and nothing compiled."""
+
+
+def strangers(module: str, others: set[str]) -> list[str]:
+    """What a module imports that is not the standard library's nor in `others`: rooms of ours, and packages."""
+    met = []
+    for name in imports(module):
+        package = name.partition(".")[0]
+        room = name if name in MODULES else name.rpartition(".")[0]  # a name in a module is no module
+        known = room in others if package == "shardmq" else package in others or package in sys.stdlib_module_names
+        if not known and name not in others:
+            met.append(f"{module} imports {name}")
+    return met
+
+
+def test_executors_need_no_more_than_the_zip_brings_along() -> None:
+    spark = {module for module in MODULES if is_in(module, "shardmq.spark") or module == "pyspark_shardmq"}
+    carried = {module for module in spark if not is_in(module, "shardmq.spark.pipeline")}
+    assert [line for module in carried for line in strangers(module, carried | BUNDLED | SPARKS_OWN)] == []
+    assert {f"shardmq/{name}" for name in bundle.MODULES} == {str(MODULES[name].relative_to(ROOT)) for name in BUNDLED}
+
+
+def test_what_executors_have_of_shardmq_needs_the_standard_library_alone() -> None:
+    beside = BUNDLED - {"shardmq"}  # which imports when it is asked to
+    assert [line for module in beside for line in strangers(module, BUNDLED)] == []
+
+
+def test_the_pipeline_needs_what_drivers_have() -> None:
+    pipeline = {module for module in MODULES if is_in(module, "shardmq.spark.pipeline")}
+    rooms = {module for module in MODULES if is_in(module, "shardmq.spark")}
+    allowed = rooms | BUNDLED | SPARKS_OWN | {"rich", "click", "py4j"}
+    assert [line for module in pipeline for line in strangers(module, allowed)] == []
 
 
 def test_the_packages_list_is_the_tree() -> None:

@@ -5,12 +5,28 @@
 
 source.py           the data source: what Spark finds, and what it hands out
 options.py          its options, one table
-records.py          columns to runs of records, without a step for each row
-writer.py           batches and streams, published and committed
-publisher.py        runs on their way, until they are confirmed
+bundle.py           the zip that executors need
+
+Writing:
+
+writer.py           batches and streams: staged by tasks, committed by the driver
+rows.py             rows cut into publishes by where they go
+records.py          columns to records, without a step for each row
+publisher.py        publishes on their way, until they are confirmed
+
+Reading:
+
+reader.py           a queue in slices, one for each partition
+columns.py          the columns there are, made of what was read
+unpacking.py        records to columns
+drain.py            messages that are acknowledged when a job is done
+
+The broker:
+
 broker.py           a connection that asks again
 link.py             its socket
 wire.py             frames of the native protocol, with msgpack alone
-bundle.py           the zip that executors need
+
+pipeline/           whole jobs, as functions and as `shardmq spark …`
 pyspark_shardmq/    what Spark looks for where shardmq is installed
 """

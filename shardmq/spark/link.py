@@ -23,9 +23,9 @@ READ_BYTES: Final = 1 << 20
 PIECES_MAX: Final = 64
 """Pieces that one sendmsg takes; IOV_MAX is 1024, and the socket's buffer is full long before."""
 
-_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""A peer that is gone without a word is noticed after a minute and a half. There are no heartbeats: Spark stops python
-workers for as long as it likes, between two batches for one."""
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 90_000}
+"""A machine that is gone without a word is noticed after a minute and a half, idle or not. There are no heartbeats:
+Spark stops python workers for as long as it likes, between two batches for one."""
 
 Heard = tuple[Op, list[Any]]
 
