@@ -158,6 +158,7 @@ class TransactionCore:
         self._may_be_committed = False
         self._resends = 0
         self._is_resend_due = False
+        self._put_off_because = ""
 
     # --- publishing: under the connection's lock ----------------------------------------------------------------------
 
@@ -177,6 +178,7 @@ class TransactionCore:
         if error is None:
             if staged.refused_at is not None:
                 self._resends = 0
+                self._put_off_because = ""
             return None
         is_passing = isinstance(error, PublishRefused) and error.code == ReplyCode.RESOURCE_ERROR
         if is_passing and self._failure is None and self.state in (State.OPEN, State.SEALED):
@@ -185,7 +187,7 @@ class TransactionCore:
                 staged.refused_at = now
             waited = now - staged.refused_at
             if waited < self._seconds:
-                self._put_off(staged)
+                self._put_off(staged, error)
                 return _LATER
             error = PublishRefused(f"{error.text}; it was published again and again for {waited:.0f} s")
         self.fail(error)
@@ -202,7 +204,8 @@ class TransactionCore:
         self._resends += 1
         self._core.publish_again(self._channel)
 
-    def _put_off(self, staged: _Staged) -> None:
+    def _put_off(self, staged: _Staged, error: ShardmqError) -> None:
+        self._put_off_because = error.text
         self._channel.put_off.append((staged, BasicPublish(0, self._channel.number, *staged.run)))
         if not self._is_resend_due:
             self._is_resend_due = True
@@ -313,8 +316,9 @@ class TransactionCore:
         try:
             yield Flush(seconds)
         except Timeout as late:
-            raise Timeout(f"{late.text}; nothing of transaction '{self.name}' has appeared: seal or commit it again, "
-                          f"or abort it") from late  # fmt: skip
+            why = f" ({self._put_off_because})" if self._put_off_because else ""
+            raise Timeout(f"{late.text}{why}; nothing of transaction '{self.name}' has appeared: seal or commit it "
+                          f"again, or abort it") from late  # fmt: skip
         if self._failure is not None:
             raise self._refusal()
 

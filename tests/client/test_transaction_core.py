@@ -1,0 +1,525 @@
+"""A transaction without any I/O: how its messages are numbered and sent again, and what is asked in which order."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from shardmq import records
+from shardmq.client.channel_core import ChannelCore
+from shardmq.client.core import Core
+from shardmq.client.results import Begun, Sealed
+from shardmq.client.transaction_core import (
+    ASK_AGAIN_SECONDS,
+    RESEND_SECONDS,
+    RESEND_SECONDS_MAX,
+    Asking,
+    Flush,
+    Pause,
+    State,
+    TransactionCore,
+)
+from shardmq.client.url import parse
+from shardmq.errors import (
+    AccessRefused,
+    ChannelError,
+    ConnectionLost,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    PublishRefused,
+    ShardmqError,
+    Timeout,
+    Unavailable,
+    Unroutable,
+)
+from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.wire.operations import BasicConfirm, BasicPublish, BasicRefused, BasicReturn, Ok
+from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+
+from .test_core import Waiter, hear, sent
+from .test_core_recovery import LOST, let_in, opened, restore
+
+SECONDS = 10.0
+AWAY = "shard-2 is not there now; publish again"
+
+
+class Times:
+    """A clock, and what is to be done later."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.later: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begun(core: Core, channel: ChannelCore, number: int = 7) -> tuple[TransactionCore, Times]:
+    """An open transaction."""
+    times = Times()
+    transaction = TransactionCore(core, channel, "batch", 0, SECONDS, times.later.append, times)
+    carry_out(transaction.begin(), times, Begun(number, "open"))
+    return transaction, times
+
+
+def carry_out(steps: Generator[Any, Any, Any], times: Times, *answers: Any) -> tuple[Any, list[Any]]:
+    """The result of some steps and what they were: requests as (operation, fields), each given its answer or error."""
+    taken: list[Any] = []
+    given = list(answers)
+    try:
+        step = next(steps)
+        while True:
+            taken.append((step.ask.kind, *step.ask.fields) if isinstance(step, Asking) else type(step))
+            answer: Any = None
+            if isinstance(step, Pause):
+                assert step.seconds == ASK_AGAIN_SECONDS
+                times.now += step.seconds
+            elif isinstance(step, Asking):
+                assert 0 < step.seconds <= SECONDS
+                answer = given.pop(0)
+                if isinstance(answer, Timeout):
+                    times.now += step.seconds
+            elif isinstance(step, Flush) and given and isinstance(given[0], Flushed):
+                answer = given.pop(0).error
+            step = steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
+    except StopIteration as end:
+        assert given == [], "not all that was to be answered was asked"
+        return end.value, taken
+
+
+class Flushed:
+    """The answer to a flush: this error."""
+
+    def __init__(self, error: ShardmqError) -> None:
+        self.error = error
+
+
+def publish(transaction: TransactionCore, channel: ChannelCore, *counts: int, mandatory: bool = False) -> list[Waiter]:
+    waiters = [Waiter() for _ in counts]
+    for count, waiter in zip(counts, waiters, strict=True):
+        run = ("x", "k", 3 if mandatory else 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0)
+        transaction.publish(channel, run, waiter)
+    return waiters
+
+
+def refuse(core: Core, *operations: BasicPublish, code: int = 506, text: str = AWAY) -> None:
+    for operation in operations:
+        hear(core, BasicRefused(1, [(operation.request, operation.request)], code, text))
+
+
+def confirm(core: Core, *operations: BasicPublish) -> None:
+    hear(core, BasicConfirm(1, [(operation.request, operation.request) for operation in operations]))
+
+
+def named(operations: list[BasicPublish]) -> list[tuple[int, int]]:
+    return [(operation.sequence, operation.count) for operation in operations]
+
+
+# --- publishing ------------------------------------------------------------------------------------------------------
+
+
+def test_its_messages_are_numbered_from_zero_without_gaps_beside_those_of_its_channel() -> None:
+    core, channel, _ = opened()
+    transaction, _ = begun(core, channel)
+    other, _ = begun(core, channel, 8)
+    publish(transaction, channel, 3, 4)
+    core.publish(channel, ("x", "k", 1, 5, records.pack_many([b""] * 5), 0, 0, 0, 0), Waiter())
+    publish(other, channel, 2)
+    publish(transaction, channel, 1)
+    core.publish(channel, ("x", "k", 1, 1, records.pack(None, b""), 0, 0, 0, 0), Waiter())
+    said = sent(core)
+    assert [(one.transaction, one.producer, one.sequence) for one in said] == [
+        (7, transaction.attempt, 0), (7, transaction.attempt, 3), (0, channel.producer, 1), (8, other.attempt, 0),
+        (7, transaction.attempt, 7), (0, channel.producer, 6),
+    ]  # fmt: skip
+    assert transaction.attempt != other.attempt
+
+
+def test_attempts_are_numbers_of_producers_whose_messages_the_broker_does_not_sort() -> None:
+    core, channel, _ = opened()
+    for _ in range(50):
+        assert 1 <= begun(core, channel)[0].attempt < FRAMED_PRODUCERS
+
+
+def test_what_is_refused_while_a_shard_is_away_is_published_again_under_the_same_numbers_in_their_order() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    waiters = publish(transaction, channel, 3, 4, 5)
+    first, second, third = sent(core)
+    refuse(core, third, first)
+    confirm(core, second)
+    assert times.later == [RESEND_SECONDS]
+    assert sent(core) == []
+    assert [(waiter.confirmed, waiter.refused) for waiter in waiters] == [(0, []), (4, []), (0, [])]
+    transaction.resend()
+    again = sent(core)
+    assert named(again) == [(0, 3), (7, 5)]
+    assert {(one.producer, one.transaction, one.exchange) for one in again} == {(transaction.attempt, 7, "x")}
+    assert [one.records for one in again] == [first.records, third.records]
+    confirm(core, *again)
+    assert [waiter.confirmed for waiter in waiters] == [3, 4, 5]
+
+
+def test_it_is_published_again_later_and_later_until_something_is_taken() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    publish(transaction, channel, 1)
+    for _ in range(6):
+        refuse(core, *sent(core))
+        transaction.resend()
+    assert times.later == [0.1, 0.2, 0.4, 0.8, RESEND_SECONDS_MAX, RESEND_SECONDS_MAX]
+    confirm(core, *sent(core))
+    publish(transaction, channel, 1)
+    refuse(core, *sent(core))
+    assert times.later[-1] == RESEND_SECONDS
+
+
+def test_what_is_refused_for_longer_than_its_timeout_fails_with_the_reason() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    [waiter] = publish(transaction, channel, 2)
+    refuse(core, *sent(core))
+    transaction.resend()
+    times.now += SECONDS
+    refuse(core, *sent(core))
+    [error] = waiter.refused
+    assert isinstance(error, PublishRefused)
+    assert error.text.startswith(AWAY)
+    assert "again and again for 10 s" in error.text
+    with pytest.raises(PublishRefused, match="again and again"):
+        transaction.check_taking()
+
+
+@pytest.mark.parametrize(("code", "kind"), [(404, NotFound), (406, PreconditionFailed), (403, AccessRefused)])
+def test_other_refusals_fail_at_once_and_publishing_says_so(code: int, kind: type[ShardmqError]) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    [first, second] = publish(transaction, channel, 1, 1)
+    assert transaction.is_taking
+    one, two = sent(core)
+    refuse(core, one, code=code, text="no")
+    assert [type(error) for error in first.refused] == [kind]
+    with pytest.raises(kind, match="no"):
+        transaction.check_taking()
+    [third] = publish(transaction, channel, 1)
+    assert sent(core) == []
+    assert [type(error) for error in third.refused] == [kind]
+    refuse(core, two)
+    assert [type(error) for error in second.refused] == [PublishRefused]
+    assert times.later == []
+
+
+def test_a_lost_connection_publishes_again_what_was_not_confirmed_and_what_was_put_off() -> None:
+    core, channel, _ = opened()
+    transaction, _ = begun(core, channel)
+    waiters = publish(transaction, channel, 1, 2, 3)
+    first, second, _ = sent(core)
+    confirm(core, second)
+    refuse(core, first)
+    core.break_off(LOST)
+    waiters += publish(transaction, channel, 4)
+    transaction.resend()
+    assert sent(core) == []
+    let_in(core)
+    restore(core)
+    again = sent(core)
+    assert sorted(named(again)) == [(0, 1), (3, 3), (6, 4)]
+    assert {(one.producer, one.transaction) for one in again} == {(transaction.attempt, 7)}
+    confirm(core, *again)
+    assert [waiter.confirmed for waiter in waiters] == [1, 2, 3, 4]
+
+
+def test_much_that_was_put_off_is_published_again_in_portions_and_all_else_behind_it() -> None:
+    core, channel, _ = opened()
+    transaction, _ = begun(core, channel)
+    for _ in range(5):
+        transaction.publish(channel, ("x", "k", 1, 1, records.pack(None, bytes(500_000)), 0, 0, 0, 0), Waiter())
+    refuse(core, *sent(core))
+    transaction.resend()
+    publish(transaction, channel, 1)
+    parts = []
+    while core.is_holding:
+        parts.append(named(sent(core)))
+        core.pump()
+    parts.append(named(sent(core)))
+    assert [run for part in parts for run in part] == [(number, 1) for number in range(6)]
+    assert max(map(len, parts)) <= 3
+
+
+@pytest.mark.parametrize("loses", [False, True])
+def test_the_end_of_its_channel_or_connection_settles_what_was_put_off(loses: bool) -> None:
+    core, channel, _ = opened()
+    transaction, _ = begun(core, channel)
+    [waiter] = publish(transaction, channel, 2)
+    refuse(core, *sent(core))
+    if loses:
+        core.lose(ConnectionLost("for good"))
+    else:
+        core.close_channel(channel, ChannelError("closed by this program"), Waiter())
+        sent(core)
+    assert [type(error) for error in waiter.refused] == [ConnectionLost if loses else ChannelError]
+    transaction.resend()
+    assert sent(core) == []
+    with pytest.raises(ShardmqError, match="for good" if loses else "closed by this program"):
+        transaction.check_taking()
+
+
+def test_what_comes_back_is_told_once_though_it_is_published_again() -> None:
+    core, channel, _ = opened()
+    transaction, _ = begun(core, channel)
+    [waiter] = publish(transaction, channel, 2, mandatory=True)
+    for refused in (True, False):
+        [operation] = sent(core)
+        hear(core, BasicReturn(1, operation.request, 312, "NO_ROUTE", "x", "k", 3, 1, records.pack(None, b"x")))
+        if refused:
+            refuse(core, operation)
+            transaction.resend()
+        else:
+            confirm(core, operation)
+    assert [(count, type(error)) for count, error in waiter.came_back] == [(1, Unroutable)]
+    assert waiter.confirmed == 2
+    assert transaction.is_taking
+
+
+# --- its life --------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_begun_until_somebody_answers() -> None:
+    core, channel, _ = opened()
+    times = Times()
+    transaction = TransactionCore(core, channel, "batch", 500, SECONDS, times.later.append, times)
+    away = Unavailable("the coordinator is not there now")
+    _, taken = carry_out(transaction.begin(), times, away, away, Begun(7, "open"))
+    asked = (TransactionBegin, "batch", 500)
+    assert taken == [asked, Pause, asked, Pause, asked]
+    assert (transaction.number, transaction.is_taking, transaction.is_committed) == (7, True, False)
+
+
+def test_beginning_gives_up_when_its_time_is_over_and_at_once_where_it_is_refused() -> None:
+    core, channel, _ = opened()
+    times = Times()
+    transaction = TransactionCore(core, channel, "batch", 0, SECONDS, times.later.append, times)
+    with pytest.raises(Timeout):
+        carry_out(transaction.begin(), times, Unavailable("not now"), Timeout("no answer"))
+    with pytest.raises(AccessRefused):
+        carry_out(transaction.begin(), times, AccessRefused("it is ann's"))
+
+
+def test_a_name_that_was_committed_takes_nothing_quietly_and_asks_for_nothing() -> None:
+    core, channel, _ = opened()
+    times = Times()
+    transaction = TransactionCore(core, channel, "batch", 0, SECONDS, times.later.append, times)
+    carry_out(transaction.begin(), times, Begun(7, "committed"))
+    assert transaction.is_committed
+    assert not transaction.is_taking
+    transaction.check_taking()
+    assert carry_out(transaction.seal(), times) == (Sealed(transaction.attempt, 0), [])
+    assert carry_out(transaction.leave(None), times) == (None, [])
+    assert carry_out(transaction.leave(LookupError()), times) == (None, [])
+    with pytest.raises(PreconditionFailed, match="committed"):
+        carry_out(transaction.abort(), times)
+
+
+def test_a_seal_waits_for_all_confirms_and_comes_once() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    sealed = Sealed(transaction.attempt, 12)
+    result, taken = carry_out(transaction.seal(), times, Unavailable("not now"), sealed)
+    asked = (TransactionSeal, 7, transaction.attempt)
+    assert (result, taken) == (sealed, [Flush, asked, Pause, asked, Flush])
+    assert carry_out(transaction.seal(), times) == (sealed, [Flush])
+    with pytest.raises(PreconditionFailed, match="is sealed"):
+        transaction.check_taking()
+
+
+def test_a_flush_that_is_late_says_what_it_waits_for_and_can_be_repeated() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    publish(transaction, channel, 1)
+    refuse(core, *sent(core))
+    with pytest.raises(Timeout, match=rf"flush: .*{AWAY}.*nothing of transaction 'batch' has appeared"):
+        carry_out(transaction.seal(), times, Flushed(Timeout("flush: no answer in 10 s")))
+    assert transaction.is_taking
+    assert carry_out(transaction.seal(), times, Sealed(transaction.attempt, 1))[0]
+
+
+def test_a_message_that_was_refused_keeps_it_from_being_sealed_for_ever() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    publish(transaction, channel, 1)
+    refuse(core, *sent(core), code=404, text="no exchange 'x'")
+    for _ in range(2):
+        with pytest.raises(NotFound, match="no exchange"):
+            carry_out(transaction.seal(), times)
+        with pytest.raises(NotFound, match="no exchange"):
+            carry_out(transaction.commit(None), times)
+    with pytest.raises(NotFound, match="no exchange"):
+        carry_out(transaction.flush(None), times)
+
+
+def test_a_commit_is_asked_for_until_all_is_visible() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    sealed = Sealed(transaction.attempt, 3)
+    answers = [sealed, Unavailable("not now"), False, Unavailable("gone again"), False, True]
+    result, taken = carry_out(transaction.commit(None), times, *answers)
+    asked = (TransactionCommit, "batch", 7, [sealed])
+    sealing = [Flush, (TransactionSeal, 7, transaction.attempt), Flush]
+    assert taken == [*sealing, asked, *[Pause, asked] * 4]
+    assert result is True
+    assert transaction.state is State.COMMITTED
+    assert carry_out(transaction.commit(None), times, True) == (True, [asked])
+    with pytest.raises(PreconditionFailed, match="is committed"):
+        transaction.check_taking()
+
+
+@pytest.mark.parametrize(
+    "last", [Timeout("no answer"), Unavailable("not now"), ChannelError("closed"), ConnectionLost("lost")]
+)
+def test_a_decision_stands_though_nobody_says_that_all_is_visible(last: ShardmqError) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    waits = int(SECONDS / ASK_AGAIN_SECONDS) - 1 if isinstance(last, Unavailable) else 1
+    answers = [Sealed(transaction.attempt, 3), *[False] * waits, last]
+    result, _ = carry_out(transaction.commit(None), times, *answers)
+    assert result is False
+    assert transaction.is_committed
+
+
+@pytest.mark.parametrize("error", [Timeout("no answer"), ChannelError("closed"), ConnectionLost("lost")])
+def test_a_commit_without_an_answer_says_how_to_find_out(error: ShardmqError) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    with pytest.raises(type(error), match="begin it again by its name") as caught:
+        carry_out(transaction.commit(None), times, Sealed(transaction.attempt, 3), error)
+    assert caught.value.__cause__ is error
+    assert not transaction.is_committed
+
+
+def test_a_commit_names_the_attempts_it_is_given_in_their_order_as_tuples_or_lists() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    result, taken = carry_out(transaction.commit([Sealed(5, 1), (3, 2), [4, 0]], 5.0), times, True)  # type: ignore[list-item]
+    assert (result, taken) == (True, [(TransactionCommit, "batch", 7, [(5, 1), (3, 2), (4, 0)])])
+
+
+def test_a_commit_that_leaves_out_what_was_published_here_is_refused() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    publish(transaction, channel, 3)
+    with pytest.raises(PreconditionFailed, match="leaves out the 3 messages"):
+        carry_out(transaction.commit([(5, 1)]), times)
+    carry_out(transaction.commit([(5, 1), (transaction.attempt, 3)]), times, True)
+
+
+@pytest.mark.parametrize("sealed", ["12", 5, [3], [(1, 2, 3)], [("a", 1)], [(1, True)]])
+def test_what_are_no_attempts_is_a_type_error_before_anything_is_asked(sealed: Any) -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    with pytest.raises(TypeError):
+        carry_out(transaction.commit(sealed), times)
+    assert transaction.is_taking
+
+
+def test_an_attempt_named_twice_is_refused() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    with pytest.raises(InvalidRequest, match="more than once"):
+        carry_out(transaction.commit([(5, 1), (5, 1)]), times)
+
+
+def test_an_abort_is_asked_for_once_and_ends_it() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    assert carry_out(transaction.abort(), times, None)[1] == [(TransactionAbort, "batch", 7)]
+    assert carry_out(transaction.abort(), times) == (None, [])
+    assert carry_out(transaction.leave(None), times) == (None, [])
+    steps: list[Callable[[], Any]] = [transaction.seal, lambda: transaction.commit(None)]
+    for step in steps:
+        with pytest.raises(PreconditionFailed, match="aborted; begin it again"):
+            carry_out(step(), times)
+    with pytest.raises(PreconditionFailed, match="aborted; begin it again"):
+        transaction.check_taking()
+
+
+# --- the end of `with` -----------------------------------------------------------------------------------------------
+
+
+def test_leaving_seals_and_commits() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    _, taken = carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 0), True)
+    assert [step if isinstance(step, type) else step[0] for step in taken] == [
+        Flush, TransactionSeal, Flush, TransactionCommit,
+    ]  # fmt: skip
+    assert transaction.is_committed
+    assert carry_out(transaction.leave(None), times) == (None, [])
+
+
+def test_leaving_by_an_exception_aborts_and_notes_it() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    fault = LookupError("the program's own")
+    assert carry_out(transaction.leave(fault), times, None)[1] == [(TransactionAbort, "batch", 7)]
+    assert fault.__notes__ == ["transaction 'batch' was aborted: nothing of it appears"]
+
+
+def test_an_abort_that_fails_is_a_note_of_the_exception() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    fault = LookupError("the program's own")
+    carry_out(transaction.leave(fault), times, ChannelError("closed by this program"))
+    [note] = fault.__notes__
+    assert "could not be aborted" in note
+    assert "closed by this program" in note
+
+
+def test_leaving_aborts_what_cannot_be_sealed_or_committed() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    with pytest.raises(PreconditionFailed, match="has expired") as caught:
+        carry_out(transaction.leave(None), times, PreconditionFailed("it has expired"), None)
+    assert caught.value.__notes__ == ["transaction 'batch' was aborted: nothing of it appears"]
+    transaction, times = begun(core, channel)
+    refused = PreconditionFailed("attempt 5 has 4 messages")
+    with pytest.raises(PreconditionFailed, match="attempt 5"):
+        carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 3), refused, None)
+
+
+def test_a_commit_in_doubt_is_raised_when_the_abort_shows_that_nothing_was_decided() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    with pytest.raises(Timeout, match="is not known") as caught:
+        carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 3), Timeout("no answer"), None)
+    assert caught.value.__notes__ == ["transaction 'batch' was aborted: nothing of it appears"]
+
+
+def test_a_commit_in_doubt_is_done_when_the_abort_is_refused_because_it_was_decided() -> None:
+    core, channel, _ = opened()
+    transaction, times = begun(core, channel)
+    answers = [Sealed(transaction.attempt, 3), Timeout("no answer"), PreconditionFailed("it was committed")]
+    carry_out(transaction.leave(None), times, *answers)
+    assert transaction.is_committed
+
+
+def test_requests_of_a_transaction_survive_a_lost_connection() -> None:
+    core, channel, _ = opened()
+    waiters = [Waiter() for _ in range(4)]
+    core.request(TransactionBegin, channel, waiters[0], "batch", 0)
+    core.request(TransactionSeal, channel, waiters[1], 7, 5)
+    core.request(TransactionCommit, channel, waiters[2], "batch", 7, [(5, 1)])
+    core.request(TransactionAbort, channel, waiters[3], "batch", 7)
+    assert [type(one) for one in sent(core)] == [TransactionBegin, TransactionSeal, TransactionCommit, TransactionAbort]
+    core.break_off(LOST)
+    let_in(core)
+    restore(core)
+    for operation in sent(core):
+        hear(core, Ok(operation.request, 1, True))
+    assert [waiter.results for waiter in waiters] == [[True]] * 4
+
+
+def test_a_timeout_that_is_no_time_is_refused() -> None:
+    core = Core(parse("shardmq://localhost/"), 60)
+    with pytest.raises(InvalidRequest, match="over 0 seconds"):
+        TransactionCore(core, ChannelCore(1, Waiter(), None), "batch", 0, 0, [].append)
