@@ -2,44 +2,49 @@
 
     perform ─► TURN ─► rules ─► store ─┬─ declared queue ─► SHARD ─► gateways ─► answer
          (while a queue is declared,   ├─ deleted queue ─► gateways ─► SHARD ─► answer
-          others that name it wait)    └─ everything else ─► gateways ─► answer
+          others that name it wait)    ├─ committed transaction ─► all shards FOLLOW ─► answer
+                                       └─ everything else ─► gateways ─► answer
 
 A new queue is told to the gateways when its shard has it, a deleted one is taken from them before its shard drops it:
 no message is routed to a queue that its shard does not hold. Everything else is told at once, in the order it was
 decided. A queue to be deleted if it is unused or empty is first condemned by its shard, which alone knows: from then on
-it takes in nothing, so that it still is what it was when the rules are asked.
+it takes in nothing, so that it still is what it was when the rules are asked. A transaction to be committed is first
+prepared by all shards. Once it is decided, nobody waits for the shards but the one who asked, and that not for ever.
 
 What is said during a pass is only posted, the changes of all its commands as one version; the owner flushes after
 `settle`, which has put it on disk.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Changes, Message, Refusal, Snapshot
 from shardmq.commands import (
-    Bind,
+    AbortTransaction,
+    BeginTransaction,
     Change,
     Command,
+    CommitTransaction,
     DeclareQueue,
     DeleteQueue,
     DeleteVhost,
     QueueAdded,
     QueueRemoved,
-    Unbind,
+    TransactionEnded,
 )
+from shardmq.coordinator.endings import Endings
 from shardmq.coordinator.queues import Places
+from shardmq.coordinator.registry import Registry
 from shardmq.coordinator.rules import changes_for
 from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
+from shardmq.coordinator.tasks import Name, Stage, Task, name_in
+from shardmq.coordinator.transactions import TransactionCommand, end_all, outcome_of
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
-from shardmq.model import Queue
 from shardmq.topology import Topology
 
 SHARD_SECONDS: Final = DECLARE_SECONDS - 3
@@ -55,52 +60,6 @@ until they do, they route by what they knew."""
 COMMANDS_MAX: Final = 20_000
 """Commands under way at once; they wait in memory, and past some thousands they would not be done in time anyhow."""
 
-Name = tuple[str, str]
-"""Virtual host and name of a queue."""
-
-
-class Stage(Enum):
-    """What a command waits for."""
-
-    TURN = auto()
-    CONDEMN = auto()
-    SHARD = auto()
-    GATEWAYS = auto()
-    DONE = auto()
-
-
-@dataclass(slots=True, eq=False)
-class Task:
-    """A command under way.
-
-    Attributes:
-        peer: the gateway that asked; None for what the coordinator wants itself.
-        request: its number there.
-        command: what it asked for.
-        name: the queue it names; the first of those with the same name goes on, the others wait until it is told.
-        since: when it came, monotonic seconds.
-        stage: what it waits for.
-        version: the topology every gateway must have reached.
-        queue: the queue that is declared or deleted.
-        is_new: that queue is not in the topology yet.
-        is_condemned: that queue's shard agrees to its deletion.
-        removed: the queues that go, to be dropped by their shards.
-        result: what it is answered with.
-    """
-
-    peer: Peer | None
-    request: int
-    command: Command
-    name: Name | None
-    since: float
-    stage: Stage = Stage.TURN
-    version: int = 0
-    queue: Queue | None = None
-    is_new: bool = False
-    is_condemned: bool = False
-    removed: tuple[Queue, ...] = ()
-    result: Any = None
-
 
 class Desk:
     """See the module.
@@ -110,6 +69,8 @@ class Desk:
         store: where changes go before they are told.
         shards: the links to all shards, by number.
         addresses: the shards' addresses, for gateways.
+        registry: knows of transactions what is not in the topology.
+        endings: has shards prepare and follow.
         next_queue: id of the next new queue.
         silent_until: nothing is answered before, monotonic seconds.
     """
@@ -120,6 +81,8 @@ class Desk:
         store: Store,
         shards: list[Shard],
         addresses: Iterable[str],
+        registry: Registry,
+        endings: Endings,
         next_queue: int,
         silent_until: float,
     ) -> None:
@@ -127,6 +90,8 @@ class Desk:
         self._store = store
         self._shards = shards
         self._addresses = list(addresses)
+        self._registry = registry
+        self._endings = endings
         self._next_queue = next_queue
         self._silent_until = silent_until
         self._is_silent = True
@@ -135,6 +100,7 @@ class Desk:
         self._turns: dict[Name, deque[Task]] = {}
         self._runnable: deque[Task] = deque()
         self._syncing: deque[Task] = deque()  # in order of their versions
+        self._following: dict[int, list[Task]] = {}  # by transaction
         self._coming: Counter[str] = Counter()  # by virtual host, queues that are not in the topology yet
         self._dismissed: set[int] = set()  # queues whose deletion the coordinator wants itself
         self._untold: list[Change] = []  # applied in this pass
@@ -159,7 +125,7 @@ class Desk:
         self._post_changes()  # they are in the snapshot
         self._gateways[peer] = -1
         fields = self._topology.snapshot()
-        peer.post(Snapshot(*fields, self._addresses))
+        peer.post(Snapshot(*fields[:7], self._addresses, list(fields.transactions)))
 
     def lose(self, peer: Peer) -> None:
         """A gateway is gone: nobody waits for it any more, and its commands are carried out without an answer."""
@@ -176,7 +142,7 @@ class Desk:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
             peer.post(Refusal(request, Unavailable.code, text))
             return
-        self._accept(Task(peer, request, command, _queue_named(command), now))
+        self._accept(Task(peer, request, command, name_in(command), now))
 
     def dismiss(self, queue_id: int, if_unused: bool, now: float) -> None:
         """The coordinator itself wants a queue deleted, if it is there: a shard calls it unused, its owner is gone."""
@@ -185,15 +151,21 @@ class Desk:
             return
         self._dismissed.add(queue_id)
         command = DeleteQueue(queue.vhost, queue.name, if_unused, queue=queue_id)
-        self._accept(Task(None, 0, command, _queue_named(command), now))
+        self._accept(Task(None, 0, command, name_in(command), now))
 
     def tick(self, now: float) -> None:
-        """Give up what took too long."""
+        """Give up what took too long, and end transactions whose time is over."""
         self._is_silent = now < self._silent_until
+        self._registry.tick(now)
+        for there in self._registry.take_overdue():
+            command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
+            self._accept(Task(None, 0, command, name_in(command), now))
         for task in list(self._tasks):
             waited = now - task.since
             if task.stage in (Stage.SHARD, Stage.CONDEMN) and waited > SHARD_SECONDS:
                 self._give_up_shard(task)
+            elif task.stage in (Stage.PREPARE, Stage.FOLLOW) and waited > SHARD_SECONDS:
+                self._give_up_shards(task)
             elif task.stage is Stage.TURN and waited > ANSWER_SECONDS:
                 self._refuse(
                     task, Unavailable("an earlier command on the same name is still under way; try again later")
@@ -204,12 +176,17 @@ class Desk:
 
     def settle(self) -> None:
         """Carry on everything as far as it goes now, and put it on disk; what was posted may be flushed then."""
+        concluded = self._endings.take_concluded()
+        for transaction, _ in concluded:
+            self._answer_followers(transaction)
         while self._runnable or self._sync():
             while self._runnable:
                 self._begin(self._runnable.popleft())
         self._post_changes()
         changes, self._unwritten = self._unwritten, []
-        self._store.write(changes, [queue for shard in self._shards for queue in shard.take_dropped()])
+        dropped = [queue for shard in self._shards for queue in shard.take_dropped()]
+        self._store.write(changes, dropped, concluded, self._registry.take_note())
+        self._registry.written()
 
     # --- a command's way ----------------------------------------------------------------------------------------------
 
@@ -224,6 +201,9 @@ class Desk:
         if task.stage is not Stage.TURN:
             return  # its time ran out in the queue
         command = task.command
+        if isinstance(command, BeginTransaction | CommitTransaction | AbortTransaction):
+            self._transact(task, command)
+            return
         if isinstance(command, DeleteVhost):
             self._clear_way(command)
         try:
@@ -234,7 +214,9 @@ class Desk:
         if isinstance(command, DeleteQueue) and (command.if_unused or command.if_empty) and not task.is_condemned:
             self._condemn(task, command)
             return
-        self._unwritten += changes
+        if isinstance(command, DeleteVhost):
+            changes = [*end_all(self._topology, command.vhost, self._registry.now_ms), *changes]
+        self._decide(changes)
         if isinstance(command, DeclareQueue):
             self._declare(task, command, changes)
             return
@@ -244,6 +226,14 @@ class Desk:
             self._shards[queue.shard].take_away(queue.id)
         self._tell(changes)
         self._await_gateways(task)
+
+    def _decide(self, changes: Sequence[Change]) -> None:
+        """These will be on disk before anything leaves."""
+        self._unwritten += changes
+        self._registry.take_in(changes)
+        for change in changes:
+            if isinstance(change, TransactionEnded):
+                self._endings.conclude(change)
 
     def _condemn(self, task: Task, command: DeleteQueue) -> None:
         queue = task.queue = self._topology.queue(command.vhost, command.name)
@@ -260,9 +250,15 @@ class Desk:
 
     def _clear_way(self, command: DeleteVhost) -> None:
         """A virtual host goes with the queues that are being declared there: they are told, to go with the others, and
-        nobody waits for their shards any more.
+        nobody waits for their shards any more. So do transactions that are being prepared there.
         """
         for task in list(self._tasks):
+            prepared = task.command
+            if isinstance(prepared, CommitTransaction) and task.stage is Stage.PREPARE:
+                if prepared.vhost == command.vhost:
+                    self._endings.give_up(prepared.number)
+                    self._refuse(task, NotFound(f"no vhost '{command.vhost}': it was deleted meanwhile"))
+                continue
             queue = task.queue
             if queue is not None and queue.vhost == command.vhost and task.stage in (Stage.SHARD, Stage.CONDEMN):
                 if isinstance(task.command, DeclareQueue):
@@ -272,6 +268,59 @@ class Desk:
                 elif task.stage is Stage.CONDEMN:
                     self._shards[queue.shard].pardon(queue.id)
                     self._refuse(task, NotFound(f"no vhost '{command.vhost}': it was deleted meanwhile"))
+
+    def _transact(self, task: Task, command: TransactionCommand) -> None:
+        try:
+            now = self._registry.circumstances(command, self._endings.concluding)
+            outcome = outcome_of(self._topology, command, now)
+        except RequestError as refusal:
+            self._refuse(task, refusal)
+            return
+        if isinstance(command, CommitTransaction) and outcome.changes and not task.is_prepared:
+            task.stage = Stage.PREPARE
+            self._endings.prepare(command, partial(self._on_prepared, task))
+            return
+        task.result = outcome.result
+        self._decide(outcome.changes)
+        self._tell(outcome.changes)
+        if isinstance(command, CommitTransaction):
+            self._await_shards(task, command.number)
+        else:
+            self._await_gateways(task)
+
+    def _on_prepared(self, task: Task, refusal: RequestError | None) -> None:
+        if refusal is not None:
+            self._refuse(task, refusal)
+            return
+        task.stage, task.is_prepared = Stage.TURN, True
+        self._runnable.append(task)
+
+    def _await_shards(self, task: Task, transaction: int) -> None:
+        self._leave_turn(task)
+        task.stage = Stage.FOLLOW
+        self._following.setdefault(transaction, []).append(task)
+        self._answer_followers(transaction)
+
+    def _answer_followers(self, transaction: int) -> None:
+        """Who waits for a commit to be visible everywhere hears that it is, if it is."""
+        if self._endings.has_followed(transaction):
+            for task in self._following.pop(transaction, ()):
+                self._answer(task, Answer(task.request, True))
+
+    def _give_up_shards(self, task: Task) -> None:
+        command = task.command
+        assert isinstance(command, CommitTransaction)
+        if task.stage is Stage.PREPARE:
+            shard = self._endings.give_up(command.number)
+            self._refuse(task, Unavailable(f"{shard} is not reachable, and every shard has to say what it has of "
+                                           f"transaction '{command.name}'; nothing is decided, commit it again when "
+                                           "the shard is back"))  # fmt: skip
+            return
+        waiting = self._following[command.number]
+        waiting.remove(task)
+        if not waiting:
+            del self._following[command.number]
+        self._answer(task, Answer(task.request, False))  # it is decided; the shards follow when they can
 
     def _declare(self, task: Task, command: DeclareQueue, changes: list[Change]) -> None:
         for change in changes:
@@ -382,10 +431,12 @@ class Desk:
             task.peer.post(message)
         elif task.peer is None and isinstance(task.command, DeleteQueue):
             self._dismissed.discard(task.command.queue)
+        elif task.peer is None and isinstance(task.command, AbortTransaction):
+            self._registry.expired(task.command.number)
         del self._tasks[task]
 
     def _leave_turn(self, task: Task) -> None:
-        """Whoever names the same queue may go on: what this command did is in the topology."""
+        """Whoever names the same thing may go on: what this command did is in the topology."""
         if task.name is None:
             return
         turn = self._turns[task.name]
@@ -399,13 +450,3 @@ class Desk:
 
     def _laggard(self, version: int) -> str:
         return next((peer.name for peer, reached in self._gateways.items() if reached < version), "a gateway")
-
-
-def _queue_named(command: Command) -> Name | None:
-    match command:
-        case DeclareQueue() | DeleteQueue():
-            return command.vhost, command.name
-        case Bind(to_exchange=False) | Unbind(to_exchange=False):
-            return command.vhost, command.destination
-        case _:
-            return None

@@ -13,11 +13,14 @@ from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
 from shardmq.bus.messages import Admit, Answer, FromShard, Inspect, Perform, Present, Synced, ToCoordinator
 from shardmq.bus.wait import Waiter, context
+from shardmq.clock import SteadyClock
 from shardmq.commands import Change, PermissionPut, UserPut
 from shardmq.coordinator.access import new_vhost
 from shardmq.coordinator.attendance import Attendance
 from shardmq.coordinator.census import Census
 from shardmq.coordinator.desk import RETURN_SECONDS, Desk
+from shardmq.coordinator.endings import Endings
+from shardmq.coordinator.registry import Registry
 from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
 from shardmq.coordinator.users import guest, guests_permission
@@ -77,12 +80,13 @@ class Coordinator:
 
     Args:
         options: how to run.
+        clock: steady time, by which transactions expire; the store's note of it goes on when None.
 
     Raises:
         StartupRefused: as `run`.
     """
 
-    def __init__(self, options: CoordinatorOptions) -> None:
+    def __init__(self, options: CoordinatorOptions, clock: SteadyClock | None = None) -> None:
         self._store = Store(options.data_dir / "coordinator", options.boot_id)
         try:
             stored = self._store.load(len(options.shards))
@@ -99,7 +103,11 @@ class Coordinator:
         )
         self._shards = [self._shard(number, address) for number, address in enumerate(options.shards)]
         silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
-        self._desk = Desk(self._topology, self._store, self._shards, options.shards, stored.next_queue, silent_until)
+        clock = clock or SteadyClock.resumed(stored.transactions.clock)
+        registry = Registry(self._topology, self._store, clock, stored.transactions.next_number)
+        self._endings = Endings(self._shards, stored.transactions.conclusions)
+        self._desk = Desk(self._topology, self._store, self._shards, options.shards, registry, self._endings,
+                          stored.next_queue, silent_until)  # fmt: skip
         self._attendance = Attendance(self._topology, self._on_orphan, silent_until)
         self._census = Census()
         for queue in self._topology.queues.values():
@@ -227,6 +235,8 @@ class Coordinator:
             "exchanges": len(topology.exchanges),
             "queues": len(topology.queues),
             "bindings": len(topology.bindings),
+            "transactions": len(topology.transactions),
+            "concluding": self._endings.concluding,
             "gateways": self._desk.gateways,
             "version_of_topology": topology.version,
         }

@@ -1,13 +1,15 @@
-"""A shard as seen from the coordinator: which queues it has been given, which it is to condemn, which it has to drop.
+"""A shard as seen from the coordinator: which queues it has been given, which it is to condemn, which it has to drop;
+which transactions it is to prepare, and which are decided.
 
 All are told again whenever a session opens, so that nothing depends on which messages an earlier session lost.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from shardmq.bus.link import Dialer, Lost, Opened
-from shardmq.bus.messages import Answer, Assign, Condemn, Drop, FromShard, Refusal, Unused
+from shardmq.bus.messages import Answer, Assign, Conclude, Condemn, Drop, FromShard, Prepare, Refusal, Unused
 from shardmq.model import Queue
 
 Given = Callable[[Refusal | None], None]
@@ -18,6 +20,21 @@ Dropped = Callable[[int | Refusal], None]
 
 Condemned = Callable[[Refusal | None], None]
 """Called when a queue takes in nothing more, as it is to be deleted; or with why it is not to be."""
+
+Counted = Callable[[list[int] | Refusal], None]
+"""Called with how many messages each attempt has on the shard, or with the refusal."""
+
+CONCLUDE_AGAIN_SECONDS: Final = 1.0
+"""A decision that a shard refused to follow (its disk is full) is told again after so long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Preparation:
+    """A transaction to be prepared; `request` is the last one that asked for it."""
+
+    attempts: list[int]
+    counted: Counted
+    request: int = 0
 
 
 class Shard:
@@ -44,6 +61,13 @@ class Shard:
         self._assigns: dict[int, list[int]] = {}
         self._condemns: dict[int, int] = {}
         self._drops: dict[int, int] = {}
+        self._to_prepare: dict[int, _Preparation] = {}
+        self._to_conclude: dict[int, list[int]] = {}
+        self._prepares: dict[int, int] = {}
+        self._concludes: dict[int, int] = {}
+        self._concluded: list[int] = []
+        self._refused: list[int] = []  # of those to conclude
+        self._conclude_again_at = 0.0
 
     def keep(self, queue: Queue) -> None:
         """Count a queue among this shard's; it is told with the next session."""
@@ -92,6 +116,29 @@ class Shard:
         if queue in self._to_drop:
             self._to_drop[queue] = None
 
+    def prepare(self, transaction: int, attempts: list[int], counted: Counted) -> None:
+        """Ask how many messages of these attempts are there, now or when the shard is back. `counted` is called once,
+        unless it is no longer asked before.
+        """
+        self._to_prepare[transaction] = _Preparation(attempts, counted)
+        if self.dialer.is_open:
+            self._send_prepare(transaction)
+
+    def prepare_no_longer(self, transaction: int) -> None:
+        """Wait no longer for the shard's counts."""
+        self._to_prepare.pop(transaction, None)
+
+    def conclude(self, transaction: int, attempts: list[int]) -> None:
+        """Have a decision followed, now or when the shard is back."""
+        self._to_conclude[transaction] = attempts
+        if self.dialer.is_open:
+            self._send_conclude(transaction)
+
+    def take_concluded(self) -> list[int]:
+        """The transactions whose decision the shard has followed since the last call."""
+        concluded, self._concluded = self._concluded, []
+        return concluded
+
     def take_unused(self) -> list[int]:
         """The queues that the shard has called unused since the last call."""
         unused, self._unused = self._unused, []
@@ -125,6 +172,11 @@ class Shard:
         """Keep the link alive."""
         if self.dialer.tick(now):
             self._on_lost()
+        if now >= self._conclude_again_at:
+            self._conclude_again_at = now + CONCLUDE_AGAIN_SECONDS
+            refused, self._refused = self._refused, []
+            for transaction in refused:
+                self._send_conclude(transaction)
 
     def _on_opened(self) -> None:
         for queue in self._queues.values():
@@ -133,6 +185,10 @@ class Shard:
             self._send_condemn(queue_id)
         for queue_id in self._to_drop:
             self._send_drop(queue_id)
+        for transaction in self._to_conclude:
+            self._send_conclude(transaction)
+        for transaction in self._to_prepare:
+            self._send_prepare(transaction)
 
     def _on_lost(self) -> None:
         self._given.clear()
@@ -141,6 +197,9 @@ class Shard:
         self._to_assign.clear()
         self._condemns.clear()
         self._drops.clear()
+        self._prepares.clear()
+        self._concludes.clear()
+        self._refused.clear()
 
     def _on_answer(self, answer: Answer | Refusal) -> None:
         refusal = answer if isinstance(answer, Refusal) else None
@@ -157,14 +216,36 @@ class Shard:
             if asked is not None:
                 asked[2](refusal)
         elif answer.request in self._drops:
-            queue = self._drops.pop(answer.request)
-            dropped = self._to_drop.pop(queue, None)
-            if isinstance(answer, Refusal):
-                self._to_drop[queue] = None  # asked again in the next session
-            else:
-                self._dropped.append(queue)
-            if dropped is not None:
-                dropped(answer if isinstance(answer, Refusal) else answer.result)
+            self._on_dropped(answer)
+        elif answer.request in self._prepares:
+            self._on_counted(answer)
+        elif answer.request in self._concludes:
+            self._on_concluded(answer)
+
+    def _on_dropped(self, answer: Answer | Refusal) -> None:
+        queue = self._drops.pop(answer.request)
+        dropped = self._to_drop.pop(queue, None)
+        if isinstance(answer, Refusal):
+            self._to_drop[queue] = None  # asked again in the next session
+        else:
+            self._dropped.append(queue)
+        if dropped is not None:
+            dropped(answer if isinstance(answer, Refusal) else answer.result)
+
+    def _on_concluded(self, answer: Answer | Refusal) -> None:
+        transaction = self._concludes.pop(answer.request)
+        if isinstance(answer, Refusal):
+            self._refused.append(transaction)
+        else:
+            del self._to_conclude[transaction]
+            self._concluded.append(transaction)
+
+    def _on_counted(self, answer: Answer | Refusal) -> None:
+        transaction = self._prepares.pop(answer.request)
+        preparation = self._to_prepare.get(transaction)
+        if preparation is not None and preparation.request == answer.request:  # not of an earlier one, given up
+            del self._to_prepare[transaction]
+            preparation.counted(answer if isinstance(answer, Refusal) else answer.result)
 
     def _assign(self, queue: Queue) -> None:
         self._asked.add(queue.id)
@@ -189,3 +270,17 @@ class Shard:
         self._request += 1
         self._drops[self._request] = queue
         self.dialer.post(Drop(self._request, queue))
+
+    def _send_prepare(self, transaction: int) -> None:
+        self._post_assign()
+        self._request += 1
+        self._prepares[self._request] = transaction
+        preparation = self._to_prepare[transaction]
+        preparation.request = self._request
+        self.dialer.post(Prepare(self._request, transaction, preparation.attempts))
+
+    def _send_conclude(self, transaction: int) -> None:
+        self._post_assign()  # what is to be in a queue finds it there
+        self._request += 1
+        self._concludes[self._request] = transaction
+        self.dialer.post(Conclude(self._request, transaction, self._to_conclude[transaction]))

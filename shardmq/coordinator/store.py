@@ -11,6 +11,8 @@
                 "boot"                  -> boot id of the last start
                 "permissions"           -> "1" since one was ever written; stores older than permissions lack it
 
+Transactions are in databases of their own (ledger.py), which older stores lack until they are opened.
+
 `boot` is "" for what is durable; anything else lives as long as the broker that has that boot id (a life of
 `shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
 """
@@ -24,6 +26,7 @@ from typing import Any, Final
 import lmdb
 import msgspec
 
+from shardmq.clock import ClockNote
 from shardmq.commands import (
     BindingAdded,
     BindingRemoved,
@@ -35,11 +38,14 @@ from shardmq.commands import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    TransactionBegun,
+    TransactionEnded,
     UserPut,
     UserRemoved,
     VhostPut,
     VhostRemoved,
 )
+from shardmq.coordinator.ledger import LEDGER_DATABASES, Ledger, StoredTransactions
 from shardmq.coordinator.removal import removal
 from shardmq.environment import open_environment
 from shardmq.errors import StartupRefused, StoreRefused
@@ -47,7 +53,10 @@ from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
 from shardmq.topology import Topology, TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
-DATABASES: Final = (b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"permissions", b"tombstones", b"state")
+DATABASES: Final = (
+    b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"permissions", b"tombstones", b"state",
+    *LEDGER_DATABASES,
+)  # fmt: skip
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
@@ -90,6 +99,7 @@ class Stored:
         is_restart: this process ran before in the same life of the broker.
         knows_permissions: some were given once, though maybe none are left. Where not, this is a first start, or the
             store of a version without them.
+        transactions: what is known of them; the undecided ones are in the topology, too.
     """
 
     topology: TopologySnapshot
@@ -97,6 +107,7 @@ class Stored:
     next_queue: int
     is_restart: bool
     knows_permissions: bool
+    transactions: StoredTransactions
 
 
 class Store:
@@ -115,6 +126,8 @@ class Store:
         self._environment = open_environment(folder, FORMAT, DATABASES)
         self._env = self._environment.env
         self._dbs = self._environment.dbs
+        self._ledger = Ledger(self._environment)
+        self._shards = 0
 
     def load(self, shards: int) -> Stored:
         """Read everything, and remove what belonged to an earlier life of the broker.
@@ -133,10 +146,12 @@ class Store:
             users = [_decode_user(value) for _, value in self._entries(b"users")]
             vhosts = [_decode_vhost(value) if value else Vhost(key.decode()) for key, value in self._entries(b"vhosts")]
             permissions = [_decode_permission(value) for _, value in self._entries(b"permissions")]
+            transactions = self._ledger.load()
         except msgspec.DecodeError as fault:
             raise StoreRefused(f"{self._environment.file} has an entry that cannot be read: {fault}; "
                                "restore it from a copy") from fault  # fmt: skip
         _check_shards([queue for boot, queue in queues if boot in (DURABLE, self._boot_id)], shards)
+        self._shards = shards
         state = dict(self._entries(b"state"))
         topology = Topology()
         topology.load(
@@ -148,6 +163,7 @@ class Store:
                 bindings=[binding for _, binding in bindings],
                 users=users,
                 permissions=permissions,
+                transactions=transactions.undecided,
             )
         )
         gone = removal(
@@ -167,26 +183,58 @@ class Store:
         }
         next_queue = int.from_bytes(state.get(NEXT_QUEUE, b"\1"), "big")
         is_restart = state.get(BOOT) == self._boot_id.encode()
-        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state)
+        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions)
 
-    def write(self, changes: Sequence[Change], dropped: Iterable[int] = ()) -> None:
+    def write(
+        self,
+        changes: Sequence[Change],
+        dropped: Iterable[int] = (),
+        concluded: Sequence[tuple[int, int]] = (),
+        note: ClockNote | None = None,
+    ) -> None:
         """Put changes on disk, all or none; return when they are there.
 
         Args:
-            changes: in order.
+            changes: in order. Transactions end only after `load`, which tells for how many shards.
             dropped: ids of deleted queues that their shard has dropped.
+            concluded: transactions whose decision a shard has followed, and which shard.
+            note: what time it is, where that is to be kept.
 
         Raises:
             lmdb.Error: they are not; this process cannot go on.
         """
         dropped = list(dropped)
-        if not changes and not dropped:
+        if not changes and not dropped and not concluded and note is None:
             return
         with self._env.begin(write=True) as transaction:
             for change in changes:
                 _WRITE[type(change)](self, transaction, change)
             for queue in dropped:
                 transaction.delete(queue.to_bytes(8, "big"), db=self._dbs[b"tombstones"])
+            for number, shard in concluded:
+                self._ledger.conclude(transaction, number, shard)
+            if note is not None:
+                self._ledger.note(transaction, note)
+
+    def committed(self, vhost: str, name: str, now_ms: int) -> int | None:
+        """The number under which a transaction of that name was committed; None where it was not, or is forgotten.
+
+        Args:
+            vhost: its virtual host.
+            name: its own.
+            now_ms: steady time.
+        """
+        return self._ledger.committed(vhost, name, now_ms)
+
+    def forget_committed(self, now_ms: int) -> None:
+        """Forget a portion of the committed names whose time is over.
+
+        Args:
+            now_ms: steady time.
+        """
+        if self._ledger.has_to_forget(now_ms):
+            with self._env.begin(write=True) as transaction:
+                self._ledger.forget(transaction, now_ms)
 
     def close(self) -> None:
         """Close the file and let go of the folder."""
@@ -229,10 +277,14 @@ class Store:
         transaction.delete(change.name.encode(), db=self._dbs[b"users"])
 
     def _put_vhost(self, transaction: lmdb.Transaction, change: VhostPut) -> None:
-        transaction.put(change.vhost.name.encode(), _encode(change.vhost), db=self._dbs[b"vhosts"])
+        vhosts, name = self._dbs[b"vhosts"], change.vhost.name
+        if transaction.get(name.encode(), db=vhosts) is None:
+            self._ledger.bear(transaction, name)
+        transaction.put(name.encode(), _encode(change.vhost), db=vhosts)
 
     def _remove_vhost(self, transaction: lmdb.Transaction, change: VhostRemoved) -> None:
         transaction.delete(change.name.encode(), db=self._dbs[b"vhosts"])
+        self._ledger.bury(transaction, change.name)
 
     def _put_permission(self, transaction: lmdb.Transaction, change: PermissionPut) -> None:
         permission = change.permission
@@ -245,6 +297,13 @@ class Store:
 
     def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionExpelled) -> None:
         """A connection is sent away once; nothing of it is kept."""
+
+    def _begin_transaction(self, transaction: lmdb.Transaction, change: TransactionBegun) -> None:
+        self._ledger.begin(transaction, change.transaction)
+
+    def _end_transaction(self, transaction: lmdb.Transaction, change: TransactionEnded) -> None:
+        assert self._shards, "a transaction ends for all shards, and how many there are, nobody has said"
+        self._ledger.end(transaction, change, self._shards)
 
     # --- what it takes ------------------------------------------------------------------------------------------------
 
@@ -286,6 +345,8 @@ _WRITE: Final[Mapping[type[Any], Callable[[Store, lmdb.Transaction, Any], None]]
     PermissionPut: Store._put_permission,
     PermissionRemoved: Store._remove_permission,
     ConnectionExpelled: Store._tell_only,
+    TransactionBegun: Store._begin_transaction,
+    TransactionEnded: Store._end_transaction,
 }
 
 
