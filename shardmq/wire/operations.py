@@ -219,8 +219,8 @@ class QueuePeek(Operation, frozen=True):
 
 class TopologyList(Operation, frozen=True):
     """What there is. `noun` is "exchanges", "queues", "bindings", "transactions", "permissions" of the connection's
-    virtual host, or "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is a list of
-    tables."""
+    virtual host, or "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is
+    a list of tables."""
 
     request: Request
     channel: Channel
