@@ -1,0 +1,66 @@
+"""A Spark session for the tests of a file's worker, and what they ask of the broker."""
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.spark.source import ShardmqDataSource
+
+RETRIES = 4
+"""Attempts that a task has; local[2] alone gives one."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark in this process, two tasks at a time, each tried up to four times. It takes some 8 seconds to start."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java 17 or newer, and there is no java here")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own start has some, of sockets and of dependencies
+        builder = SparkSession.Builder().master(f"local[2,{RETRIES}]").appName("shardmq tests")
+        for name, value in {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.log.level": "OFF",
+        }.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    session.dataSource.register(ShardmqDataSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def connection(broker: Broker) -> Iterator[shardmq.Connection]:
+    """The SDK's connection to the broker of the file."""
+    with shardmq.connect(broker.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def channel(connection: shardmq.Connection) -> Iterator[shardmq.Channel]:
+    """One of its channels."""
+    with connection.channel() as channel:
+        yield channel
+
+
+@pytest.fixture
+def queue(connection: shardmq.Connection, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A durable queue."""
+    name = request.node.name[:200]
+    with connection.channel() as channel:
+        channel.queue_declare(name, durable=True)
+        yield name
+        channel.queue_delete(name)
