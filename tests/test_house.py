@@ -96,7 +96,12 @@ def test_only_the_bus_room_opens_zeromq_sockets() -> None:
 
 def test_only_the_stores_import_lmdb() -> None:
     users = {module for module in MODULES if any(is_in(name, "lmdb") for name in imports(module))}
-    assert users <= {"shardmq.environment", "shardmq.shards.store", "shardmq.coordinator.store"}
+    assert users <= {
+        "shardmq.environment",
+        "shardmq.shards.store",
+        "shardmq.coordinator.store",
+        "shardmq.coordinator.ledger",
+    }
 
 
 @pytest.mark.parametrize(
@@ -147,10 +152,10 @@ def test_what_executors_have_of_shardmq_needs_the_standard_library_alone() -> No
     assert [line for module in beside for line in strangers(module, BUNDLED)] == []
 
 
-def test_the_pipeline_needs_what_drivers_have() -> None:
+def test_the_pipeline_needs_what_programs_on_drivers_have() -> None:
     pipeline = {module for module in MODULES if is_in(module, "shardmq.spark.pipeline")}
-    rooms = {module for module in MODULES if is_in(module, "shardmq.spark")}
-    allowed = rooms | BUNDLED | SPARKS_OWN | {"rich", "click", "py4j"}
+    rooms = {module for module in MODULES if is_in(module, "shardmq.spark") or is_in(module, "shardmq.client")}
+    allowed = rooms | BUNDLED | SPARKS_OWN | {"shardmq.records", "rich", "click", "py4j"}
     assert [line for module in pipeline for line in strangers(module, allowed)] == []
 
 

@@ -30,3 +30,69 @@ wire.py             frames of the native protocol, with msgpack alone
 pipeline/           whole jobs, as functions and as `shardmq spark …`
 pyspark_shardmq/    what Spark looks for where shardmq is installed
 """
+
+import atexit
+import re
+import shutil
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# Not later: a module of that name takes the function's place when it is imported first.
+from shardmq.spark.drain import acknowledge, drain, release
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shardmq.spark.bundle import make_zip
+    from shardmq.spark.pipeline.deadletters import deadletters
+    from shardmq.spark.pipeline.export import export
+    from shardmq.spark.pipeline.publish import publish
+    from shardmq.spark.pipeline.replay import replay
+
+__all__ = [
+    "acknowledge", "deadletters", "drain", "export", "make_zip", "publish", "register", "release", "replay",
+]  # fmt: skip
+
+_HOMES = {
+    "deadletters": "shardmq.spark.pipeline.deadletters",
+    "export": "shardmq.spark.pipeline.export",
+    "make_zip": "shardmq.spark.bundle",
+    "publish": "shardmq.spark.pipeline.publish",
+    "replay": "shardmq.spark.pipeline.replay",
+}
+
+
+def register(spark: "SparkSession") -> None:
+    """Make format("shardmq") known to a session, and give its executors what they need, where they are not this
+    machine. Where shardmq is installed on all of them, nobody need call it; calling it twice does no harm.
+
+    Args:
+        spark: the session.
+    """
+    from shardmq.spark.source import ShardmqDataSource
+
+    spark.dataSource.register(ShardmqDataSource)
+    master = spark.conf.get("spark.master", None) or ""
+    if re.match(r"local(\[|$)", master):
+        return  # tasks run here
+    from shardmq.spark.bundle import make_zip
+    from shardmq.version import VERSION
+
+    folder = Path(tempfile.mkdtemp(prefix="shardmq-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that start later fetch it from here
+    spark.addArtifacts(str(make_zip(folder / f"shardmq_spark-{VERSION}.zip")), pyfile=True)
+
+
+def __getattr__(name: str) -> object:
+    # Executors import this package too, and have no pipeline.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shardmq.spark' has no attribute '{name}'")
+    found: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,6 +22,8 @@ PIPELINE: Final = "pipeline"
 DISCOVERY: Final = "pyspark_shardmq"
 """A package beside shardmq in the zip, as where it is installed; a folder of `shardmq.spark` in the source tree."""
 
+_DAY: Final = (2026, 1, 1, 0, 0, 0)
+
 
 def make_zip(path: str | Path) -> Path:
     """Write the zip.
@@ -38,7 +40,8 @@ def make_zip(path: str | Path) -> Path:
     target = Path(path)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, source in sorted(_contents().items()):
-            bundle.writestr(name, source)
+            # Of the same day each time: Spark takes the same file twice, but not another of its name.
+            bundle.writestr(zipfile.ZipInfo(name, _DAY), source, zipfile.ZIP_DEFLATED)
     return target
 
 

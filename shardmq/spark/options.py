@@ -83,7 +83,7 @@ class Options:
     timeout_ms: int = _option("timeoutMs", _ALL, _integer(1000, 24 * 3600 * 1000), 60_000,
                               "How long to try again while the broker, or a part of it, is not there.")
 
-    exchange: str | None = _option("exchange", _WRITES, _name, None, "Exchange of all rows, in place of the column.")
+    exchange: str | None = _option("exchange", _WRITES, _name, None, "Of rows where the column has none.")
     routing_key: str | None = _option("routing_key", _WRITES, _name, None, "Of rows where the column has none.")
     delivery: str = _option("delivery", _WRITES, _choice(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE,
                             "exactly-once: staged, and committed with the job. at-least-once: published at once.")

@@ -71,11 +71,10 @@ def check_columns(schema: StructType, options: Options) -> None:
             raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}")
     if "value" not in names:
         raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}")
-    if "exchange" not in names and options.exchange is None:
-        raise InvalidRequest(
-            "neither option nor column exchange says where to publish to; for a queue directly, set option exchange to "
-            '"" and routing_key to the queue\'s name'
-        )
+    said = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
+    if not said:
+        raise InvalidRequest("nothing says where to publish to: set option exchange, or option routing_key to a "
+                             "queue's name (the default exchange takes it), or add columns of these names")  # fmt: skip
     if "raw_properties" in names:
         twice = [name for name in PROPERTIES if name in names or getattr(options, name) is not None]
         if twice:
@@ -152,7 +151,7 @@ class Cutter:
     def _exchanges(self, batch: pa.RecordBatch) -> Any:
         default = self._options.exchange
         if "exchange" not in self._columns:
-            return default
+            return default or ""
         column = batch.column("exchange")
         if column.null_count and default is None:
             raise InvalidRequest(f"column exchange is null in {column.null_count} of {batch.num_rows} rows of a batch, "
