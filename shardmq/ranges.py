@@ -2,6 +2,10 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import Final
+
+FEW: Final = 16
+"""Up to so many ranges are put in or taken out one by one; each moves a part of the lists. More are merged at once."""
 
 
 class RangeSet:
@@ -107,6 +111,49 @@ class RangeSet:
         self.count -= removed
         return removed
 
+    def unite(self, ranges: list[tuple[int, int]]) -> int:
+        """Put ranges in, which are in rising order and do not overlap; returns how many numbers are new."""
+        if len(ranges) <= FEW:
+            return sum([self.add(start, end) for start, end in ranges])
+        low = bisect_left(self._ends, ranges[0][0])
+        high = bisect_right(self._starts, ranges[-1][1])
+        old = list(zip(self._starts[low:high], self._ends[low:high], strict=True))
+        before = self.count
+        joined: list[tuple[int, int]] = []
+        for start, end in sorted([*old, *ranges]):
+            if joined and start <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(end, joined[-1][1])
+            else:
+                joined.append((start, end))
+        self._replace(low, high, old, joined)
+        return self.count - before
+
+    def extract(self, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Take out what is in these ranges, which are in rising order and do not overlap.
+
+        Returns:
+            The parts of the set that were in them, in order.
+        """
+        if len(ranges) <= FEW:
+            parts = [part for start, end in ranges for part in self.within(start, end)]
+            for start, end in parts:
+                self.remove(start, end)
+            return parts
+        low = bisect_right(self._ends, ranges[0][0])
+        high = bisect_left(self._starts, ranges[-1][1])
+        old = list(zip(self._starts[low:high], self._ends[low:high], strict=True))
+        parts = _common(old, ranges)
+        self._replace(low, max(low, high), old, _without(old, parts))
+        return parts
+
+    def walk(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As `within`, one by one: for whoever needs the first few of many. The set must not change meanwhile."""
+        starts, ends = self._starts, self._ends
+        for place in range(bisect_right(ends, start), len(starts)):
+            if starts[place] >= end:
+                return
+            yield max(start, starts[place]), min(end, ends[place])
+
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of the set inside [start, end), in order."""
         parts = []
@@ -132,3 +179,38 @@ class RangeSet:
         self._starts.clear()
         self._ends.clear()
         self.count = 0
+
+    def _replace(self, low: int, high: int, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> None:
+        self._starts[low:high] = [start for start, _ in new]
+        self._ends[low:high] = [end for _, end in new]
+        self.count += sum([end - start for start, end in new]) - sum([end - start for start, end in old])
+
+
+def _common(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is in both of two lists of rising ranges."""
+    parts: list[tuple[int, int]] = []
+    place = 0
+    for start, end in right:
+        while place < len(left) and left[place][1] <= start:
+            place += 1
+        reached = place
+        while reached < len(left) and left[reached][0] < end:
+            parts.append((max(start, left[reached][0]), min(end, left[reached][1])))
+            reached += 1
+        place = max(place, reached - 1)  # the last one may reach into the next range
+    return parts
+
+
+def _without(whole: list[tuple[int, int]], parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Rising ranges less some parts of them, each within one of them."""
+    left: list[tuple[int, int]] = []
+    place = 0
+    for start, end in whole:
+        while place < len(parts) and parts[place][1] <= end:
+            if start < parts[place][0]:
+                left.append((start, parts[place][0]))
+            start = parts[place][1]
+            place += 1
+        if start < end:
+            left.append((start, end))
+    return left

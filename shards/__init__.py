@@ -6,6 +6,8 @@ holdings.py    the queues of the shard, what belongs to each, and who has called
 publishing.py  publishes: to queues at once or later, once each
 consuming.py   consumers and what they do with what they got
 administration.py  queues come and go, are counted, looked into, emptied
+reservations.py  messages set aside under a name, for a time
+snapshots.py   queues cut into slices, and looked through without a trace
 agenda.py      what is to be done when
 timers.py      delayed publishes and parked messages
 transactions.py  publishes that wait for a decision: staged, sealed, in their queues or gone

@@ -9,6 +9,7 @@ from shardmq.errors import ReplyCode
 from shardmq.shards.deadletters import DeadLetters
 from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.queues import make_queue
+from shardmq.shards.reservations import Reservations
 from shardmq.shards.segments import Segment
 from shardmq.shards.timers import Timers
 
@@ -26,15 +27,16 @@ class Administration:
         holdings: them.
         timers: what waits for a time in them.
         letters: what is on its way out of them.
+        reservations: what is reserved in them.
         dropped: queues that were being deleted when the process ended: (id, segments).
     """
 
-    def __init__(
-        self, holdings: Holdings, timers: Timers, letters: DeadLetters, dropped: list[tuple[int, list[Segment]]]
-    ) -> None:
+    def __init__(self, holdings: Holdings, timers: Timers, letters: DeadLetters, reservations: Reservations,
+                 dropped: list[tuple[int, list[Segment]]]) -> None:  # fmt: skip
         self._holdings = holdings
         self._timers = timers
         self._letters = letters
+        self._reservations = reservations
         self._dropping = dropped
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Assign: self._assign, Condemn: self._condemn, Drop: self._drop, Purge: self._purge,
@@ -63,7 +65,7 @@ class Administration:
 
     def table(self, hosted: Hosted) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
-        self._trim(hosted)
+        self._holdings.trim(hosted)
         return {
             **hosted.queue.table(len(hosted.ring)),
             "delayed": hosted.delayed,
@@ -120,6 +122,7 @@ class Administration:
         self._dropping.append((queue.id, queue.retire()))
         self._timers.retire(hosted)
         self._letters.retire(queue.id)
+        self._reservations.retire(queue)
         if queue.declared.durable:
             holdings.journal.drop(queue.id)
             for producer in hosted.producers.seen if hosted.producers is not None else ():
@@ -137,20 +140,12 @@ class Administration:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
             self._holdings.use(hosted)
-            self._trim(hosted)
+            self._holdings.trim(hosted)
             peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
-
-    def _trim(self, hosted: Hosted) -> None:
-        """What came in this pass may be over the queue's bounds, until it is over; nobody is to see that."""
-        terms = hosted.queue.terms
-        if terms.max_length is not None or terms.max_bytes is not None:
-            hosted.ring.deliver()
-            hosted.queue.trim()
-            self._holdings.active[hosted.queue.id] = hosted
 
     def _peek(self, peer: Peer, message: Peek) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
-            self._trim(hosted)
+            self._holdings.trim(hosted)
             peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
             self._holdings.active[message.queue] = hosted

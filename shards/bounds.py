@@ -1,15 +1,18 @@
 """How many messages may wait in a queue, and how many bytes of bodies: x-max-length, x-max-length-bytes, x-overflow."""
 
-from collections.abc import Iterable
-from itertools import accumulate
+from collections.abc import Callable, Iterable
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Final
 
 from shardmq.records import Run
 from shardmq.shards.lane import Parcel
 from shardmq.shards.lanes import Lanes
-from shardmq.shards.segments import body_sizes
+from shardmq.shards.segments import Segment, body_sizes
 from shardmq.shards.shelf import Ranges
 from shardmq.terms import Terms
+
+_segment: Final[Callable[[tuple[Segment, int, int]], Segment]] = itemgetter(0)
 
 _EVERYTHING: Final = 1 << 62
 _LOOK_MESSAGES: Final = 1000
@@ -118,11 +121,12 @@ class Bounds:
         """The bytes of messages' bodies. Of whole segments they are known; others are read."""
         total = 0
         for lane, part in self._lanes.split(ranges):
-            for segment, start, end in lane.places(part):
-                if segment.body_bytes is not None and end - start == segment.count:
+            for segment, group in groupby(lane.places(part), key=_segment):
+                places = [(start, end) for _, start, end in group]
+                if segment.body_bytes is not None and sum([end - start for start, end in places]) == segment.count:
                     total += segment.body_bytes
                 else:
-                    pieces = lane.read([(start, end)], _EVERYTHING)
+                    pieces = lane.read(places, _EVERYTHING, keep=False)
                     total += sum([sum(body_sizes(run)) for _, run in pieces])
         return total
 

@@ -78,7 +78,7 @@ class Hosted:
         if self.queue.declared.auto_delete and not self.is_kept:
             return True
         expires_ms = self.queue.terms.expires_ms
-        return expires_ms is not None and self.used_ms + expires_ms <= now_ms
+        return expires_ms is not None and not self.queue.reserved and self.used_ms + expires_ms <= now_ms
 
 
 class Holdings:
@@ -133,6 +133,14 @@ class Holdings:
         """A request is not carried out."""
         peer.post(Refusal(request, code, text))
 
+    def trim(self, hosted: Hosted) -> None:
+        """What came in this pass may be over the queue's bounds, until it is over; nobody is to see that."""
+        terms = hosted.queue.terms
+        if terms.max_length is not None or terms.max_bytes is not None:
+            hosted.ring.deliver()
+            hosted.queue.trim()
+            self.active[hosted.queue.id] = hosted
+
     def look_unused(self, hosted: Hosted) -> None:
         """Have a queue deleted that is not wanted any more, if that is so."""
         if not hosted.is_gone and hosted.is_unused(self.agenda.now_ms):
@@ -168,7 +176,7 @@ class Holdings:
         if hosted is None:
             return
         hosted.is_watched = False
-        if len(hosted.ring):
+        if len(hosted.ring) or hosted.queue.reserved:
             self.use(hosted)
         elif hosted.used_ms + expires_ms > self.agenda.now_ms:
             hosted.is_watched = True

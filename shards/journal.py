@@ -183,6 +183,10 @@ class Journal:
             self.cache.add(segment)
         return runs
 
+    def glance(self, segment: Segment) -> list[NumberedRun]:
+        """The bodies of a segment, for once: who looks through a queue is not to drive out what flows."""
+        return segment.runs if segment.runs is not None else self.store.read(segment)
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def wait_seconds(self, now: float) -> float | None:

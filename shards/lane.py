@@ -17,7 +17,7 @@ A plain queue is one lane. A queue with priorities has one for each priority in 
 upper bits of its messages' numbers, so that all of a queue's messages have one order.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -267,8 +267,7 @@ class Lane(Shelf):
 
     def put_back(self, ranges: Ranges) -> None:
         """What was set aside is ready again, at its place."""
-        for start, end in ranges:
-            self.aside -= self.returned.add(start, end)
+        self.aside -= self.returned.unite(ranges)
 
     def drop(self, ranges: Ranges) -> None:
         """What was set aside is done with."""
@@ -278,21 +277,21 @@ class Lane(Shelf):
 
     def keep_aside(self, ranges: Ranges) -> Ranges:
         """At start: set aside what was so before; returns those of them that are still here."""
-        found = []
-        for start, end in ranges:
-            found += self.returned.within(start, end)
-            self.aside += self.returned.remove(start, end)
+        found = self.returned.extract(list(RangeSet(ranges)))
+        self.aside += sum([end - start for start, end in found])
         return found
 
     def withdraw(self, count: int) -> Ranges:
         """Set the first `count` ready messages aside, handed out to nobody and not read."""
         ranges: Ranges = []
-        returned = self.returned
-        while count > 0 and returned:
-            start, end = returned.first()
+        for start, end in self.returned.walk(0, self.cursor):
+            if count <= 0:
+                break
             end = min(end, start + count)
-            count -= returned.remove(start, end)
+            count -= end - start
             ranges.append((start, end))
+        if ranges:
+            self.returned.remove(ranges[0][0], ranges[-1][1])
         place = self.index.place(self.cursor)
         while count > 0 and self.fresh:
             segment = self.index.segments[place]
@@ -349,7 +348,7 @@ class Lane(Shelf):
     def waiting(self, offset: int, count: int) -> Ranges:
         """Ready messages in the order of delivery: those from `offset` on, `count` at most."""
         ranges: Ranges = []
-        for start, end in self._ready_ranges():
+        for start, end in self.between(0, self.next):
             skipped = min(offset, end - start)
             offset -= skipped
             end = min(end, start + skipped + count)
@@ -359,6 +358,17 @@ class Lane(Shelf):
             if count <= 0:
                 break
         return ranges
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ready messages numbered [start, end), range by range in order; the lane must not change meanwhile."""
+        yield from self.returned.walk(start, end)
+        if self.fresh:
+            start = max(start, self.cursor)
+            segments = self.index.segments
+            for place in range(self.index.place(start), len(segments)):
+                if segments[place].first >= end:
+                    break
+                yield from segments[place].living(start, end)
 
     # --- segments are replaced --------------------------------------------------------------------------------------
 
@@ -403,12 +413,6 @@ class Lane(Shelf):
         """Whether what is at the head may be handed out; what has expired must not, but is the queue's to remove."""
         due_ms = self.next_expiry_ms
         return due_ms is None or due_ms > self._expired_ms or self._expiry_of >= self._arrived
-
-    def _ready_ranges(self) -> Iterable[tuple[int, int]]:
-        yield from self.returned
-        if self.fresh:
-            for segment in self.index.segments[self.index.place(self.cursor) :]:
-                yield from segment.living(self.cursor, segment.end)
 
     def _next_returned(self) -> tuple[int, int, int, Run]:
         first, end = self.returned.first()

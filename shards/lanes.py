@@ -4,7 +4,7 @@ Lane `top - priority` holds the messages of that priority; a queue without prior
 lies one that nobody is served from: what a full queue has refused, and keeps until it is dead-lettered.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -127,13 +127,11 @@ class Lanes:
 
     def withdraw(self, count: int) -> Ranges:
         """Set ready messages aside, those that matter least: the oldest of the lowest lane first."""
-        ranges: Ranges = []
-        for lane in reversed(self.order):
-            if count > 0 and lane.ready:
-                part = lane.withdraw(count)
-                count -= sum([end - start for start, end in part])
-                ranges += part
-        return ranges
+        return _withdraw(reversed(self.order), count)
+
+    def reserve(self, count: int) -> Ranges:
+        """Set ready messages aside, those that would be delivered next."""
+        return _withdraw(self.order, count)
 
     def withdraw_expired(self, now_ms: int, runs_max: int) -> Ranges:
         """As `Lane.withdraw_expired`, of each lane."""
@@ -175,6 +173,19 @@ class Lanes:
             if sum([run.count for _, run in found]) < sum([end - start for start, end in part]):
                 break
         return pieces
+
+    def show(self, ranges: Ranges, room: int, fresh_from: Mapping[int, int]) -> list[Parcel]:
+        """As `Queue.show`."""
+        parcels: list[Parcel] = []
+        for lane, part in self.split(ranges):
+            apart = fresh_from.get(lane.number, lane.cursor)
+            found = lane.read(part, room, not parcels, apart, keep=False)
+            pieces = [piece for first, run in found for piece in self.divide(first, run)]
+            parcels += [Parcel(first, first < apart, deliveries, run) for first, deliveries, run in pieces]
+            room -= sum([len(run.records) for _, run in found])
+            if sum([run.count for _, run in found]) < sum([end - start for start, end in part]):
+                break
+        return parcels
 
     def waiting(self) -> Ranges:
         """All ready messages."""
@@ -230,6 +241,16 @@ class Lanes:
             self.order.append(lane)
             self.order.sort(key=_number)
         return lane
+
+
+def _withdraw(lanes: Iterable[Lane], count: int) -> Ranges:
+    ranges: Ranges = []
+    for lane in lanes:
+        if count > 0 and lane.ready:
+            part = lane.withdraw(count)
+            count -= sum([end - start for start, end in part])
+            ranges += part
+    return ranges
 
 
 def _number(lane: Lane) -> int:

@@ -3,6 +3,7 @@
 A message may bring a time to live with it, so even here messages expire; who expires is dropped.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardmq.clock import SteadyClock
@@ -33,7 +34,7 @@ class PlainQueue(Lane):
         stored: what a start found of it.
     """
 
-    __slots__ = ("_clock", "_parked", "declared", "expired", "terms")
+    __slots__ = ("_clock", "_parked", "declared", "expired", "reserved", "terms")
 
     deaths: Deaths | None = None
 
@@ -47,6 +48,12 @@ class PlainQueue(Lane):
         self._parked: RangeSet | None = None
         if stored.parked:
             self._parked = RangeSet(self.keep_aside(stored.parked))
+        self.reserved = sum([end - start for start, end in self.keep_aside(stored.reserved)])
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """As `Queue.lanes`."""
+        return (self,)
 
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """As `Queue.peek`."""
@@ -77,6 +84,30 @@ class PlainQueue(Lane):
                 self.put_back(self._parked.within(start, end))
                 self._parked.remove(start, end)
 
+    def reserve(self, count: int) -> Ranges:
+        """As `Queue.reserve`."""
+        ranges = self.withdraw(count)
+        self.reserved += sum([end - start for start, end in ranges])
+        return ranges
+
+    def release(self, ranges: Ranges) -> None:
+        """As `Queue.release`."""
+        self.reserved -= sum([end - start for start, end in ranges])
+        self.put_back(ranges)
+
+    def settle_reserved(self, ranges: Ranges) -> None:
+        """As `Queue.settle_reserved`."""
+        count = sum([end - start for start, end in ranges])
+        self.reserved -= count
+        self.acked += count
+        self.drop(ranges)
+
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+        """As `Queue.show`."""
+        apart = fresh_from.get(self.number, self.cursor)
+        pieces = self.read(ranges, PEEK_BYTES, apart=apart, keep=False)
+        return [Parcel(first, first < apart, 0, run) for first, run in pieces]
+
     def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
         """As `Queue.expire`."""
         ranges = self.withdraw_expired(now_ms, runs_max)
@@ -106,6 +137,7 @@ class PlainQueue(Lane):
             "id": self.id, "vhost": self.declared.vhost, "name": self.declared.name, "durable": self.declared.durable,
             "total": self.total, "valid": self.valid, "ready": self.ready, "unacked": self.unacked,
             "delayed": self._parked.count if self._parked is not None else 0, "dying": 0,
+            "reserved": self.reserved,
             "consumers": consumers, "bytes": self.bytes, "segments": len(self.index.segments),
             "published": self.published, "delivered": self.delivered, "acked": self.acked,
             "redelivered": self.redelivered, "expired": self.expired, "dropped": 0, "dead_lettered": 0,

@@ -1,18 +1,19 @@
 """What a worker does with a queue, whatever kind of queue it is."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shardmq.model import Queue as Declared
 from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
-from shardmq.shards.lane import ALL_RUNS, Parcel
+from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
 from shardmq.shards.segments import Segment
 from shardmq.shards.shelf import Ranges
 from shardmq.terms import Terms
 
 
 class Queue(Protocol):
-    """One queue: messages that are ready, unacked, parked or dying, and its terms.
+    """One queue: messages that are ready, unacked, parked, reserved or dying, and its terms.
 
     Ranges given to it are of messages that are unacked, unless it is said otherwise.
 
@@ -21,12 +22,19 @@ class Queue(Protocol):
         declared: what it is.
         terms: its arguments, read.
         deaths: the dead letters on their way out; None where those who die are just dropped.
+        reserved: how many messages are reserved (reservations.py).
     """
 
     id: int
     declared: Declared
     terms: Terms
     deaths: Deaths | None
+    reserved: int
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """Where they lie: the lanes consumers are served from, in that order, which is that of their numbers."""
+        ...
 
     @property
     def ready(self) -> int:
@@ -96,6 +104,31 @@ class Queue(Protocol):
 
     def unpark(self, ranges: Ranges) -> None:
         """Those of these that are parked are ready again, at their place."""
+        ...
+
+    def reserve(self, count: int) -> Ranges:
+        """The first ready messages, `count` at most, are reserved: neither ready nor unacked; returns them."""
+        ...
+
+    def release(self, ranges: Ranges) -> None:
+        """Reserved messages are ready again, at their place, however often that was."""
+        ...
+
+    def settle_reserved(self, ranges: Ranges) -> None:
+        """Reserved messages are done with."""
+        ...
+
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+        """Look at ready or reserved messages, in rising order; nothing changes, what is in memory included.
+
+        Args:
+            ranges: which.
+            fresh_from: by lane, the number from which on none of them was handed out; the lane's own where it is left
+                out.
+
+        Returns:
+            As many from the first on as `peek` would show, one at least.
+        """
         ...
 
     def purge(self) -> int:

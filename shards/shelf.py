@@ -3,7 +3,7 @@
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.records import Run, continues, join
 from shardmq.shards.journal import Journal
-from shardmq.shards.segments import Cutter, Index, Segment, place_of
+from shardmq.shards.segments import Cutter, Index, NumberedRun, Segment, place_of
 
 Ranges = list[tuple[int, int]]
 """Numbers of messages, as half-open ranges in rising order."""
@@ -34,18 +34,24 @@ class Shelf:
         self._reading: Segment | None = None
         self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
 
-    def read(self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1) -> list[tuple[int, Run]]:
+    def read(self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1,
+             keep: bool = True) -> list[tuple[int, Run]]:  # fmt: skip
         """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
 
-        No run has messages on both sides of number `apart`.
+        No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so.
         """
         groups: list[tuple[int, list[Run]]] = []
         cutter = Cutter()
+        bodies = self._journal.runs if keep else self._journal.glance
+        runs: list[NumberedRun] = []
+        segment: Segment | None = None
         after = -1
         joined = 0
         for start, end in ranges:
             while start < end:
-                runs = self._journal.runs(self.index.segments[self.index.place(start)])
+                if segment is None or not segment.first <= start < segment.end:
+                    segment = self.index.segments[self.index.place(start)]
+                    runs = bodies(segment)
                 first, run = runs[place_of(runs, start)]
                 count = min(end, first + run.count) - start
                 if len(run.records) > room:

@@ -19,20 +19,26 @@ class StoredQueue:
         marks: of its lanes, by number.
         segments: of all its lanes, in order.
         parked: numbers of messages that are neither ready nor unacked, but wait for a time to come.
+        reserved: of those that are reserved.
     """
 
     marks: dict[int, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     parked: list[tuple[int, int]] = field(default_factory=list)
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+
+    def living(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Those of the messages [start, end) that are there and not done with."""
+        ranges: list[tuple[int, int]] = []
+        place = max(bisect_right(self.segments, start, key=_first) - 1, 0)
+        while place < len(self.segments) and self.segments[place].first < end:
+            ranges += self.segments[place].living(start, end)
+            place += 1
+        return ranges
 
     def has_living(self, start: int, end: int) -> bool:
         """Whether one of the messages [start, end) is there and not done with."""
-        place = max(bisect_right(self.segments, start, key=_first) - 1, 0)
-        while place < len(self.segments) and self.segments[place].first < end:
-            if self.segments[place].living(start, end):
-                return True
-            place += 1
-        return False
+        return bool(self.living(start, end))
 
 
 NOTHING_STORED: Final = StoredQueue()

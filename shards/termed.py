@@ -1,5 +1,6 @@
 """The queue with terms: priorities, times to live, bounds, delivery limits, dead letters, in any combination."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardmq.clock import SteadyClock
@@ -9,7 +10,7 @@ from shardmq.records import Run
 from shardmq.shards.bounds import Bounds
 from shardmq.shards.deaths import ACK_TIMEOUT, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import ALL_RUNS, Parcel
+from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.segments import Cutter, Segment
@@ -30,7 +31,8 @@ class TermedQueue:
         stored: what a start found of it.
     """
 
-    __slots__ = ("_bounds", "_clock", "_lanes", "_parked", "declared", "deaths", "dropped", "expired", "id", "terms")
+    __slots__ = ("_bounds", "_clock", "_lanes", "_parked", "declared", "deaths", "dropped", "expired", "id",
+                 "reserved", "terms")  # fmt: skip
 
     def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
                  stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
@@ -43,6 +45,7 @@ class TermedQueue:
         self.deaths: Deaths | None = Deaths(self._lanes) if terms.dead_letter_exchange is not None else None
         self.expired = self.dropped = 0
         self._parked = RangeSet(self._lanes.keep_aside(stored.parked))
+        self.reserved = _count_of(self._lanes.keep_aside(stored.reserved))
         self._bounds = Bounds.of(terms, self._lanes)
         self._resume()
 
@@ -65,6 +68,11 @@ class TermedQueue:
     def next_expiry_ms(self) -> int | None:
         """As `Queue.next_expiry_ms`."""
         return self._lanes.next_expiry_ms
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """As `Queue.lanes`."""
+        return self._lanes.order
 
     # --- messages come and go ---------------------------------------------------------------------------------------
 
@@ -169,6 +177,34 @@ class TermedQueue:
             if self._bounds is not None:
                 self._bounds.came_back(parts)
 
+    # --- messages are reserved --------------------------------------------------------------------------------------
+
+    def reserve(self, count: int) -> Ranges:
+        """As `Queue.reserve`."""
+        ranges = self._lanes.reserve(count)
+        self.reserved += _count_of(ranges)
+        if self._bounds is not None:
+            self._bounds.withdrew(ranges)
+        return ranges
+
+    def release(self, ranges: Ranges) -> None:
+        """As `Queue.release`."""
+        self.reserved -= _count_of(ranges)
+        self._lanes.put_back(ranges)
+        if self._bounds is not None:
+            self._bounds.came_back(ranges)
+
+    def settle_reserved(self, ranges: Ranges) -> None:
+        """As `Queue.settle_reserved`."""
+        self.reserved -= _count_of(ranges)
+        for lane, part in self._lanes.split(ranges):
+            lane.acked += _count_of(part)
+            lane.drop(part)
+
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+        """As `Queue.show`."""
+        return self._lanes.show(ranges, PEEK_BYTES, fresh_from)
+
     # --- passes, and the end ----------------------------------------------------------------------------------------
 
     def seal(self) -> None:
@@ -196,7 +232,7 @@ class TermedQueue:
         return {
             "id": self.id, "vhost": declared.vhost, "name": declared.name, "durable": declared.durable,
             "ready": self.ready, "unacked": self.unacked, "delayed": self._parked.count,
-            "dying": self.deaths.count if self.deaths is not None else 0,
+            "dying": self.deaths.count if self.deaths is not None else 0, "reserved": self.reserved,
             "consumers": consumers, "segments": sum([len(lane.index.segments) for lane in self._lanes]),
             **{name: sum([getattr(lane, name) for lane in self._lanes]) for name in _SUMS},
             "expired": self.expired, "dropped": self.dropped,

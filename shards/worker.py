@@ -23,7 +23,9 @@ from shardmq.shards.journal import Journal
 from shardmq.shards.producers import Producers
 from shardmq.shards.publishing import Publishing
 from shardmq.shards.queues import make_queue
+from shardmq.shards.reservations import Reservations
 from shardmq.shards.segments import Segment
+from shardmq.shards.snapshots import Snapshots
 from shardmq.shards.store import Store
 from shardmq.shards.stored import stored_queues
 from shardmq.shards.timers import Timers
@@ -75,8 +77,10 @@ class Worker:
         self._publishing = Publishing(self._holdings, self._timers, self._transactions)
         self._consuming = Consuming(self._holdings, self._timers)
         self._letters = DeadLetters(self._holdings)
+        self._reservations = Reservations(self._holdings)
+        self._snapshots = Snapshots(self._holdings, self._reservations)
         dropped = self._load(contents)
-        self._administration = Administration(self._holdings, self._timers, self._letters, dropped)
+        self._administration = Administration(self._holdings, self._timers, self._letters, self._reservations, dropped)
         self._more = False
         self.is_conversing = False
         self._is_stirred = True
@@ -84,6 +88,7 @@ class Worker:
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers,
             **self._administration.handlers, **self._transactions.handlers,
+            **self._reservations.handlers, **self._snapshots.handlers,
             Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
         }  # fmt: skip
 
@@ -92,12 +97,14 @@ class Worker:
         holdings = self._holdings
         stored = stored_queues(contents)
         waiting, parked = self._timers.scan(stored)
+        self._reservations.scan(stored, contents.reservations)
         for declared in contents.queues:
             found = stored[declared.id]
             found.parked = parked.get(declared.id, [])
             hosted = holdings.add(make_queue(declared, self._journal, holdings.clock, found))
             if declared.id in waiting:
                 self._timers.adopt(hosted, *waiting[declared.id])
+            self._reservations.adopt(declared.id)
             holdings.active[declared.id] = hosted
         for queue, producer, ranges in contents.producers:
             if queue in holdings.queues:
@@ -112,7 +119,9 @@ class Worker:
 
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
-        if self._more or self._administration.is_clearing or self._transactions.is_rolling or self._listener.more:
+        working = (self._more, self._administration.is_clearing, self._transactions.is_rolling,
+                   self._snapshots.is_behind, self._listener.more)  # fmt: skip
+        if any(working):
             return 0.0
         now = time.monotonic()
         waits = (self._journal.wait_seconds(now), self._holdings.agenda.wait_seconds())
@@ -124,6 +133,7 @@ class Worker:
         self._holdings.agenda.begin()
         self._administration.clear()
         self._transactions.roll()
+        self._snapshots.begin()
         events: list[Event] = self._listener.receive()
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:

@@ -74,9 +74,12 @@ class Reservation(msgspec.Struct, array_like=True):
     Attributes:
         queue: the queue's id.
         name: its name.
-        ranges: numbers of the messages that are left of it, as half-open ranges.
+        ranges: numbers of the messages that are left of it, as half-open ranges; those that are not in the queue any
+            more may be among them.
         until_ms: when they are back at their place; when its name is forgotten, where it was acknowledged.
         is_acknowledged: whether all of it was.
+        span: from the first number it had, when it was made, to behind the last.
+        fresh_from: numbers, one for each lane: those below had been handed out before, of the messages of that lane.
     """
 
     queue: int
@@ -84,6 +87,8 @@ class Reservation(msgspec.Struct, array_like=True):
     ranges: list[tuple[int, int]]
     until_ms: int
     is_acknowledged: bool = False
+    span: tuple[int, int] = (0, 0)
+    fresh_from: list[int] = []
 
 
 @dataclass(slots=True)

@@ -49,3 +49,34 @@ def test_within_and_gaps_part_a_range_in_two(steps: list[tuple[str, int, int]], 
     outside = [number for first, last in ranges.gaps(start, end) for number in range(first, last)]
     assert inside == sorted(members(ranges) & set(range(start, end)))
     assert sorted(inside + outside) == list(range(start, end))
+
+
+spans = st.lists(st.integers(0, 400), max_size=80, unique=True).map(sorted).map(
+    lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))  # fmt: skip
+"""Rising ranges, few or many."""
+
+
+@given(spans, spans)
+def test_many_ranges_at_once_go_in_and_out_as_one_by_one(
+    there: list[tuple[int, int]], some: list[tuple[int, int]]
+) -> None:
+    numbers = {number for start, end in some for number in range(start, end)}
+    ranges = RangeSet(there)
+    before = members(ranges)
+    assert ranges.unite(some) == len(numbers - before)
+    assert members(ranges) == before | numbers
+    assert ranges == RangeSet((number, number + 1) for number in sorted(before | numbers))
+    assert ranges.count == len(before | numbers)
+    ranges = RangeSet(there)
+    parts = ranges.extract(some)
+    assert [number for start, end in parts for number in range(start, end)] == sorted(before & numbers)
+    assert all(start < end for start, end in parts)
+    assert members(ranges) == before - numbers
+    assert ranges.count == len(before - numbers)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(ranges))
+
+
+@given(spans, st.integers(0, 400), st.integers(0, 400))
+def test_walking_finds_what_is_within(there: list[tuple[int, int]], start: int, end: int) -> None:
+    ranges = RangeSet(there)
+    assert list(ranges.walk(start, end)) == ranges.within(start, end)
