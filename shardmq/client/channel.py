@@ -182,7 +182,7 @@ class Channel(TopologyVerbs):
 
         Raises:
             AccessRefused: it is somebody else's.
-            PreconditionFailed: there are too many transactions.
+            NotAllowed: too many are undecided.
             Unavailable: the broker cannot begin it now.
         """
         seconds = self._timeout if timeout is None else timeout
