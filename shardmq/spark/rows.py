@@ -71,8 +71,8 @@ def check_columns(schema: StructType, options: Options) -> None:
             raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}")
     if "value" not in names:
         raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}")
-    said = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
-    if not said:
+    targets = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
+    if not targets:
         raise InvalidRequest("nothing says where to publish to: set option exchange, or option routing_key to a "
                              "queue's name (the default exchange takes it), or add columns of these names")  # fmt: skip
     if "raw_properties" in names:
