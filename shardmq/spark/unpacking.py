@@ -1,0 +1,205 @@
+"""Records' bytes taken apart into a column of bodies, and what there is of properties.
+
+    92 c0 c4 03 'a' 'b' 'c'   92 81 .. .. c4 01 'd'        msgpack [properties | nil, body], back to back
+       └ raw ┘  └── body ─┘      └─ raw ┘    └ body
+
+Nothing here takes a step for each record where all are alike, and none decodes properties: neighbours mostly have the
+same ones, byte for byte, so that comparing is enough.
+"""
+
+from array import array
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgpack
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgpack.fallback import Unpacker as PlainUnpacker
+
+from shardmq.errors import ProtocolError, ReplyCode
+
+PLAIN: Final = b"\x92\xc0"
+"""How a record without properties begins."""
+
+COLUMNS_MAX: Final = 48
+"""Comparing records byte by byte, each byte in all records at once, takes 1.3 ns; from so many bytes on it is faster to
+compare record by record, 80 ns each."""
+
+_BODY_HEADER_BYTES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+_IS_COMPILED: Final = msgpack.Unpacker is not PlainUnpacker
+"""Whether msgpack is more than Python. An executor that has only the zip gets along without."""
+
+
+class Parts(NamedTuple):
+    """Records taken apart.
+
+    Attributes:
+        bodies: a binary column.
+        raws: the different properties there are, as bytes; None stands for none at all.
+        of: each record's place in `raws`; None where every record has the one of its own number.
+    """
+
+    bodies: pa.Array
+    raws: list[bytes | None]
+    of: pa.Array | None
+
+
+def take_apart(records: bytes, count: int) -> Parts:
+    """Cut records into bodies and properties.
+
+    Records of one size, with the same bytes in front of their bodies, take 15 ns each; others 200; where each has
+    properties of its own 600, and 1000 without a compiled msgpack.
+
+    Args:
+        records: their bytes, back to back.
+        count: how many there are, at least 1.
+
+    Raises:
+        ProtocolError: these bytes are not `count` records.
+    """
+    try:
+        return _alike(records, count) or _one_by_one(records, count)
+    except (IndexError, KeyError, ValueError, msgpack.UnpackException) as fault:
+        raise ProtocolError(
+            f"the broker sent {len(records)} bytes that are no {count} records [properties | nil, body]: {fault}",
+            ReplyCode.SYNTAX_ERROR,
+        ) from fault
+
+
+def _alike(records: bytes, count: int) -> Parts | None:
+    """The parts, where all records have the size of the first, and its properties; None where they have not."""
+    size, rest = divmod(len(records), count)
+    if rest or records[0] != PLAIN[0]:
+        return None
+    after = 2 if records[:2] == PLAIN else _after_properties(records)(1)
+    start, end = _body(records, after)
+    if end != size:
+        return None
+    if not _have_one_front(records, count, records[:start], size):
+        return None
+    raw = None if records[:2] == PLAIN else records[1:after]
+    whole = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), count, [None, pa.py_buffer(records)])
+    if start == size:
+        return Parts(pa.repeat(pa.scalar(b"", pa.binary()), count), [raw], _zeros(count))
+    return Parts(pc.binary_slice(whole, start, size).cast(pa.binary()), [raw], _zeros(count))
+
+
+def _have_one_front(records: bytes, count: int, front: bytes, size: int) -> bool:
+    """Whether these bytes are there again every `size` bytes."""
+    if len(front) > COLUMNS_MAX:
+        return all(records.startswith(front, begin) for begin in range(0, len(records), size))
+    # The last byte tells the body's size: where records differ, then mostly there.
+    return all(records[place::size].count(front[place]) == count for place in range(len(front) - 1, -1, -1))
+
+
+def _one_by_one(records: bytes, count: int) -> Parts:
+    marks: list[int] = []  # where bodies begin and end
+    of: list[int] = []
+    places: dict[bytes | None, int] = {}
+    after_properties = _after_properties(records)
+    front, width, place = b"", 0, -1
+    position, size = 0, len(records)
+    begins, mark, belongs = records.startswith, marks.append, of.append
+    while position < size:
+        # msgpack tells its own end: what begins with these bytes has these properties.
+        if place < 0 or not begins(front, position):
+            width = after_properties(position + 1) - position
+            front = records[position : position + width]
+            if front[0] != PLAIN[0]:
+                raise ValueError(f"byte {position} is none that a record begins with")
+            raw = None if front == PLAIN else front[1:]
+            place = places.setdefault(raw, len(places))
+        position += width
+        if records[position] == 0xC4:
+            start = position + 2
+            position = start + records[position + 1]
+        else:
+            start, position = _body(records, position)
+        mark(start)
+        mark(position)
+        belongs(place)
+    if len(of) != count or position != size:
+        raise ValueError(f"there are {len(of)}, up to byte {position}")
+    return Parts(_between(records, marks), list(places), None if len(places) == count else pa.array(of, pa.int32()))
+
+
+def _body(records: bytes, position: int) -> tuple[int, int]:
+    """Where the body begins and ends whose header is there."""
+    width = _BODY_HEADER_BYTES[records[position]]
+    start = position + width
+    return start, start + int.from_bytes(records[position + 1 : start], "big")
+
+
+def _between(records: bytes, marks: list[int]) -> pa.Array:
+    """The bytes from the first to the second mark, from the third to the fourth, and so on: of an array that has what
+    lies between bodies, too, every other value."""
+    pieces = len(marks) - 1
+    offsets = pa.py_buffer(array("i", marks))
+    whole = pa.Array.from_buffers(pa.binary(), pieces, [None, offsets, pa.py_buffer(records)])
+    return whole.take(pa.array(range(0, pieces, 2), pa.int32()))
+
+
+def _zeros(count: int) -> pa.Array | None:
+    return pa.repeat(pa.scalar(0, pa.int32()), count) if count > 1 else None
+
+
+def _after_properties(records: bytes) -> Callable[[int], int]:
+    """A function from the place of a value to the one behind it; asked for rising places."""
+    if not _IS_COMPILED:
+        return lambda position: _skip(records, position)
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(records)
+
+    def skip(position: int) -> int:
+        unpacker.read_bytes(position - unpacker.tell())
+        unpacker.skip()
+        place: int = unpacker.tell()
+        return place
+
+    return skip
+
+
+def _sizes() -> list[int]:
+    """How long a value is by its first byte; 0 where that is not all there is to know."""
+    sizes = [0] * 256
+    sizes[0x00:0x80] = [1] * 0x80  # small integers
+    sizes[0xA0:0xC0] = range(1, 0x21)  # short strings
+    sizes[0xE0:0x100] = [1] * 0x20  # small negative integers
+    sizes[0xC0], sizes[0xC2], sizes[0xC3] = 1, 1, 1  # nil, false, true
+    sizes[0xCA:0xD4] = (5, 9, 2, 3, 5, 9, 2, 3, 5, 9)  # floats, integers
+    sizes[0xD4:0xD9] = (3, 4, 6, 10, 18)  # extensions of fixed size
+    return sizes
+
+
+_SIZES: Final = _sizes()
+
+_LENGTHS: Final = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
+                   0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}  # fmt: skip
+"""Strings, binaries and extensions by their first byte: how long their length is, and what comes behind it beside."""
+
+_MEMBERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+"""Arrays and maps by their first byte: how long their length is, and how many values each member has."""
+
+
+def _skip(records: bytes, position: int) -> int:
+    """Where the value ends that begins there: a tenth of the time that msgpack takes for it in Python."""
+    left = 1
+    while left:
+        left -= 1
+        kind = records[position]
+        size = _SIZES[kind]
+        if size:
+            position += size
+        elif kind < 0xA0:
+            position += 1
+            left += (kind & 15) * (2 if kind < 0x90 else 1)
+        elif kind in _LENGTHS:
+            width, more = _LENGTHS[kind]
+            behind = position + 1 + width
+            position = behind + more + int.from_bytes(records[position + 1 : behind], "big")
+        else:
+            width, values = _MEMBERS[kind]
+            behind = position + 1 + width
+            left += values * int.from_bytes(records[position + 1 : behind], "big")
+            position = behind
+    return position
