@@ -102,8 +102,8 @@ def _commit(topology: Topology, command: CommitTransaction, now: Circumstances) 
     if there is None or there.number != command.number:
         if now.committed == command.number:
             return Outcome([])
-        raise PreconditionFailed(f"transaction {command.number} ('{command.name}') is over or unknown: it was "
-                                 "committed under another number, aborted or has expired; begin it again")  # fmt: skip
+        raise PreconditionFailed(f"transaction {command.number} is over or unknown: it was committed, aborted or has "
+                                 "expired; begin it again")  # fmt: skip
     _check_user(there, command.user, "commit it")
     attempts = [attempt for attempt, _ in command.attempts]
     if len(set(attempts)) < len(attempts):

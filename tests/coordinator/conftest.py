@@ -16,11 +16,13 @@ from shardmq.bus.messages import (
     Answer,
     Assign,
     Changes,
+    Conclude,
     Condemn,
     Drop,
     FromCoordinator,
     Message,
     Perform,
+    Prepare,
     Present,
     Refusal,
     Snapshot,
@@ -29,6 +31,7 @@ from shardmq.bus.messages import (
     Unused,
 )
 from shardmq.bus.wait import Waiter, context
+from shardmq.clock import SteadyClock
 from shardmq.commands import Command, DeleteExchange
 from shardmq.coordinator.process import Coordinator, CoordinatorOptions
 from shardmq.topology import Topology
@@ -83,8 +86,21 @@ class GatewayEnd:
                 self.say_synced()
 
 
+class Clock(SteadyClock):
+    """Steady time that can be put forward."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
 class ShardEnd:
-    """A shard's end of its link: answers Assign, Condemn and Drop, unless told not to. A queue in `busy` is in use."""
+    """A shard's end of its link: answers Assign, Condemn, Drop, Prepare and Conclude, unless told not to.
+
+    A queue in `busy` is in use. `counts` has what attempts have here, 0 where it says nothing. Decisions are not
+    followed unless it `follows`.
+    """
 
     def __init__(self, room: "Room", number: int) -> None:
         self.dialer: Listener[Any] = Listener(
@@ -99,6 +115,10 @@ class ShardEnd:
         self.answers = True
         self.refusal: str | None = None
         self.withheld: list[tuple[Peer, Message]] = []
+        self.counts: dict[int, int] = {}
+        self.follows = True
+        self.prepared: list[tuple[int, list[int]]] = []
+        self.concluded: list[tuple[int, list[int]]] = []
 
     def say_unused(self, queue: int) -> None:
         for peer in self.peers:
@@ -120,10 +140,7 @@ class ShardEnd:
                     self.assigns += 1
                     self.queues.update({queue.name: queue.id for queue in event.queues})
                     self.condemned -= {queue.id for queue in event.queues}
-                    reply: Message = Answer(event.request)
-                    if self.refusal:
-                        reply = Refusal(event.request, 506, self.refusal)
-                    self.withheld.append((peer, reply))
+                    self.withheld.append((peer, self._reply(event.request)))
                 case Condemn():
                     refused = Refusal(event.request, 406, "queue in use")
                     self.condemned |= {event.queue} - self.busy
@@ -131,8 +148,19 @@ class ShardEnd:
                 case Drop():
                     self.dropped.append(event.queue)
                     self.withheld.append((peer, Answer(event.request, 42)))
+                case Prepare():
+                    self.prepared.append((event.transaction, event.attempts))
+                    counts = [self.counts.get(attempt, 0) for attempt in event.attempts]
+                    self.withheld.append((peer, self._reply(event.request, counts)))
+                case Conclude():
+                    self.concluded.append((event.transaction, event.attempts))
+                    if self.follows:
+                        self.withheld.append((peer, self._reply(event.request)))
         if self.answers:
             self.answer()
+
+    def _reply(self, request: int, result: Any = None) -> Message:
+        return Refusal(request, 506, self.refusal) if self.refusal else Answer(request, result)
 
 
 class Room:
@@ -144,6 +172,7 @@ class Room:
         self.ends: list[GatewayEnd | ShardEnd] = []
         self.boot_id = "first"
         self.shards = 2
+        self.clock: SteadyClock | None = None
         self._coordinator: Coordinator | None = None
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -154,7 +183,7 @@ class Room:
     def start(self) -> None:
         shards = tuple(self.address(f"shard-{number}") for number in range(self.shards))
         options = CoordinatorOptions(self.folder, self.address("coordinator"), shards, self.boot_id)
-        self._coordinator = Coordinator(options)
+        self._coordinator = Coordinator(options, self.clock)
         self._thread = threading.Thread(target=self._coordinator.serve, daemon=True)
         self._thread.start()
 
@@ -240,3 +269,10 @@ def room(tmp_path: Path) -> Iterator[Room]:
     room = Room(tmp_path)
     yield room
     room.close()
+
+
+@pytest.fixture
+def clock(room: Room) -> Clock:
+    """The coordinator's clock, from its next start on."""
+    clock = room.clock = Clock()
+    return clock

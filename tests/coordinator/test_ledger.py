@@ -1,0 +1,177 @@
+"""Transactions in the coordinator's store, across restarts."""
+
+from pathlib import Path
+
+import pytest
+
+from shardmq.clock import SteadyClock
+from shardmq.commands import Change, TransactionBegun, TransactionEnded, UserPut, VhostRemoved
+from shardmq.coordinator import ledger
+from shardmq.coordinator.access import new_vhost
+from shardmq.coordinator.ledger import LEDGER_DATABASES, Conclusion
+from shardmq.coordinator.store import DATABASES, FORMAT, Store, Stored
+from shardmq.environment import open_environment
+from shardmq.errors import StoreRefused
+from shardmq.limits import COMMITTED_KEPT_MS
+from shardmq.model import Transaction, User, Vhost
+
+SHARDS = 3
+
+
+def begun(number: int, name: str = "x", vhost: str = "/") -> TransactionBegun:
+    return TransactionBegun(Transaction(vhost, name, number, "anna", 1000, 50_000))
+
+
+def committed(number: int, name: str = "x", vhost: str = "/", ended_ms: int = 60_000) -> TransactionEnded:
+    return TransactionEnded(vhost, name, number, True, [8, 2**63 - 1], ended_ms)
+
+
+def aborted(number: int, name: str = "x") -> TransactionEnded:
+    return TransactionEnded("/", name, number, False, [], 60_000)
+
+
+def opened(folder: Path) -> tuple[Store, Stored]:
+    store = Store(folder, "first")
+    try:
+        return store, store.load(SHARDS)
+    except BaseException:
+        store.close()
+        raise
+
+
+def written(folder: Path, changes: list[Change], concluded: tuple[tuple[int, int], ...] = ()) -> Stored:
+    """What a start finds after these were written."""
+    store, _ = opened(folder)
+    store.write(changes, (), concluded)
+    store.close()
+    store, stored = opened(folder)
+    store.close()
+    return stored
+
+
+def test_what_is_undecided_is_read_back(tmp_path: Path) -> None:
+    stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), begun(1, "a")])
+    assert stored.topology.transactions == [begun(1, "a").transaction, begun(2, "b").transaction]
+    assert (stored.transactions.next_number, stored.transactions.conclusions) == (3, {})
+
+
+def test_numbers_are_not_given_again(tmp_path: Path) -> None:
+    stored = written(tmp_path, [begun(7), aborted(7)], tuple((7, shard) for shard in range(SHARDS)))
+    assert (stored.transactions.next_number, stored.transactions.undecided) == (8, [])
+
+
+def test_decisions_are_kept_until_every_shard_has_followed(tmp_path: Path) -> None:
+    stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
+    decided = {1: Conclusion([8, 2**63 - 1], [0, 1, 2]), 2: Conclusion([], [0, 1, 2])}
+    assert stored.transactions.conclusions == decided
+    stored = written(tmp_path, [], ((1, 0), (1, 2), (2, 1)))
+    assert stored.transactions.conclusions == {1: Conclusion([8, 2**63 - 1], [1]), 2: Conclusion([], [0, 2])}
+    stored = written(tmp_path, [], ((1, 1), (2, 2), (2, 0)))
+    assert stored.transactions.conclusions == {}
+
+
+def test_committed_names_are_remembered_for_their_time(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.write([begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
+    over_ms = 60_000 + COMMITTED_KEPT_MS
+    assert store.committed("/", "a", over_ms - 1) == 1
+    assert store.committed("/", "a", over_ms) is None
+    assert store.committed("/", "b", 60_000) is None
+    assert store.committed("other", "a", 60_000) is None
+    store.close()
+    store, _ = opened(tmp_path)
+    assert store.committed("/", "a", over_ms - 1) == 1
+    store.close()
+
+
+def test_committed_names_are_forgotten_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "SWEEP_MAX", 2)
+    store, _ = opened(tmp_path)
+    for number in range(1, 6):
+        store.write([begun(number, f"t{number}"), committed(number, f"t{number}", ended_ms=60_000 + number)])
+    over_ms = 60_004 + COMMITTED_KEPT_MS
+
+    def entries() -> tuple[int, int]:
+        databases = store._environment.dbs
+        with store._environment.env.begin() as read:
+            return read.stat(databases[b"committed"])["entries"], read.stat(databases[b"committed_times"])["entries"]
+
+    for left in (3, 1, 1):
+        store.forget_committed(over_ms)
+        assert entries() == (left, left)
+    assert store.committed("/", "t5", over_ms) == 5
+    store.forget_committed(over_ms + 1)
+    store.forget_committed(over_ms + 1)
+    assert entries() == (0, 0)
+    store.close()
+
+
+def test_a_name_committed_again_is_remembered_from_then_on(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    again_ms = 60_000 + COMMITTED_KEPT_MS
+    store.write([begun(1), committed(1), begun(2), committed(2, ended_ms=again_ms)])
+    store.forget_committed(again_ms)
+    assert store.committed("/", "x", again_ms) == 2
+    store.forget_committed(again_ms + COMMITTED_KEPT_MS)
+    assert store.committed("/", "x", again_ms) is None
+    store.close()
+
+
+def test_committed_names_go_with_their_virtual_host(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.write([*new_vhost("v"), begun(1, vhost="v"), committed(1, vhost="v"), begun(2), committed(2)])
+    store.write([VhostRemoved("v"), *new_vhost("v")])
+    assert store.committed("v", "x", 60_000) is None
+    assert store.committed("/", "x", 60_000) == 2
+    store.write([begun(3, vhost="v"), committed(3, vhost="v")])
+    assert store.committed("v", "x", 60_000) == 3
+    store.write([VhostRemoved("v")])
+    store.close()
+
+
+def test_the_longest_names_have_room(tmp_path: Path) -> None:
+    vhost, name = "v" * 255, "n" * 255
+    store, _ = opened(tmp_path)
+    store.write([*new_vhost(vhost), begun(1, name, vhost), committed(1, name, vhost)])
+    assert store.committed(vhost, name, 60_000) == 1
+    store.close()
+
+
+def test_the_time_is_noted(tmp_path: Path) -> None:
+    store, stored = opened(tmp_path)
+    assert stored.transactions.clock is None
+    note = SteadyClock(5_000_000).note()
+    store.write([], note=note)
+    store.close()
+    store, stored = opened(tmp_path)
+    assert stored.transactions.clock == note
+    store.close()
+
+
+def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> None:
+    older = tuple(name for name in DATABASES if name not in LEDGER_DATABASES)
+    assert len(older) == 8
+    open_environment(tmp_path, FORMAT, older).close()
+    store = Store(tmp_path, "first")
+    store.write([*new_vhost("/"), UserPut(User("anna", ""))])
+    store.close()
+    environment = open_environment(tmp_path, FORMAT, older)
+    with environment.env.begin(write=True) as write:
+        for name in LEDGER_DATABASES:
+            write.drop(environment.env.open_db(name, txn=write), delete=True)
+    environment.close()
+    stored = written(tmp_path, [begun(1), committed(1)], ((1, 0), (1, 1), (1, 2)))
+    assert stored.topology.vhosts == [Vhost("/")]
+    assert (stored.transactions.undecided, stored.transactions.next_number) == ([], 2)
+
+
+def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    written(tmp_path, [begun(1)])
+    environment = open_environment(tmp_path, FORMAT, (b"transactions",))
+    with environment.env.begin(write=True, db=environment.dbs[b"transactions"]) as write:
+        write.put(bytes(8), b"\xc1")
+    environment.close()
+    before = (tmp_path / "data.mdb").read_bytes()
+    with pytest.raises(StoreRefused, match="an entry that cannot be read"):
+        opened(tmp_path)
+    assert (tmp_path / "data.mdb").read_bytes() == before
