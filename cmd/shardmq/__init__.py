@@ -33,5 +33,6 @@ definitions.py `shardmq definitions`
 keys.py        `shardmq keys`
 demo.py        `shardmq demo`
 flights.py     the flights of the demo and what pandas counts of them
+spark/         `shardmq spark`
 bench/         `shardmq bench`
 """

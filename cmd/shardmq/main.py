@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "channel": "shardmq.cmd.channel:channel",
     "consumer": "shardmq.cmd.consumer:consumer",
     "definitions": "shardmq.cmd.definitions:definitions",
+    "spark": "shardmq.cmd.spark.command:spark",
     "bench": "shardmq.cmd.bench.command:bench",
     "demo": "shardmq.cmd.demo:demo",
     "keys": "shardmq.cmd.keys:keys",

@@ -1,0 +1,116 @@
+"""`shardmq spark publish`: CSV, JSON or Parquet files to an exchange."""
+
+from pathlib import Path
+
+import click
+
+from shardmq.cmd.amounts import named_texts
+from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATHS…")
+@click.option("--exchange", required=True, help='Where to; "" with a queue\'s name as --routing-key is that queue.')
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("csv", "tsv", "json", "parquet")),
+    help="Of the files; JSON has a line for each row.  [default: by their names]",
+)
+@click.option(
+    "--read-option",
+    "read_options",
+    callback=named_texts,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One of Spark's for reading the files, as inferSchema=true, sep=; or header=false.",
+)
+@click.option("--key", metavar="COLUMN|TEMPLATE", help="Routing key: a column, or as '{carrier}.{origin}'.")
+@click.option("--routing-key", help="The same routing key for all rows.")
+@click.option("--value", metavar="COLUMN", help="The body.  [default: the whole row as a JSON object]")
+@click.option(
+    "--header",
+    "headers",
+    callback=named_texts,
+    multiple=True,
+    metavar="NAME=TEMPLATE",
+    help="A header, as origin={origin} or source=nightly.",
+)
+@click.option("--message-id", metavar="COLUMN|TEMPLATE", help="Message id.  [default: the broker gives one]")
+@click.option(
+    "--property",
+    "properties",
+    callback=named_texts,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property of all messages, as content_type=text/csv, priority=3 or delivery_mode=1.",
+)
+@click.option("--partitions", type=click.IntRange(1), help="Publish with so many.  [default: as the files lie]")
+@click.option(
+    "--txn-id", default="", metavar="NAME", help="Of the transaction: run again under it, nothing is published twice."
+)
+@click.option(
+    "--delivery",
+    type=click.Choice(("exactly-once", "at-least-once")),
+    default="exactly-once",
+    show_default=True,
+    help="at-least-once is visible at once, and again with each retry of a task.",
+)
+@click.option(
+    "--mandatory/--optional", default=True, show_default=True, help="Whether a row that no queue takes fails the job."
+)
+@URL
+@spark_options
+@JSON
+def publish(
+    *,
+    paths: tuple[str, ...],
+    exchange: str,
+    format_: str | None,
+    read_options: dict[str, str],
+    key: str | None,
+    routing_key: str | None,
+    value: str | None,
+    headers: dict[str, str],
+    message_id: str | None,
+    properties: dict[str, str],
+    partitions: int | None,
+    txn_id: str,
+    delivery: str,
+    mandatory: bool,
+    url: str,
+    master: str | None,
+    settings: dict[str, str],
+    log: Path | None,
+    as_json: bool,
+) -> None:
+    """Publish the rows of files to an exchange, every partition in parallel, all of them or none.
+
+    PATHS are files, folders or patterns: .csv (with a line of names), .tsv, .json, .jsonl, .parquet, also compressed.
+    """
+    check_installed()
+    from shardmq.cmd.spark.watching import print_summary, spark_for, watch
+    from shardmq.spark.pipeline import files, targets, templates
+    from shardmq.spark.pipeline.publish import publish as job
+
+    if key is not None and routing_key is not None:
+        raise click.UsageError("--key and --routing-key are two ways to say one thing")
+    # What can be wrong without Spark is said before it starts, which takes seconds.
+    if is_local(master_of(master)):
+        files.check_there(paths)
+    if format_ is None:
+        files.format_of(paths)
+    for template in (key, message_id, *headers.values()):
+        templates.parse(template or "")
+    targets.check_exchange(url, exchange)
+    with watch("publishing", as_json) as watching, spark_for(watching, "publish", master, settings, log) as spark:
+        summary = job(
+            spark, paths, url=url, exchange=exchange, format=format_, read_options=read_options, key=key, routing_key=routing_key, value=value,
+            headers=headers, message_id=message_id, properties=properties, partitions=partitions, txn_id=txn_id,
+            delivery=delivery, mandatory=mandatory, say=watching.say,
+        )  # fmt: skip
+    if as_json:
+        print_json(summary.as_table())
+    else:
+        print_summary(summary, f"published to exchange '{exchange}'")

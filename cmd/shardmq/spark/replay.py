@@ -1,0 +1,62 @@
+"""`shardmq spark replay`: Parquet, as exported, back to exchanges."""
+
+from pathlib import Path
+
+import click
+
+from shardmq.cmd.session import JSON, URL, print_json
+from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATHS…")
+@click.option("--exchange", help="All of it to this one; routing keys are kept.")
+@click.option("--keep-exchange", is_flag=True, help="Each message to the exchange it was published to.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="ROWS/S", help="At most.  [default: no limit]")
+@click.option(
+    "--txn-id", default="", metavar="NAME", help="Of the replay.  [default: made of the files and where they go]"
+)
+@click.option(
+    "--mandatory/--optional", default=True, show_default=True, help="Whether a row that no queue takes fails its chunk."
+)
+@URL
+@spark_options
+@JSON
+def replay(
+    *,
+    paths: tuple[str, ...],
+    exchange: str | None,
+    keep_exchange: bool,
+    rate: float | None,
+    txn_id: str,
+    mandatory: bool,
+    url: str,
+    master: str | None,
+    settings: dict[str, str],
+    log: Path | None,
+    as_json: bool,
+) -> None:
+    """Publish what `export` has written again, with routing keys, ids, properties and headers as they were.
+
+    It goes in chunks, each a transaction "NAME/number". Run again, also after a crash, it goes on where it was: what is
+    published is not published twice. The broker remembers that for seven days.
+    """
+    check_installed()
+    if (exchange is None) != keep_exchange:
+        raise click.UsageError("say --exchange NAME or --keep-exchange, one of the two")
+    from shardmq.cmd.spark.watching import print_summary, spark_for, watch
+    from shardmq.spark.pipeline import files, targets
+    from shardmq.spark.pipeline.replay import replay as job
+
+    if is_local(master_of(master)):
+        files.check_there(paths)
+    targets.check_exchange(url, exchange)
+    with watch("replaying", as_json) as watching, spark_for(watching, "replay", master, settings, log) as spark:
+        summary = job(
+            spark, paths, url=url, exchange=exchange, keep_exchange=keep_exchange, rate=rate, txn_id=txn_id,
+            mandatory=mandatory, say=watching.say, progress=watching.progress,
+        )  # fmt: skip
+    if as_json:
+        print_json(summary.as_table())
+    else:
+        print_summary(summary, "replayed" if exchange is None else f"replayed to exchange '{exchange}'")

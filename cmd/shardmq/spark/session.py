@@ -1,0 +1,189 @@
+"""A Spark session for one command: its master, its Python, where it writes its log; and the options that say so."""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from shardmq.cmd.amounts import named_texts
+from shardmq.errors import StartupRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LOCAL: Final = "local[*]"
+SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
+"""Where one of these is set, somebody has said already where Spark runs."""
+
+QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+HERE: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""Of a Spark that is this machine's alone."""
+
+_TELLING: Final = re.compile(r"error|exception|unsupported|cannot|could not", re.IGNORECASE)
+
+_OPTIONS: Final = (
+    click.option(
+        "--master",
+        metavar="MASTER",
+        help="Where Spark runs, as local[4], spark://host:7077 or yarn.  [default: what PYSPARK_SUBMIT_ARGS or "
+        f"spark-submit say, else {LOCAL}]",
+    ),
+    click.option(
+        "--conf",
+        "settings",
+        callback=named_texts,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="One of Spark's settings, as spark.driver.memory=4g.",
+    ),
+    click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep Spark's log in this file."),
+)
+
+
+def spark_options(command: Command) -> Command:
+    """The options of whatever starts Spark; `session` takes them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_installed() -> None:
+    """Make sure that there is a Spark to start.
+
+    Raises:
+        StartupRefused: it, or Java, is not installed.
+    """
+    missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise StartupRefused(f"{' and '.join(missing)} is not installed: pip install 'shardmq[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on the PATH"
+        raise StartupRefused(f"Spark needs Java 17 or newer, and {where}: install one, as openjdk-17-jre-headless")
+
+
+def is_local(master: str | None) -> bool:
+    """Whether Spark's executors have this machine's files and its Python."""
+    return master is not None and re.match(r"local(\[|-cluster\[|$)", master) is not None
+
+
+def master_of(given: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The master to ask for; None where whoever started us has said it."""
+    if given is not None:
+        return given
+    return None if any(environment.get(name) for name in SUBMITTED) else LOCAL
+
+
+@contextlib.contextmanager
+def session(
+    name: str, master: str | None = None, settings: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator["SparkSession"]:
+    """Start Spark, with `format("shardmq")` in it; it ends with the block.
+
+    Args:
+        name: the job's, as Spark's pages show it.
+        master: as --master.
+        settings: of Spark's.
+        log: a file for what it has to say; it is forgotten when None, unless Spark does not start.
+
+    Raises:
+        StartupRefused: it is not installed, or does not start.
+    """
+    check_installed()
+    master = master_of(master)
+    if master is not None and is_local(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with _log_file(log) as (file, place):
+        spark = _started(name, master, dict(settings or {}), file, place)
+        try:
+            from shardmq.spark import register
+
+            register(spark)
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _started(name: str, master: str | None, settings: dict[str, str], log: int, place: Path) -> "SparkSession":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    # A builder of our own: SparkSession.builder is one for all, and keeps what it was told.
+    builder = SparkSession.Builder().appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    usual = {**QUIET, **(HERE if is_local(master) else {})}
+    for key, value in {**usual, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        with _stderr_to(log):  # Java inherits it, and so do Spark's python workers
+            return builder.getOrCreate()
+    except (PySparkException, OSError) as fault:
+        raise StartupRefused(f"Spark does not start: {_last_words(place) or fault}") from fault
+    except Exception as fault:
+        from py4j.protocol import Py4JError
+
+        if not isinstance(fault, Py4JError):
+            raise
+        raise StartupRefused(f"Spark does not start: {_cause(str(fault))}") from fault
+
+
+@contextlib.contextmanager
+def _log_file(kept: Path | None) -> Iterator[tuple[int, Path]]:
+    """A file for Spark's log: (descriptor, its path). Gone with the block, unless it is to be kept."""
+    if kept is not None:
+        with kept.open("ab") as file:
+            yield file.fileno(), kept
+        return
+    with tempfile.NamedTemporaryFile(prefix="shardmq-spark-", suffix=".log") as temporary:
+        yield temporary.fileno(), Path(temporary.name)
+
+
+@contextlib.contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    """What writes to stderr writes there, processes that are started meanwhile included."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(descriptor, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _last_words(log: Path) -> str:
+    """What a Java that did not start has said: the line that names the reason, or the last one."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [
+        line for line in lines if re.search(r"error|exception|unsupported|cannot|could not", line, re.IGNORECASE)
+    ]
+    return (telling or lines or [""])[0 if telling else -1]
+
+
+def _cause(text: str) -> str:
+    """Of an exception of Java's with its trace, the sentence."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    said = lines[1] if len(lines) > 1 and lines[0].endswith(":") else (lines or ["it does not say why"])[0]
+    return re.sub(r"^:? ?(?:\w+\.)+\w+: ", "", said.removeprefix("An error occurred while calling "))
