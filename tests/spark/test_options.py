@@ -1,0 +1,67 @@
+"""Options of the data source: names, values, and what is refused in which words."""
+
+import pickle
+
+import pytest
+
+from shardmq.errors import InvalidRequest
+from shardmq.spark.options import TABLE, Options, Use, names, parse
+
+URL = {"url": "shardmq://127.0.0.1/"}
+
+
+def test_capital_and_small_letters_are_one() -> None:
+    assert parse({**URL, "TXNID": "x", "txntimeoutms": "5000"}, "write") == Options(
+        url=URL["url"], transaction_id="x", transaction_timeout_ms=5000
+    )
+
+
+@pytest.mark.parametrize("use", ["read", "write", "stream"])
+def test_an_unknown_option_is_refused_with_the_list(use: Use) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse({**URL, "colour": "red"}, use)
+    assert "'colour'" in refused.value.text
+    assert [name for name in names(use) if name not in refused.value.text] == []
+
+
+def test_an_option_of_another_use_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"'queue' for writing; there are url"):
+        parse({**URL, "queue": "q"}, "write")
+    with pytest.raises(InvalidRequest, match="'txnId' for writing streams"):
+        parse({**URL, "txnId": "x"}, "stream")
+
+
+@pytest.mark.parametrize(
+    ("use", "given", "said"),
+    [
+        ("write", {}, "option url is missing"),
+        ("read", URL, "option queue is missing"),
+        ("write", {**URL, "mandatory": "yes"}, "option mandatory is 'yes'; it is true or false"),
+        ("write", {**URL, "delivery": "at-most-once"}, "it is exactly-once or at-least-once"),
+        ("write", {**URL, "priority": "256"}, "option priority is '256'; it is 0 to 255"),
+        ("write", {**URL, "delay_ms": "soon"}, "it is a whole number"),
+        ("write", {**URL, "headers": "a=b"}, "it is a JSON object"),
+        ("write", {**URL, "headers": "[1]"}, "it is a JSON object"),
+        ("write", {**URL, "exchange": "x" * 256}, "it is at most 255 bytes long"),
+        ("write", {**URL, "txnId": ""}, "option txnId is empty"),
+        ("read", {**URL, "queue": "q", "drain": "true"}, "option drain needs drainId.*shardmq.spark.drain"),
+        ("read", {**URL, "queue": "q", "drainId": "d"}, "option drainId is for drain=true"),
+    ],
+)
+def test_a_value_without_meaning_is_refused(use: Use, given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        parse(given, use)
+
+
+def test_what_spark_adds_to_a_stream_is_let_pass() -> None:
+    assert parse({**URL, "checkpointlocation": "/c", "queryname": "q"}, "stream") == Options(url=URL["url"])
+
+
+def test_every_option_says_what_it_does() -> None:
+    assert [name for name, declared in TABLE.items() if not declared.metadata["help"].endswith(".")] == []
+
+
+def test_options_travel_to_executors() -> None:
+    options = parse({**URL, "headers": '{"a": 1}', "timeoutMs": "1500"}, "write")
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert (options.headers, options.timeout) == ({"a": 1}, 1.5)
