@@ -154,7 +154,8 @@ def test_a_commit_that_claims_something_else_decides_nothing(
     assert visible(room, gateway, commit(number, (A, 5)))
 
 
-def test_what_is_committed_stays_committed(room: "Room", ends: list["ShardEnd"]) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("ends")
+def test_what_is_committed_stays_committed(room: "Room") -> None:
     room.start()
     gateway = room.gateway()
     number, _ = begun(room, gateway)
@@ -169,7 +170,8 @@ def test_what_is_committed_stays_committed(room: "Room", ends: list["ShardEnd"])
     assert begun(room, gateway, "other") == (number + 1, False)
 
 
-def test_all_of_a_name_at_once_end_alike(room: "Room", ends: list["ShardEnd"]) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("ends")
+def test_all_of_a_name_at_once_end_alike(room: "Room") -> None:
     room.start()
     gateway = room.gateway()
     requests = [gateway.ask(command) for command in (
@@ -420,9 +422,8 @@ def test_a_virtual_host_goes_with_its_transactions_and_the_names_it_remembered(
     assert begun(room, gateway, "done", vhost="shop") == (coming + 1, False)
 
 
-def test_a_virtual_host_deleted_and_made_again_in_one_pass_remembers_nothing(
-    room: "Room", ends: list["ShardEnd"]
-) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("ends")
+def test_a_virtual_host_deleted_and_made_again_in_one_pass_remembers_nothing(room: "Room") -> None:
     room.start()
     gateway = room.gateway()
     room.perform(gateway, PutVhost("shop"))
@@ -445,7 +446,8 @@ def test_a_users_transactions_outlive_the_user(room: "Room") -> None:
     assert isinstance(room.perform(gateway, AbortTransaction("/", "t", 0, "")), Answer)
 
 
-def test_more_shards_follow_from_their_first_session_on(room: "Room", ends: list["ShardEnd"]) -> None:  # noqa: ARG001
+@pytest.mark.usefixtures("ends")
+def test_more_shards_follow_from_their_first_session_on(room: "Room") -> None:
     room.start()
     number, _ = begun(room, room.gateway())
     room.shards = 3

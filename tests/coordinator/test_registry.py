@@ -109,10 +109,10 @@ def test_the_time_is_noted_while_something_is_undecided(
     assert there.touched_ms >= begun_ms + 1_000_000
 
 
+@pytest.mark.usefixtures("ends")
 def test_a_committed_name_is_free_again_after_its_time(
-    room: "Room", clock: "Clock", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+    room: "Room", clock: "Clock", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ends
     monkeypatch.setattr(registry, "SWEEP_SECONDS", 0.1)
     room.start()
     gateway = room.gateway()
