@@ -135,11 +135,12 @@ class Expel(_Command, tag=14, frozen=True):
 
 class BeginTransaction(_Command, tag=15, frozen=True):
     """Make a transaction, or find it undecided: its time begins anew. The answer is its number, and whether it was
-    committed already (`TransactionEnded.is_committed`)."""
+    committed already (`TransactionEnded.is_committed`). Where `number` is not 0, only that one is to go on."""
 
     name: str
     user: str
     timeout_ms: int
+    number: int = 0
 
 
 class CommitTransaction(_Command, tag=16, frozen=True):

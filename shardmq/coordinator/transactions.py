@@ -81,6 +81,9 @@ def end_all(topology: Topology, vhost: str, now_ms: int) -> list[Change]:
 def _begin(topology: Topology, command: BeginTransaction, now: Circumstances) -> Outcome:
     there = topology.transaction(command.vhost, command.name)
     timeout_ms = command.timeout_ms or TRANSACTION_TIMEOUT_MS
+    current = there.number if there is not None else now.committed
+    if command.number not in (0, current):
+        raise _over(command.number)
     if there is not None:
         _check_user(there, command.user, "begin it again")
         renewed = msgspec.structs.replace(there, timeout_ms=timeout_ms, touched_ms=now.now_ms)
@@ -102,8 +105,7 @@ def _commit(topology: Topology, command: CommitTransaction, now: Circumstances) 
     if there is None or there.number != command.number:
         if now.committed == command.number:
             return Outcome([])
-        raise PreconditionFailed(f"transaction {command.number} is over or unknown: it was committed, aborted or has "
-                                 "expired; begin it again")  # fmt: skip
+        raise _over(command.number)
     _check_user(there, command.user, "commit it")
     attempts = [attempt for attempt, _ in command.attempts]
     if len(set(attempts)) < len(attempts):
@@ -131,6 +133,12 @@ def is_overdue(transaction: Transaction, now_ms: int) -> bool:
 
 def _ended(there: Transaction, now_ms: int, attempts: list[int] | None = None) -> TransactionEnded:
     return TransactionEnded(there.vhost, there.name, there.number, attempts is not None, attempts or [], now_ms)
+
+
+def _over(number: int) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"transaction {number} is over or unknown: it was committed, aborted or has expired; begin it again"
+    )
 
 
 def _check_user(there: Transaction, user: str, verb: str) -> None:

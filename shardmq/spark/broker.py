@@ -118,13 +118,13 @@ class Broker:
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
-    def begin(self, name: str, timeout_ms: int = 0) -> tuple[int, bool]:
-        """Begin a transaction, or find the one of that name; its time begins anew.
+    def begin(self, name: str, timeout_ms: int = 0, number: int = 0) -> tuple[int, bool]:
+        """Begin a transaction, or find the one of that name; its time begins anew. With a number, only that one.
 
         Returns:
             Its number, and whether it was committed already: then there is nothing left to do.
         """
-        answer = self._insist(lambda: self.ask(Op.TRANSACTION_BEGIN, name, timeout_ms))
+        answer = self._insist(lambda: self.ask(Op.TRANSACTION_BEGIN, name, timeout_ms, number))
         return answer["number"], answer["state"] == "committed"
 
     def seal(self, number: int, attempt: int) -> int:

@@ -61,7 +61,7 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.BASIC_RETURN: ("channel", "request", "code", "text", "exchange", "routing_key", "flags", "count", "records"),
     Op.CONNECTION_BLOCKED: ("reason",),
     Op.CONNECTION_UNBLOCKED: (),
-    Op.TRANSACTION_BEGIN: ("request", "channel", "transaction", "timeout_ms"),
+    Op.TRANSACTION_BEGIN: ("request", "channel", "transaction", "timeout_ms", "number"),
     Op.TRANSACTION_SEAL: ("request", "channel", "number", "attempt"),
     Op.TRANSACTION_COMMIT: ("request", "channel", "transaction", "number", "attempts"),
     Op.TRANSACTION_ABORT: ("request", "channel", "transaction", "number"),

@@ -70,9 +70,10 @@ class _Writing:
         self.options = options
         self.columns = list(schema.fieldNames())
 
-    def begin(self, transaction: str) -> int:
-        """Begin a transaction, or go on with it: its time begins anew. Returns its number, 0 if it was committed."""
-        number, is_committed = self.broker().begin(transaction, self.options.transaction_timeout_ms)
+    def begin(self, transaction: str, number: int = 0) -> int:
+        """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
+        was committed."""
+        number, is_committed = self.broker().begin(transaction, self.options.transaction_timeout_ms, number)
         if is_committed:
             _log.info("transaction %s was committed before; nothing is published", transaction)
         return 0 if is_committed else number
@@ -146,12 +147,12 @@ class _Writing:
         Raises:
             PreconditionFailed: it has ended, and this is a late task's or a slow job's.
         """
-        found = self.begin(transaction)
-        if found == number:
-            return
-        if found:
-            self.broker().abort(transaction, found)  # begun by nobody else; it would stay until its time is over
-        raise PreconditionFailed(_over(transaction, number))
+        try:
+            found = self.begin(transaction, number)
+        except PreconditionFailed as fault:
+            raise PreconditionFailed(_over(transaction, number)) from fault
+        if not found:
+            raise PreconditionFailed(_over(transaction, number))
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -20,12 +20,14 @@ class TransactionBegin(Operation, frozen=True):
     """Makes a transaction, or finds the one of that name. Answered by Ok: `{"number", "state"}`, state being "open", or
     "committed": then there is nothing left to do.
 
-    It is aborted when nobody has begun it (again) for `timeout_ms`; 0 is the broker's default."""
+    It is aborted when nobody has begun it (again) for `timeout_ms`; 0 is the broker's default. With a `number`, only
+    that one is meant: refused (406) where it is over, so that whoever comes late makes none."""
 
     request: Request
     channel: Channel
     transaction: Name
     timeout_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
+    number: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
 class TransactionSeal(Operation, frozen=True):

@@ -119,6 +119,15 @@ def test_commands_are_refused(
         outcome_of(topology, command, now)
 
 
+def test_going_on_with_a_number_makes_no_other(topology: Topology) -> None:
+    renewed = Transaction("/", "open", 3, "anna", 7, 50_500)
+    assert outcome_of(topology, BeginTransaction("/", "open", "anna", 7, 3), NOW).changes == [TransactionBegun(renewed)]
+    assert outcome_of(topology, BeginTransaction("/", "done", "anna", 7, 2), COMMITTED).result == (2, True)
+    for name, number, now in (("open", 2, NOW), ("done", 3, COMMITTED), ("gone", 5, NOW)):
+        with pytest.raises(PreconditionFailed, match=f"transaction {number} is over"):
+            outcome_of(topology, BeginTransaction("/", name, "anna", 7, number), now)
+
+
 def test_so_many_may_be_undecided(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "TRANSACTIONS_MAX", 1)
     with pytest.raises(NotAllowed, match="1 are undecided, which is the limit"):
