@@ -2,6 +2,7 @@
 
 import select
 import socket
+import ssl
 import time
 from collections import deque
 from typing import Any, Final
@@ -30,6 +31,18 @@ Spark stops python workers for as long as it likes, between two batches for one.
 Heard = tuple[Op, list[Any]]
 
 
+def _dialled(address: Address, seconds: float, stop: socket.socket) -> Stream:
+    try:
+        return dial(address, None, seconds, stop)
+    except ConnectionLost as lost:
+        if isinstance(lost.__cause__, ssl.SSLCertVerificationError):
+            raise ConnectionLost(
+                f"the certificate of the broker at {address} is not to be trusted ({lost.__cause__.verify_message}); "
+                "name its authority's file in SSL_CERT_FILE, for executors as spark.executorEnv.SSL_CERT_FILE"
+            ) from lost.__cause__
+        raise
+
+
 class Link:
     """An open connection with one channel.
 
@@ -54,7 +67,7 @@ class Link:
         self.early: list[Heard] = []
         never, hangs_up = socket.socketpair()
         with never, hangs_up:
-            self._stream: Stream = dial(address, None, seconds, never)
+            self._stream = _dialled(address, seconds, never)
         try:
             self._keep_alive()
             self._open(seconds)

@@ -1,0 +1,5 @@
+"""Spark and the broker together: what needs no session of Spark's, and what needs one.
+
+proxy.py     loses what it is told to lose between clients and a gateway
+cluster.py   a standalone cluster of two workers
+"""

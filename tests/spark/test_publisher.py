@@ -1,0 +1,259 @@
+"""Publishes on their way: each message once, whatever dies, and refusals that say where."""
+
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import shardmq
+from shardmq import records
+from shardmq.cmd.broker import Broker as Server
+from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, PublishRefused, Unroutable
+from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.spark.broker import Broker
+from shardmq.spark.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, Publisher
+from shardmq.wire import operations
+from shardmq.wire.frames import FrameReader
+from shardmq.wire.operations import FROM_CLIENT, TYPES, BasicConfirm, BasicPublish, ChannelOpen, ConnectionOpen, Ok
+
+from .proxy import Fate, Proxy
+
+PUBLISH = TYPES[BasicPublish]
+RUN = 100
+RUNS = 120
+
+
+@pytest.fixture
+def ours(broker: Server) -> Iterator[Broker]:
+    ours = Broker(broker.url)
+    yield ours
+    ours.close()
+
+
+def run_of(number: int) -> memoryview:
+    return memoryview(records.pack_many([b"%d" % row for row in range(number * RUN, (number + 1) * RUN)]))
+
+
+def publish_one(publisher: Publisher, exchange: str, key: str, flags: int = PERSISTENT) -> None:
+    publisher.publish(exchange, key, flags, RUN, run_of(0))
+    publisher.flush()
+
+
+def publish_runs(publisher: Publisher, queues: list[str], between: Callable[[int], None] = lambda _: None) -> None:
+    """RUNS runs of numbered messages, one queue after the other."""
+    for number in range(RUNS):
+        between(number)
+        publisher.publish("", queues[number % len(queues)], PERSISTENT, RUN, run_of(number))
+    publisher.flush()
+
+
+def found(channel: shardmq.Channel, queues: list[str]) -> list[int]:
+    """What the queues have, sorted."""
+    seen = []
+    for queue in queues:
+        count = channel.queue_declare(queue, durable=True, passive=True).messages
+        while count:
+            batch = channel.queue_peek(queue, len(seen), 10_000)
+            seen += [int(message.body) for message in batch]
+            count -= len(batch)
+    return sorted(seen)
+
+
+def bodies(channel: shardmq.Channel, queue: str, count: int) -> list[int]:
+    seen: list[int] = []
+    for message in channel.consume(queue, auto_ack=True, prefetch=5000, inactivity_timeout=20):
+        assert message is not None
+        seen.append(int(message.body))
+        if len(seen) == count:
+            break
+    return seen
+
+
+@pytest.fixture
+def queues(start_broker: Callable[..., Server]) -> Iterator[tuple[Server, list[str], shardmq.Channel]]:
+    """A broker that may be killed, with a queue on each of its shards."""
+    server = start_broker(shards=2)
+    with shardmq.connect(server.url, timeout=60) as connection, connection.channel() as channel:
+        names = [f"queue-{number}" for number in range(4)]
+        for name in names:
+            channel.queue_declare(name, durable=True)
+        yield server, names, channel
+
+
+@pytest.mark.parametrize("victim", ["gateway-0", "shard-0", "coordinator"])
+def test_each_message_is_staged_once_whoever_is_killed(
+    queues: tuple[Server, list[str], shardmq.Channel], victim: str
+) -> None:
+    server, names, channel = queues
+    ours = Broker(server.url, timeout=60)
+    number, _ = ours.begin("killed")
+    publisher = Publisher(ours, number)
+
+    def kill(run: int) -> None:
+        if run in (RUNS // 4, RUNS // 2):
+            server.kill_and_wait(victim)
+
+    publish_runs(publisher, names, kill)
+    assert ours.seal(number, publisher.attempt) == RUNS * RUN
+    assert ours.commit("killed", number, [(publisher.attempt, RUNS * RUN)])
+    seen = [row for name in names for row in bodies(channel, name, RUNS * RUN // len(names))]
+    assert sorted(seen) == list(range(RUNS * RUN))
+    assert [channel.basic_get(name) for name in names] == [None] * len(names)
+    ours.close()
+
+
+def test_what_a_lost_connection_had_is_published_once_without_a_transaction(
+    broker: Server, channel: shardmq.Channel, queue: str
+) -> None:
+    with Proxy(broker.port) as proxy:
+        ours = Broker(proxy.url)
+        publisher = Publisher(ours)
+        seen = [0]
+
+        def judge(kind: int) -> Fate:
+            seen[0] += kind == PUBLISH
+            lossy = {40: Fate.IS_LOST, 90: Fate.IS_NEVER_ANSWERED}
+            return lossy.get(seen[0], Fate.PASSES) if kind == PUBLISH else Fate.PASSES
+
+        proxy.judge = judge
+        publish_runs(publisher, [queue])
+        assert ours.life == 3
+        ours.close()
+    assert bodies(channel, queue, RUNS * RUN) == list(range(RUNS * RUN))
+    assert channel.basic_get(queue) is None
+
+
+def test_the_window_bounds_what_is_unconfirmed(ours: Broker, channel: shardmq.Channel, queue: str) -> None:
+    publisher = Publisher(ours)
+    size = 1 << 20
+    run = memoryview(b"\x92\xc0\xc6" + size.to_bytes(4, "big") + bytes(size))
+    for _ in range(40):
+        publisher.publish("", queue, PERSISTENT, 1, run)
+        assert publisher._bytes <= WINDOW_BYTES
+    publisher.flush()
+    assert publisher._bytes == 0
+    assert channel.queue_purge(queue) == 40
+
+
+def test_a_mandatory_message_that_no_queue_takes_names_exchange_and_key(ours: Broker) -> None:
+    publisher = Publisher(ours)
+    with pytest.raises(Unroutable, match=r"no queue takes 100 rows .* exchange 'amq.topic' with routing key 'lost'"):
+        publish_one(publisher, "amq.topic", "lost", PERSISTENT | MANDATORY)
+
+
+def test_a_missing_exchange_is_named(ours: Broker) -> None:
+    publisher = Publisher(ours)
+    with pytest.raises(NotFound, match="a publish to exchange 'nowhere' with routing key 'x' was refused"):
+        publish_one(publisher, "nowhere", "x")
+
+
+def test_a_transaction_that_is_over_takes_nothing(ours: Broker, queue: str) -> None:
+    number, _ = ours.begin("over")
+    ours.abort("over", number)
+    publisher = Publisher(ours, number)
+    with pytest.raises(PreconditionFailed, match=f"the default exchange with routing key '{queue}'.*over or unknown"):
+        publish_one(publisher, "", queue)
+
+
+def test_another_users_transaction_is_refused(
+    ours: Broker, broker: Server, connection: shardmq.Connection, queue: str
+) -> None:
+    connection.user_put("somebody", "else")
+    connection.permission_put("somebody", "/", ".*", ".*", ".*")
+    number, _ = ours.begin("mine")
+    theirs = Broker(broker.url.replace("guest:guest", "somebody:else"))
+    publisher = Publisher(theirs, number)
+    with pytest.raises(AccessRefused):
+        publish_one(publisher, "", queue)
+    ours.abort("mine")
+    theirs.close()
+
+
+def test_what_is_refused_for_now_is_tried_until_the_timeout(
+    ours: Broker, connection: shardmq.Connection
+) -> None:
+    with connection.channel() as channel:
+        channel.queue_declare("small", durable=True, arguments={"x-max-length": RUN, "x-overflow": "reject-publish"})
+        channel.publisher()
+        publisher = Publisher(ours, timeout=0.5)
+        publish_one(publisher, "", "small")
+        publisher.publish("", "small", PERSISTENT, RUN, run_of(1))
+        with pytest.raises(PublishRefused, match=r"routing key 'small' was refused: .*for 0 s, option timeoutMs"):
+            publisher.flush()
+        patient = Publisher(ours, timeout=60)
+        patient.publish("", "small", PERSISTENT, RUN, run_of(2))
+        for _ in range(20):
+            patient._turn(0.05)
+        assert channel.queue_purge("small") == RUN
+        patient.flush()
+        assert bodies(channel, "small", RUN) == list(range(2 * RUN, 3 * RUN))
+        channel.queue_delete("small")
+
+
+def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
+    start_broker: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_broker(shards=1, options=["--disk-free-limit", "1000TB"])
+    with shardmq.connect(server.url) as connection, connection.channel() as channel:
+        channel.queue_declare("full", durable=True)
+    ours = Broker(server.url, timeout=60)
+    publisher = Publisher(ours, timeout=60)
+    with caplog.at_level(logging.WARNING, "shardmq.spark"):
+        publisher.publish("", "full", PERSISTENT, RUN, run_of(0))
+        while not ours.blocked:
+            publisher._turn(1.0)
+        publisher._timeout = 0.1
+        for _ in range(4):
+            publisher._turn(0.1)  # longer than its timeout, and it waits
+    assert ["takes no publishes for now" in record.getMessage() for record in caplog.records] == [True]
+    publisher._timeout = 60
+    server.stop()
+    server.options = ()
+    server.start()
+    publisher.flush()
+    with shardmq.connect(server.url) as connection, connection.channel() as channel:
+        assert bodies(channel, "full", RUN) == list(range(RUN))
+    ours.close()
+
+
+def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: Broker) -> None:
+    attempts = {Publisher(ours).attempt for _ in range(50)}
+    assert len(attempts) == 50
+    assert all(FRAMED_PRODUCERS <= attempt < 2**63 for attempt in attempts)
+
+
+def test_a_peer_that_writes_before_it_reads_is_no_deadlock() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_flood, args=(listener,), daemon=True).start()
+        ours = Broker(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=30)
+        publisher = Publisher(ours)
+        body = secrets.token_bytes(6 << 20)  # more than the buffers of both ends
+        run = memoryview(b"\x92\xc0\xc6" + len(body).to_bytes(4, "big") + body)
+        publisher.publish("", "work", PERSISTENT, 1, run)
+        publisher.flush()
+        ours.close()
+
+
+def _flood(listener: socket.socket) -> None:
+    """Lets a client in; then writes 16 MB of confirms of nothing, reads on only then, and confirms what it reads."""
+    peer, _ = listener.accept()
+    frames = FrameReader()
+    noise = operations.encode(BasicConfirm(1, [(2**60, 2**60 + 9)])) * 1000
+    has_flooded = False
+    with peer:
+        while data := peer.recv(1 << 16):
+            if has_flooded is False and len(data) == 1 << 16:
+                has_flooded = True
+                for _ in range((16 << 20) // len(noise)):
+                    peer.sendall(noise)
+            for kind, payload in frames.feed(data):
+                said = operations.decode(kind, payload, FROM_CLIENT)
+                if isinstance(said, ConnectionOpen):
+                    peer.sendall(operations.encode(Ok(said.request, 0, {})))
+                elif isinstance(said, ChannelOpen):
+                    peer.sendall(operations.encode(Ok(said.request, 1)))
+                elif isinstance(said, BasicPublish):
+                    peer.sendall(operations.encode(BasicConfirm(1, [(said.request, said.request)])))
