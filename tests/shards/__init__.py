@@ -1,11 +1,19 @@
 """Shards: their rooms one by one, and whole processes over their real links.
 
 driver.py               a shard process, and the other end of its links
+inside.py               a shard in the test's own process, pass by pass
 test_process.py         publishing, consuming, restarts
 test_rings.py           priorities, exclusive and single active consumers, acknowledgement timeouts
 test_timers.py          delayed publishes, parked messages, clocks that jump
 test_producers.py       what is sent again is stored once
+test_transactions.py    staged, sealed, decided, and what queues of all kinds get of it
+test_transactions_model.py  resends in any framing against a model, and a crash after any pass
+test_staged_store.py    staged runs, reservations and decisions in the store
 test_letters.py         dead letters on their way out
+clocked.py              one inside the test's process, with a clock that can be put forward
+test_snapshots.py       slices, reading without a trace
+test_reservations.py    messages set aside, acknowledged, put back
+test_reservations_model.py  the same against a model
 test_administration.py  condemned and unused queues, peeking, status, alarms
 test_queue_model.py     plain queues against a model
 test_termed_model.py    queues with terms against a model

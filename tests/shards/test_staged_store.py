@@ -98,3 +98,17 @@ def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) ->
     with pytest.raises(StoreRefused, match="not what was written"):
         all_of(again, 1, 5)
     again.close()
+
+
+def test_staged_runs_are_found_by_the_numbers_they_have(tmp_path: Path, body: bytes) -> None:
+    store = Store(tmp_path)
+    first, second, third = (staged(1, 5, sequence, body, messages=2) for sequence in (3, 5, 300))
+    store.write(Writes(staged=[first, second, staged(1, 4, 400), staged(1, 6, 0), staged(2, 5, 4)]))
+    store.write(Writes(staged=[third]))
+    for start, end, found in (
+        (0, 3, []), (0, 4, [first]), (4, 5, [first]), (4, 6, [first, second]), (5, 300, [second]), (7, 300, []),
+        (6, 301, [second, third]), (301, 302, [third]), (302, 1 << 62, []),
+    ):  # fmt: skip
+        assert store.staged_within(1, 5, start, end) == [each.place for each in found]
+    assert store.staged_within(3, 1, 0, 1000) == []
+    store.close()

@@ -1,0 +1,160 @@
+"""A shard inside the test's own process, over a real link: its passes are made one by one, and a crash between two of
+them is a copy of its store."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shardmq.bus.link import Dialer, Listener, Opened
+from shardmq.bus.messages import (
+    Answer,
+    Assign,
+    Confirmed,
+    Delivered,
+    FromShard,
+    Message,
+    Publish,
+    PublishRefusal,
+    ToShard,
+)
+from shardmq.bus.wait import Waiter, context
+from shardmq.model import Queue
+from shardmq.shards.store import Store
+from shardmq.shards.worker import Worker
+
+from .driver import consume, numbers
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+T = TypeVar("T")
+
+
+class Inside:
+    """A shard and a gateway's end of the link to it, in turns.
+
+    Args:
+        folder: of the shard's store and socket.
+        memory_bytes: for bodies in memory.
+    """
+
+    def __init__(self, folder: Path, memory_bytes: int = 20_000) -> None:
+        self.folder = folder
+        self.memory_bytes = memory_bytes
+        self.context = context()
+        self.inbox: list[Any] = []
+        self.passes = 0
+        self.after_pass: Callable[[], None] = lambda: None
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    def open(self) -> None:
+        address = f"ipc://{self.folder}/s"
+        self.published = 0
+        self.store = Store(self.folder / "store")
+        self.listener: Listener[ToShard] = Listener(self.context, address, "shard", "shard-0", ToShard)
+        self.worker = Worker("shard-0", self.store, self.listener, self.memory_bytes)
+        self.dialer: Dialer[FromShard] = Dialer(self.context, address, "gateway", "gateway-0", FromShard)
+        self.expect(Opened)
+
+    def turn(self) -> None:
+        """Whatever has come makes a pass; so does what the shard wants to do by itself."""
+        seconds = min(0.02, self.worker.wait_seconds())
+        if Waiter([self.listener.socket]).wait(seconds) or self.worker.wait_seconds() <= 0:
+            self.worker.turn()
+            self.passes += 1
+            self.after_pass()
+        self.inbox += self.dialer.receive()
+        self.inbox += self.dialer.tick(time.monotonic())
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.dialer.post(message)
+        self.dialer.flush()
+
+    def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True) -> T:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for message in self.inbox:
+                if isinstance(message, kind) and wanted(message):
+                    self.inbox.remove(message)
+                    return message
+            self.turn()
+        raise AssertionError(f"no {kind.__name__} within 20 s; there is {self.inbox[:20]}")
+
+    def ask(self, message: Any) -> Any:
+        self.send(message)
+        return self.expect(Answer, lambda answer: answer.request == message.request).result
+
+    def publish(self, *messages: Publish) -> list[PublishRefusal]:
+        """Send them and wait for their confirm; returns those that were refused."""
+        self.published += len(messages)
+        self.send(*messages)
+        self.expect(Confirmed, lambda confirmed: confirmed.upto == self.published)
+        refusals = [message for message in self.inbox if isinstance(message, PublishRefusal)]
+        for refusal in refusals:
+            self.inbox.remove(refusal)
+        return refusals
+
+    def assign(self, *queues: Queue) -> None:
+        self.ask(Assign(1, list(queues)))
+
+    def settle_down(self) -> None:
+        """Until nothing that is decided is to be carried out."""
+        deadline = time.monotonic() + 20
+        while self.worker.table()["staged"]:
+            assert time.monotonic() < deadline, self.worker.table()["staged"]
+            self.turn()
+
+    def contents(self, queue: int = 1) -> list[int]:
+        """Numbers of the messages in a queue, which are consumed by that."""
+        ready = self.ready(queue)
+        self.ask(consume(90 + queue, queue, auto_ack=True))
+        got: list[Delivered] = []
+        while sum([one.run.count for one in got]) < ready:
+            got.append(self.expect(Delivered, lambda one: one.consumer == 90 + queue))
+        return numbers(got)
+
+    def ready(self, queue: int = 1) -> int:
+        tables = self.worker.table()["queues"]
+        return next(int(table["ready"]) for table in tables if table["id"] == queue)
+
+    def copy(self, folder: Path) -> Path:
+        """What a crash at this moment would leave."""
+        folder.mkdir(mode=0o700)
+        (folder / "store").mkdir()
+        for name in ("data.mdb", "redo"):
+            shutil.copy(self.folder / "store" / name, folder / "store" / name)
+        return folder
+
+    def restart(self) -> None:
+        """Killed between two passes, and started again."""
+        self.dialer.close()
+        self.listener.close()
+        aside = self.copy(self.folder / "aside")
+        self.store.close()
+        shutil.rmtree(self.folder / "store")
+        (aside / "store").rename(self.folder / "store")
+        aside.rmdir()
+        self.inbox.clear()
+        self.open()
+
+    def close(self) -> None:
+        self.context.destroy(linger=0)
+        self.store.close()
+
+
+@contextmanager
+def inside(folder: Path | None = None) -> Iterator[Inside]:
+    """A shard in a folder; in a new one in memory, if none is given."""
+    made = Path(tempfile.mkdtemp(dir=MEMORY)) if folder is None else folder
+    shard = Inside(made)
+    try:
+        shard.open()
+        yield shard
+    finally:
+        shard.close()
+        if folder is None:
+            shutil.rmtree(made)

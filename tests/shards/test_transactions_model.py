@@ -1,0 +1,204 @@
+"""Transactions through a real worker and store: resends in any framing against a model, and a crash after any pass."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmq.bus.messages import Answer, Conclude, Prepare, Publish, Seal
+from shardmq.model import Queue
+from shardmq.records import PERSISTENT, Run, pack, pack_many
+from shardmq.shards import attempts as attempts_module
+from shardmq.shards import transactions as transactions_module
+from shardmq.shards.attempts import Attempt
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Staged, StagedPlace, Writes
+
+from .driver import run_of
+from .inside import MEMORY, inside
+
+QUEUES = (Queue("/", "q", 1, 0), Queue("/", "other", 2, 0, arguments={"x-max-priority": 3}))
+MISSING = 99
+FIRST, SECOND, DROPPED = 71, 5, 8
+
+frames = st.tuples(
+    st.sampled_from([FIRST, SECOND, DROPPED]),
+    st.integers(0, 120),
+    st.integers(1, 30),
+    st.sampled_from([(1,), (2,), (1, 2), (1, MISSING)]),
+)
+"""Attempt, first message, how many, where to: any of them may have been sent before, whole or in part."""
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few messages are many ranges and portions."""
+    monkeypatch.setattr(attempts_module, "RANGES_MAX", 4)
+    monkeypatch.setattr(attempts_module, "RANGES_KEPT", 2)
+    monkeypatch.setattr(transactions_module, "ROLL_BYTES", 8000)
+    monkeypatch.setattr(transactions_module, "READ_BYTES", 500)
+    monkeypatch.setattr(transactions_module, "DROPPED_RUNS_PER_PASS", 3)
+
+
+# --- what is sent again ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    folder = Path(tempfile.mkdtemp(dir=MEMORY))
+    store = Store(folder)
+    yield store
+    store.close()
+    shutil.rmtree(folder)
+
+
+transactions = itertools.count(1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 12), st.booleans()), max_size=60))
+def test_what_is_unseen_is_known_exactly_though_few_ranges_are_in_memory(
+    store: Store, sends: list[tuple[int, int, bool]]
+) -> None:
+    attempt = Attempt(next(transactions), FIRST)
+    model: set[int] = set()
+    writes = Writes()
+    for start, count, ends_pass in sends:
+        unseen = attempt.unseen(store, start, start + count)
+        wanted = [number for number in range(start, start + count) if number not in model]
+        assert [number for first, end in unseen for number in range(first, end)] == wanted
+        for first, end in unseen:
+            records = pack(None, b"x") * (end - first)
+            place = StagedPlace(attempt.transaction, FIRST, first, end - first, len(records))
+            attempt.add(place)
+            writes.staged.append(Staged(place, (1,), 0, Run("", "", PERSISTENT, 1, 2, 3, end - first, records)))
+        model.update(wanted)
+        assert attempt.messages == len(model)
+        if ends_pass:
+            store.write(writes)
+            writes = Writes()
+            attempt.narrow()
+            assert not attempt.is_wide
+
+
+@settings(max_examples=40)
+@given(st.lists(st.one_of(frames, st.just("restart")), max_size=30), st.sampled_from(["", "sealed", "decided"]))
+def test_any_interleaving_of_resends_and_kills_stages_each_message_once(sends: list[Any], kill: str) -> None:
+    staged: dict[int, dict[int, tuple[int, ...]]] = {FIRST: {}, SECOND: {}, DROPPED: {}}
+    with inside() as shard:
+        shard.assign(*QUEUES)
+        for step in sends:
+            if step == "restart":
+                shard.restart()
+                continue
+            attempt, start, count, queues = step
+            refused = shard.publish(Publish(queues, run_of(start, count), attempt, start, 0, 3))
+            assert bool(refused) == (MISSING in queues)
+            if not refused:
+                for number in range(start, start + count):
+                    staged[attempt].setdefault(number, queues)
+        for attempt in (SECOND, FIRST):
+            assert shard.ask(Seal(5, 3, attempt))[0] == len(staged[attempt])
+        if kill == "sealed":
+            shard.restart()
+        counts = [len(staged[SECOND]), len(staged[FIRST]), -1 if staged[DROPPED] else 0]
+        assert shard.ask(Prepare(6, 3, [SECOND, FIRST, DROPPED])) == counts
+        shard.send(Conclude(7, 3, [SECOND, FIRST]))
+        if kill == "decided":
+            shard.turn()
+            shard.restart()
+            shard.send(Conclude(7, 3, [SECOND, FIRST]))
+        shard.expect(Answer, lambda answer: answer.request == 7)
+        assert shard.worker.table()["staged"] == []
+        for queue in (1, 2):
+            expected = [number for attempt in (SECOND, FIRST)
+                        for number, queues in sorted(staged[attempt].items()) if queue in queues]  # fmt: skip
+            assert shard.contents(queue) == expected
+
+
+# --- crashes ---------------------------------------------------------------------------------------------------------
+
+RUNS = 12
+
+
+def publishes(attempt: int, padding: int) -> list[Publish]:
+    """Runs of ten messages, to the queues in turn; their numbers are in their bodies."""
+    found = []
+    for place in range(RUNS):
+        bodies = [b"%0*d" % (padding, number) for number in range(place * 10, place * 10 + 10)]
+        run = Run("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
+        found.append(Publish(((1,), (1, 2), (2,))[place % 3], run, attempt, place * 10, 0, 3))
+    return found
+
+
+def expected(queue: int) -> list[int]:
+    skipped = 2 if queue == 1 else 0
+    return [number for place in range(RUNS) if place % 3 != skipped for number in range(place * 10, place * 10 + 10)
+            ] * 2  # fmt: skip
+
+
+@pytest.mark.parametrize("padding", [3, 3000], ids=["through the redo log", "into LMDB"])
+@pytest.mark.parametrize("told_again", [False, True], ids=["by itself", "told again"])
+def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
+    tmp_path: Path, padding: int, told_again: bool
+) -> None:
+    states: list[tuple[int, int]] = []
+
+    def crash() -> None:
+        """What was there at this moment, opened elsewhere, ends as it should."""
+        left = sum([each["messages"] for each in shard.worker.table()["staged"]])
+        states.append((left, shard.ready(1) + shard.ready(2)))
+        folder = shard.copy(tmp_path / "crashed")
+        with inside(folder) as other:
+            if told_again:
+                assert other.ask(Conclude(9, 3, [SECOND, FIRST])) is None
+            else:
+                other.settle_down()
+            assert other.worker.table()["staged"] == []
+            assert [other.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
+            assert other.publish(*publishes(FIRST, padding)[:1])[0].code == 406
+        contents = Store(folder / "store")
+        found = contents.load()
+        assert (found.staged, found.sealed, found.concluding, found.ended) == ([], {}, {}, [(3, 4)])
+        contents.close()
+        shutil.rmtree(folder)
+
+    with inside(tmp_path / "shard") as shard:
+        shard.assign(*QUEUES)
+        for attempt in (FIRST, SECOND, DROPPED):
+            assert shard.publish(*publishes(attempt, padding)) == []
+        for attempt in (FIRST, SECOND):
+            shard.ask(Seal(5, 3, attempt))
+        shard.after_pass = crash
+        assert shard.ask(Conclude(7, 3, [SECOND, FIRST])) is None
+        shard.after_pass = lambda: None
+        assert [shard.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
+    messages = RUNS * 10
+    assert states[0] == (3 * messages, 0)
+    assert len({left for left, _ in states}) > 6
+    joined = [joined for _, joined in states]
+    assert max(joined) == 2 * messages * 4 // 3
+
+
+@pytest.mark.parametrize("padding", [3, 3000], ids=["through the redo log", "into LMDB"])
+def test_a_crash_before_the_decision_leaves_all_that_was_confirmed_staged(tmp_path: Path, padding: int) -> None:
+    with inside(tmp_path / "shard") as shard:
+        shard.assign(*QUEUES)
+        for message in publishes(FIRST, padding):
+            assert shard.publish(message) == []
+            shard.restart()
+            assert shard.publish(message) == []
+        assert shard.ask(Seal(5, 3, FIRST))[0] == RUNS * 10
+        shard.restart()
+        assert shard.ask(Prepare(6, 3, [FIRST, SECOND])) == [RUNS * 10, 0]
+        (before,) = shard.worker.table()["staged"]
+        assert (before["messages"], before["attempts"]) == (RUNS * 10, 1)
+        assert shard.ready(1) == 0
+        assert shard.ask(Conclude(7, 3, [])) is None
+        assert shard.worker.table()["staged"] == []
+        assert shard.contents(1) == []
