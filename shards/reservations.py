@@ -209,7 +209,11 @@ class Reservations:
 
     def _acknowledge(self, hosted: Hosted, held: Held, ranges: Ranges) -> int:
         """Those of these messages that are left, or all where none are named, are done with; returns how many."""
-        parts = held.left.extract(ranges or list(held.left))
+        if ranges:
+            parts = held.left.extract(ranges)
+        else:
+            parts = list(held.left)
+            held.left.clear()
         hosted.queue.settle_reserved(parts)
         self._holdings.active[hosted.queue.id] = hosted
         self._holdings.journal.demand()

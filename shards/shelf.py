@@ -54,6 +54,8 @@ class Shelf:
                     runs = bodies(segment)
                 first, run = runs[place_of(runs, start)]
                 count = min(end, first + run.count) - start
+                if start < apart < start + count:
+                    count = apart - start
                 if len(run.records) > room:
                     count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
                 if not count:

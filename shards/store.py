@@ -110,6 +110,7 @@ class Store:
         self._overlay_due = _NEVER  # the earliest timer in the overlay
         self._overlay_stages = False  # whether there are staged runs in the overlay
         self._scattered = 0  # timers written since the last commit: each may map a page of its own
+        self._deleted_bytes = 0  # deleted since then: the kernel maps the neighbours of the page that LMDB looks at
         try:
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
@@ -143,6 +144,7 @@ class Store:
         into LMDB at once.
         """
         self._scattered += len(writes.timers)
+        self._deleted_bytes += sum([segment.bytes for segment in writes.delete])
         if is_small(writes):
             edits = [(db, key, None if value is None else bytes(value)) for db, key, value in self._edits.of(writes)]
             payload = _encode(edits)
@@ -175,8 +177,8 @@ class Store:
             for edit in edits:
                 self._apply(transaction, *edit)
             transaction.put(APPLIED, NUMBER.pack(self._redo.last), db=self._dbs[STATE])
-        self._map.read(self._scattered * _PAGE_BYTES)
-        self._scattered = 0
+        self._map.read(self._scattered * _PAGE_BYTES + self._deleted_bytes)
+        self._scattered = self._deleted_bytes = 0
         self._overlay.clear()
         self._overlay_due = _NEVER
         self._overlay_stages = False
