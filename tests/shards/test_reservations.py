@@ -1,0 +1,421 @@
+"""Messages set aside under a name: held for nobody else, acknowledged or put back, whatever happens in between."""
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import (
+    Counts,
+    Dead,
+    Delivered,
+    Drop,
+    EndReservation,
+    Peek,
+    Publish,
+    Purge,
+    Read,
+    Reserve,
+    Return,
+    Slices,
+)
+from shardmq.model import Queue
+from shardmq.records import Run
+from shardmq.shards.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
+
+from .clocked import EVERYTHING, LONG_MS, Clocked
+from .driver import Shard, consume, run_of
+
+PLAIN = Queue("/", "q", 1, 0)
+QUEUES = (
+    PLAIN,
+    Queue("/", "urgent", 2, 0, arguments={"x-max-priority": 5}),
+    Queue("/", "counted", 3, 0, arguments={"x-delivery-limit": 1, "x-dead-letter-exchange": "dlx"}),
+    Queue("/", "narrow", 4, 0, arguments={"x-max-length": 3}),
+    Queue("/", "full", 5, 0, arguments={"x-max-length-bytes": 3, "x-overflow": "reject-publish"}),
+    Queue("/", "hasty", 6, 0, arguments={"x-message-ttl": 60_000}),
+    Queue("/", "volatile", 7, 0, durable=False),
+    Queue("/", "brief", 8, 0, arguments={"x-expires": 60_000}),
+)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Clocked]:
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    yield shard
+    shard.close()
+
+
+def of_priority(priority: int, start: int, count: int) -> Run:
+    run = run_of(start, count)
+    run.priority = priority
+    return run
+
+
+# --- what is reserved is nobody else's --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queue", [1, 3, 7])
+def test_what_is_reserved_is_neither_delivered_nor_counted_nor_purged(shard: Clocked, queue: int) -> None:
+    shard.take_in(run_of(0, 10), queue=queue)
+    assert shard.reserve("night", 6, queue=queue) == (6, False)
+    assert shard.do(Counts, queue) == [4, 0]
+    table = shard.table(queue)
+    assert (table["reserved"], table["ready"], table["valid"], table["total"], table["unacked"]) == (6, 4, 10, 10, 0)
+    assert shard.bodies(queue=queue) == [6, 7, 8, 9]
+    assert [parcel[0] for parcel in shard.do(Peek, queue, 0, 10)] == [6]
+    got = shard.get(queue=queue)
+    assert got is not None
+    assert (got.first, got.ready) == (6, 3)
+    assert shard.do(Purge, queue) == 3
+    assert shard.bodies("night", queue) == [0, 1, 2, 3, 4, 5]
+    assert shard.do(Slices, queue, 2, "night") == [[0, 3, 3], [3, 6, 3]]
+    assert shard.acknowledge("night", queue=queue) == 6
+    assert (shard.table(queue)["reserved"], shard.table(queue)["valid"], shard.table(queue)["acked"]) == (0, 1, 6)
+
+
+def test_a_name_keeps_what_it_has_until_it_is_ended(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5))
+    assert shard.reserve("night") == (5, False)
+    shard.take_in(run_of(5, 5))
+    assert shard.reserve("night") == (5, False)
+    assert shard.reserve("other", 2) == (2, False)
+    assert shard.bodies("night") == [0, 1, 2, 3, 4]
+    assert shard.bodies("other") == [5, 6]
+    assert shard.bodies() == [7, 8, 9]
+
+
+def test_of_an_empty_queue_nothing_is_reserved_and_acknowledging_that_ends_it(shard: Clocked) -> None:
+    assert shard.reserve("night") == (0, False)
+    shard.take_in(run_of(0, 5))
+    assert shard.reserve("night") == (0, False)
+    assert shard.do(Slices, 1, 4, "night") == []
+    assert shard.acknowledge("night") == 0
+    assert shard.reserve("night") == (0, True)
+    assert shard.bodies() == [0, 1, 2, 3, 4]
+
+
+def test_the_first_of_all_priorities_are_reserved(shard: Clocked) -> None:
+    shard.take_in(of_priority(0, 0, 4), of_priority(5, 10, 2), of_priority(3, 20, 3), queue=2)
+    assert shard.reserve("night", 4, queue=2) == (4, False)
+    assert shard.bodies("night", 2) == [10, 11, 20, 21]
+    assert shard.bodies(queue=2) == [22, 0, 1, 2, 3]
+    assert shard.release("night", 2) == 4
+    assert shard.bodies(queue=2) == [10, 11, 20, 21, 22, 0, 1, 2, 3]
+
+
+def test_reading_says_what_had_been_delivered_before_it_was_reserved_also_after_a_restart(shard: Clocked) -> None:
+    shard.take_in(of_priority(5, 0, 4), of_priority(0, 10, 2), queue=2)
+    for _ in range(2):
+        shard.get(queue=2)
+    shard.tell(Return(9, [(0, 2)], True))
+    shard.reserve("night", queue=2)
+    marks = [False] * 6
+    marks[:2] = [True, True]
+    assert [redelivered for _, _, redelivered, _ in shard.read("night", 2)] == marks
+    shard.restart()
+    assert [redelivered for _, _, redelivered, _ in shard.read("night", 2)] == marks
+    assert shard.release("night", 2) == 6
+    assert all(redelivered for _, _, redelivered, _ in shard.read(queue=2))
+
+
+def test_parked_and_dying_messages_are_apart_from_reserved_ones(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10), queue=3)
+    for _ in range(4):
+        shard.get(queue=3)
+    shard.tell(Return(9, [(0, 2)], True, 5000), Return(9, [(2, 4)], False))
+    shard.reserve("night", 3, queue=3)
+    table = shard.table(3)
+    assert (table["delayed"], table["dying"], table["reserved"], table["ready"]) == (2, 2, 3, 3)
+    assert shard.bodies("night", 3) == [4, 5, 6]
+    assert shard.expect(Dead).first == 2
+    shard.restart()
+    assert shard.bodies("night", 3) == [4, 5, 6]
+    assert shard.table(3)["delayed"] == 2
+    shard.put_forward(6000)
+    assert shard.table(3)["delayed"] == 0
+    assert shard.release("night", 3) == 3
+    assert shard.bodies(queue=3) == list(range(10))
+
+
+# --- acknowledged -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_acknowledged_is_remembered_by_its_name(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5))
+    shard.reserve("night")
+    assert shard.acknowledge("night") == 5
+    shard.take_in(run_of(5, 2))
+    for life in range(2):
+        assert shard.acknowledge("night") == 0
+        assert shard.acknowledge("night", [(0, 5)]) == 0
+        assert shard.release("night") == 0
+        assert shard.reserve("night") == (0, True)
+        assert shard.do(Slices, 1, 3, "night") == []
+        refusal = shard.refused(Read, 1, 0, EVERYTHING, 10, "night")
+        assert refusal.code == 406
+        assert "was acknowledged" in refusal.text
+        assert shard.bodies() == [5, 6]
+        if not life:
+            shard.restart()
+    shard.put_forward(max(ACKNOWLEDGED_MS, LONG_MS) + 1)
+    refusal = shard.refused(EndReservation, 1, "night", True, [])
+    assert refusal.code == 404
+    assert "was acknowledged" in refusal.text
+    assert shard.reserve("night") == (2, False)
+
+
+def test_parts_are_acknowledged_once(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10))
+    shard.reserve("night", 8)
+    assert shard.acknowledge("night", [(0, 3), (5, 6)]) == 4
+    assert shard.acknowledge("night", [(2, 5)]) == 2
+    assert shard.bodies("night") == [6, 7]
+    assert shard.reserve("night") == (2, False)
+    assert shard.table()["valid"] == 4
+    for ranges in ([(7, 9)], [(6, 7), (6, 8)], [(7, 7)]):
+        refusal = shard.refused(EndReservation, 1, "night", True, ranges)
+        assert refusal.code == 406
+        assert f"range [{ranges[-1][0]}, {ranges[-1][1]}) is not within reservation 'night'" in refusal.text
+        assert "which has [0, 8)" in refusal.text
+    shard.restart()
+    assert shard.bodies("night") == [6, 7]
+    assert shard.acknowledge("night", [(0, 1)]) == 0
+    assert shard.acknowledge("night", [(6, 8)]) == 2
+    assert shard.reserve("night") == (0, True)
+
+
+def test_acknowledged_messages_are_no_dead_letters(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5), queue=3)
+    shard.reserve("night", queue=3)
+    assert shard.acknowledge("night", queue=3) == 5
+    table = shard.table(3)
+    assert (table["dying"], table["dead_lettered"], table["dropped"], table["valid"]) == (0, 0, 0, 0)
+
+
+def test_every_second_of_two_hundred_thousand_is_acknowledged_and_the_others_come_back(shard: Clocked) -> None:
+    count = 200_000
+    shard.take_in(*[run_of(start, 20_000) for start in range(0, count, 20_000)])
+    assert shard.reserve("night") == (count, False)
+    assert shard.acknowledge("night", [(number, number + 1) for number in range(0, count, 2)]) == count // 2
+    shard.restart()
+    assert shard.reserve("night") == (count // 2, False)
+    assert shard.do(Slices, 1, 2, "night") == [[1, 100_000, 50_000], [100_001, 200_000, 50_000]]
+    assert shard.release("night") == count // 2
+    assert shard.reserve("again", 60_000) == (60_000, False)
+    assert shard.acknowledge("again") == 60_000
+    assert [int(body) for _, body, _, _ in shard.read(count=65_536, end=130_001)] == list(range(120_001, 130_001, 2))
+    assert shard.do(Purge, 1) == 40_000
+
+
+# --- put back ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_released_is_at_its_place_and_marked(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10))
+    shard.reserve("night", 4)
+    shard.acknowledge("night", [(1, 2)])
+    assert shard.release("night") == 3
+    assert [(int(body), redelivered) for _, body, redelivered, _ in shard.read()] == [
+        (number, number < 4) for number in (0, 2, 3, 4, 5, 6, 7, 8, 9)]  # fmt: skip
+    assert shard.release("night") == 0
+    assert shard.release("nobody's") == 0
+    refusal = shard.refused(EndReservation, 1, "night", True, [])
+    assert refusal.code == 404
+    assert "was released" in refusal.text
+    assert "read again" in refusal.text
+
+
+def test_a_lease_that_is_over_puts_messages_back(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10))
+    shard.reserve("night", 4, lease_ms=60_000)
+    shard.reserve("day", 4, lease_ms=120_000)
+    shard.put_forward(50_000)
+    shard.reserve("night", lease_ms=100_000)
+    shard.put_forward(50_000)
+    assert shard.bodies() == [8, 9]
+    shard.put_forward(21_000)
+    assert shard.bodies() == [4, 5, 6, 7, 8, 9]
+    refusal = shard.refused(EndReservation, 1, "day", True, [])
+    assert refusal.code == 404
+    assert "its lease was over" in refusal.text
+    shard.reserve("night", lease_ms=1)
+    shard.put_forward(2)
+    assert shard.bodies() == list(range(10))
+    assert shard.reserve("day") == (10, False)
+
+
+@pytest.mark.parametrize("end", ["restart", "stop"])
+def test_the_lease_of_a_reservation_found_at_start_goes_on(shard: Clocked, end: str) -> None:
+    shard.take_in(run_of(0, 10))
+    shard.reserve("night", 4, lease_ms=60_000)
+    shard.put_forward(40_000)
+    getattr(shard, end)()
+    assert shard.bodies() == [4, 5, 6, 7, 8, 9]
+    assert shard.table()["reserved"] == 4
+    shard.put_forward(21_000)
+    assert shard.bodies() == list(range(10))
+    getattr(shard, end)()
+    assert shard.table()["reserved"] == 0
+    assert "never made, or it ended before" in shard.refused(EndReservation, 1, "night", True, []).text
+
+
+def test_consumers_get_what_comes_back(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 3))
+    shard.reserve("night")
+    shard.ask(consume(1, auto_ack=True))
+    assert shard.release("night") == 3
+    delivered = shard.expect(Delivered)
+    assert (delivered.first, delivered.run.count, delivered.redelivered) == (0, 3, True)
+
+
+# --- with the terms of queues -----------------------------------------------------------------------------------------
+
+
+def test_bounds_do_not_count_what_is_reserved(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 3), queue=4)
+    shard.reserve("night", queue=4)
+    shard.take_in(run_of(3, 3), queue=4)
+    assert shard.bodies(queue=4) == [3, 4, 5]
+    shard.restart()
+    assert (shard.bodies("night", 4), shard.bodies(queue=4)) == ([0, 1, 2], [3, 4, 5])
+    assert shard.release("night", 4) == 3
+    assert shard.bodies(queue=4) == [3, 4, 5]
+    assert shard.table(4)["dropped"] == 3
+
+
+def test_bytes_are_free_while_they_are_reserved(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 3), queue=5)
+    assert len(shard.publish(Publish((5,), run_of(3, 1)))) == 1
+    shard.reserve("night", queue=5)
+    shard.take_in(run_of(4, 2), queue=5)
+    assert shard.release("night", 5) == 3
+    assert len(shard.publish(Publish((5,), run_of(6, 1)))) == 1
+    assert shard.bodies(queue=5) == [0, 1, 2, 4, 5]
+    shard.reserve("all", queue=5)
+    shard.acknowledge("all", [(0, 1), (2, 4)], 5)
+    shard.release("all", 5)
+    shard.take_in(run_of(7, 1), queue=5)
+    assert len(shard.publish(Publish((5,), run_of(8, 1)))) == 1
+    assert shard.bodies(queue=5) == [1, 5, 7]
+
+
+def test_nothing_expires_while_it_is_reserved_and_what_is_back_does(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5), queue=6)
+    shard.reserve("night", 3, queue=6)
+    shard.put_forward(61_000)
+    assert shard.table(6)["expired"] == 2
+    assert shard.bodies("night", 6) == [0, 1, 2]
+    assert shard.release("night", 6) == 3
+    shard.put_forward(1)
+    assert shard.table(6)["expired"] == 5
+    assert shard.bodies(queue=6) == []
+
+
+def test_what_has_expired_is_not_reserved(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5), queue=6)
+    shard.tell()
+    shard.worker._holdings.clock._offset_ns += 61_000 * 10**6
+    assert shard.reserve("night", queue=6) == (0, False)
+
+
+def test_a_release_counts_towards_no_delivery_limit(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 2), queue=3)
+    shard.get(queue=3)
+    shard.tell(Return(9, [(0, 1)], True))
+    for _ in range(3):
+        shard.reserve("night", queue=3)
+        assert [deliveries for _, _, _, deliveries in shard.read("night", 3)] == [1, 0]
+        assert shard.release("night", 3) == 2
+    assert shard.bodies(queue=3) == [0, 1]
+
+
+def test_a_queue_is_used_while_something_in_it_is_reserved(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 2), queue=8)
+    shard.reserve("night", queue=8, lease_ms=200_000)
+    coordinator = shard.worker._holdings.unused
+    for _ in range(3):
+        shard.put_forward(61_000)
+        assert not coordinator
+    shard.put_forward(61_000)
+    assert shard.table(8)["reserved"] == 0
+    shard.put_forward(61_000)
+    assert list(coordinator) == [8]
+
+
+# --- limits, ends -----------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(shard: Clocked) -> None:
+    for number in range(RESERVATIONS_MAX):
+        shard.send(Reserve(10_000 + number, 1, f"r{number}", 1, LONG_MS + number))
+    refusal = shard.refused(Reserve, 1, "one more", 1, LONG_MS)
+    assert refusal.code == 506
+    assert "queue 'q' in vhost '/' has 1000 reservations" in refusal.text
+    assert shard.reserve("r7") == (0, False)
+    shard.acknowledge("r7")
+    assert shard.reserve("one more") == (0, False)
+    for number in range(RESERVATIONS_MAX):
+        if number != 7:
+            shard.send(EndReservation(20_000 + number, 1, f"r{number}", True, []))
+    shard.acknowledge("one more")
+    assert shard.reserve("one more") == (0, True)
+    assert len(shard.worker._reservations._names[1].there) == RESERVATIONS_MAX
+    assert "was acknowledged" in shard.refused(EndReservation, 1, "r7", True, []).text
+
+
+def test_a_deleted_queue_takes_its_reservations_with_it(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5))
+    shard.reserve("night", 3)
+    shard.reserve("gone")
+    shard.acknowledge("gone")
+    assert shard.do(Drop, 1) == 3
+    shard.restart()
+    assert shard.worker._reservations._names == {}
+    shard.assign(PLAIN)
+    assert shard.refused(Slices, 1, 3, "night").code == 404
+    shard.put_forward(2 * LONG_MS)
+
+
+def test_of_transient_messages_what_is_there_stays_reserved_and_others_get_the_numbers(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 2), run_of(2, 3, flags=0), run_of(5, 1), run_of(6, 3, flags=0))
+    shard.reserve("night")
+    shard.take_in(run_of(20, 2))
+    shard.stop()
+    assert shard.bodies("night") == [0, 1, 5]
+    shard.restart()
+    shard.take_in(run_of(30, 9))
+    shard.restart()
+    assert shard.bodies("night") == [0, 1, 5]
+    assert shard.bodies() == [20, 21, *range(30, 39)]
+    assert shard.acknowledge("night") == 3
+    shard.restart()
+    assert shard.bodies() == [20, 21, *range(30, 39)]
+
+
+def test_what_is_answered_survives_a_kill_at_once(tmp_path: Path) -> None:
+    shard = Shard(tmp_path)
+    shard.assign(PLAIN)
+    shard.publish(Publish((1,), run_of(0, 1000)))
+    chosen = random.Random(1)
+    left = set(range(600))
+    assert shard.ask(Reserve(5, 1, "night", 600, LONG_MS)) == [600, False]
+    for request in range(6, 12):
+        shard.restart(signal.SIGKILL)
+        parts = sorted(chosen.sample(sorted(left), 80))
+        ranges = [(number, number + 1) for number in parts]
+        assert shard.ask(EndReservation(request, 1, "night", True, ranges)) == 80
+        left.difference_update(parts)
+        shard.restart(signal.SIGKILL)
+        assert shard.ask(Reserve(5, 1, "night", 0, LONG_MS)) == [len(left), False]
+        slices = shard.ask(Slices(request, 1, 600, "night"))
+        assert slices == [[number, number + 1, 1] for number in sorted(left)]
+        assert shard.ask(Counts(7, 1)) == [400, 0]
+    assert shard.ask(EndReservation(12, 1, "night", False, [])) == len(left)
+    shard.restart(signal.SIGKILL)
+    assert shard.ask(Counts(7, 1)) == [400 + len(left), 0]
+    assert shard.queue()["reserved"] == 0
+    shard.close()

@@ -1,0 +1,212 @@
+"""Queues cut into slices, and looked through without a trace."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.bus.messages import Answer, Condemn, Get, Got, Read, Reserve, Return, Settle, Slices
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many
+from shardmq.shards.plain import PEEK_BYTES
+from shardmq.shards.snapshots import PASS_BYTES, READ_RANGES, slices_of
+
+from .clocked import EVERYTHING, Clocked
+from .driver import run_of
+
+QUEUES = (
+    Queue("/", "q", 1, 0),
+    Queue("/", "urgent", 2, 0, arguments={"x-max-priority": 5}),
+    Queue("/", "counted", 3, 0, arguments={"x-delivery-limit": 5}),
+    Queue("/", "narrow", 4, 0, arguments={"x-max-length": 3}),
+)
+
+spans = st.lists(st.integers(0, 10**6), max_size=40, unique=True).map(sorted).map(
+    lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))  # fmt: skip
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Clocked]:
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    yield shard
+    shard.close()
+
+
+def of_priority(priority: int, start: int, count: int) -> Run:
+    run = run_of(start, count)
+    run.priority = priority
+    return run
+
+
+def of_bytes(start: int, count: int, size: int) -> Run:
+    return Run(
+        "ex", "key", 1, 5, 9, start, count, pack_many([b"%08d" % number * (size // 8) for number in range(count)])
+    )
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@given(spans, st.integers(1, 300))
+def test_slices_are_of_one_size_and_hold_every_number_once(ranges: list[tuple[int, int]], count: int) -> None:
+    slices = slices_of(ranges, count)
+    total = sum(end - start for start, end in ranges)
+    assert len(slices) == min(count, total)
+    assert sum(messages for _, _, messages in slices) == total
+    behind = 0
+    for first, end, messages in slices:
+        assert behind <= first < end
+        assert messages == sum(max(0, min(end, stop) - max(first, start)) for start, stop in ranges)
+        assert messages in (total // count, total // count + 1)
+        behind = end
+
+
+def test_an_empty_queue_has_no_slices_and_nothing_to_read(shard: Clocked) -> None:
+    assert shard.do(Slices, 1, 8) == []
+    assert shard.do(Read, 1, 0, EVERYTHING, 10, "") == [[], None]
+
+
+def test_slices_are_ranges_of_numbers(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10_000))
+    assert shard.do(Slices, 1, 8) == [[place * 1250, (place + 1) * 1250, 1250] for place in range(8)]
+    shard.take_in(run_of(10_000, 1))
+    assert shard.bodies() == list(range(10_001))
+    assert [len(shard.read(first=first, end=end)) for first, end, _ in shard.do(Slices, 1, 3)] == [3333, 3334, 3334]
+
+
+def test_only_what_is_ready_is_in_slices_and_read(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10))
+    for _ in range(6):
+        shard.get()
+    shard.tell(Settle(9, [(1, 3)]), Return(9, [(4, 5)], True))
+    assert [(number, redelivered) for number, _, redelivered, _ in shard.read()] == [
+        (4, True), (6, False), (7, False), (8, False), (9, False)]  # fmt: skip
+    assert shard.do(Slices, 1, 2) == [[4, 7, 2], [7, 10, 3]]
+    assert shard.do(Slices, 1, 1) == [[4, 10, 5]]
+
+
+def test_lanes_of_priority_are_read_in_the_order_of_delivery(shard: Clocked) -> None:
+    shard.take_in(of_priority(0, 0, 4), of_priority(5, 10, 3), of_priority(2, 20, 2), of_priority(5, 13, 2), queue=2)
+    assert shard.bodies(queue=2) == [10, 11, 12, 13, 14, 20, 21, 0, 1, 2, 3]
+    slices = shard.do(Slices, 2, 4)
+    assert [messages for _, _, messages in slices] == [2, 3, 3, 3]
+    assert slices == sorted(slices)
+    parts = [[int(body) for _, body, _, _ in shard.read(queue=2, first=a, end=b, count=1)] for a, b, _ in slices]
+    assert parts == [[10, 11], [12, 13, 14], [20, 21, 0], [1, 2, 3]]
+
+
+def test_nobody_sees_a_queue_over_its_bounds(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10), queue=4)
+    assert shard.do(Slices, 4, 2) == [[7, 8, 1], [8, 10, 2]]
+    assert shard.bodies(queue=4) == [7, 8, 9]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_says_where_to_read_on(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 10))
+    parcels, following = shard.do(Read, 1, 2, 9, 4, "")
+    assert ([(first, run[6]) for first, _, _, run in parcels], following) == ([(2, 4)], 6)
+    parcels, following = shard.do(Read, 1, 6, 9, 4, "")
+    assert ([(first, run[6]) for first, _, _, run in parcels], following) == ([(6, 3)], None)
+    assert shard.do(Read, 1, 10, EVERYTHING, 4, "") == [[], None]
+    assert shard.do(Read, 1, 5, 5, 4, "") == [[], None]
+
+
+def test_a_page_ends_at_its_bytes_but_has_one_message_at_least(shard: Clocked) -> None:
+    shard.take_in(*[of_bytes(place, 1, size) for place, size in enumerate([100, 5 << 20, 3 << 20, 3 << 20])])
+    pages = []
+    following: int | None = 0
+    while following is not None:
+        parcels, following = shard.do(Read, 1, following, EVERYTHING, 100, "")
+        pages.append(sum(run[6] for _, _, _, run in parcels))
+        assert sum(len(run[7]) for _, _, _, run in parcels) <= PEEK_BYTES or pages[-1] == 1
+    assert pages == [1, 1, 1, 1]
+
+
+def test_parcels_do_not_mix_what_was_delivered_and_what_was_not(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 6))
+    for _ in range(3):
+        shard.get()
+    shard.tell(Return(9, [(0, 3)], True))
+    parcels, _ = shard.do(Read, 1, 0, EVERYTHING, 100, "")
+    assert [(first, redelivered, run[6]) for first, redelivered, _, run in parcels] == [(0, True, 3), (3, False, 3)]
+
+
+def test_deliveries_in_vain_are_told(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 4), queue=3)
+    shard.get(queue=3)
+    shard.tell(Return(9, [(0, 1)], True))
+    assert [(redelivered, deliveries) for _, _, redelivered, deliveries in shard.read(queue=3)] == [
+        (True, 1), (False, 0), (False, 0), (False, 0)]  # fmt: skip
+
+
+def test_what_lies_scattered_is_shown_in_pages_of_so_many_ranges(shard: Clocked) -> None:
+    count = 2 * READ_RANGES + 200
+    shard.take_in(run_of(0, count))
+    shard.reserve("all")
+    shard.acknowledge("all", [(number, number + 1) for number in range(0, count, 2)])
+    shard.release("all")
+    parcels, following = shard.do(Read, 1, 0, EVERYTHING, 65_536, "")
+    assert len(parcels) == READ_RANGES
+    assert following == 2 * READ_RANGES + 1
+    assert shard.bodies() == list(range(1, count, 2))
+
+
+def test_reading_leaves_everything_as_it_is(shard: Clocked) -> None:
+    for place in range(40):
+        shard.take_in(of_bytes(place * 100, 100, 80))
+    shard.get()
+    shard.tell()
+    journal = shard.worker._journal
+    before = shard.table(), journal.cache.bytes, _in_memory(shard)
+    assert any(before[2])
+    assert not all(before[2])
+    assert len(shard.read(count=70)) == 3999
+    assert before == (shard.table(), journal.cache.bytes, _in_memory(shard))
+    got = shard.get()
+    assert got is not None
+    assert (got.first, got.redelivered) == (1, False)
+
+
+def _in_memory(shard: Clocked) -> list[bool]:
+    lane = shard.worker._holdings.queues[1].queue.lanes[0]
+    return [segment.runs is not None for segment in lane.index.segments]
+
+
+def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clocked) -> None:
+    shard.take_in(*[of_bytes(place, 1, PEEK_BYTES // 2) for place in range(4)])
+    readers = 3 * PASS_BYTES // PEEK_BYTES
+    shard.passes = 0
+    shard.send(*[Read(request, 1, 0, EVERYTHING, 10, "") for request in range(1, readers + 1)], Get(99, 9, 1, True))
+    got = shard.expect(Got)
+    assert got.first == 0
+    answers = [shard.expect(Answer).result for _ in range(readers)]
+    assert shard.passes > 1
+    assert [parcels[0][0] for parcels, _ in answers].count(0) < readers, "who waited sees the queue as it is then"
+    assert not shard.worker._snapshots.is_behind
+
+
+def test_who_waits_for_a_pass_and_hangs_up_is_forgotten(shard: Clocked) -> None:
+    shard.take_in(*[of_bytes(place, 1, PEEK_BYTES // 2) for place in range(4)])
+    shard.send(*[Read(request, 1, 0, EVERYTHING, 10, "") for request in range(1, 100)])
+    shard.restart()
+    assert shard.do(Slices, 1, 1)[0][2] == 4
+
+
+def test_a_queue_that_is_not_there_or_is_to_go_is_not_read(shard: Clocked) -> None:
+    for kind, fields in ((Slices, (3,)), (Read, (0, 10, 3, "")), (Reserve, ("x", 0, 1000))):
+        assert shard.refused(kind, 77, *fields).code == 404
+    shard.do(Condemn, 1, False, False)
+    assert shard.refused(Slices, 1, 3).code == 404
+
+
+def test_a_reservation_that_is_not_there_is_not_read(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 3))
+    for refusal in (shard.refused(Slices, 1, 3, "night"), shard.refused(Read, 1, 0, 10, 3, "night")):
+        assert refusal.code == 404
+        assert "queue 'q' in vhost '/' has no reservation 'night': it was never made" in refusal.text
