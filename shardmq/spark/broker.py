@@ -107,9 +107,9 @@ class Broker:
         self.send(encode(operation, request, CHANNEL, *values))
         deadline = time.monotonic() + self.timeout
         while (left := deadline - time.monotonic()) > 0:
-            for said, fields in self.turn(left):
+            for said, fields in self.turn(left):  # which has seen to all that is no answer
                 if fields[0] != request:
-                    continue  # the answer to one that was given up
+                    continue  # to one that was given up
                 if said is Op.REFUSED:
                     raise request_error(fields[2], fields[3])
                 return fields[2]

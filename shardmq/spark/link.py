@@ -176,11 +176,14 @@ class Link:
 
     def _await_ok(self, request: int, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        is_answered = False
+        while not is_answered and (left := deadline - time.monotonic()) > 0:
             for operation, values in self.turn(left):
                 if operation is Op.OK and values[0] == request:
-                    return
-                if operation is Op.REFUSED and values[0] == request:
+                    is_answered = True
+                elif operation is Op.REFUSED and values[0] == request:
                     raise request_error(values[2], values[3])
-                self.early.append((operation, values))
-        raise ConnectionLost(f"the broker at {self.address} did not open the connection within {seconds:.0f} s")
+                else:
+                    self.early.append((operation, values))
+        if not is_answered:
+            raise ConnectionLost(f"the broker at {self.address} did not open the connection within {seconds:.0f} s")
