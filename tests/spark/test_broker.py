@@ -155,7 +155,7 @@ def test_a_process_has_one_connection_to_a_url_which_is_looked_at_before_use(bro
         assert (first.life, first.timeout) == (1, 5.0)
         proxy.judge = lambda _: Fate.IS_LOST
         with pytest.raises(ConnectionLost):
-            first.ask(Op.TRANSACTION_BEGIN, "orders", 0)
+            first.ask(Op.TRANSACTION_BEGIN, "orders", 0, 0)
         proxy.judge = lambda _: Fate.PASSES
         assert connection(proxy.url) is first
         assert first.life == 2
@@ -191,7 +191,7 @@ def test_tls_is_spoken_with_the_systems_authorities(
             Broker(url, timeout=0.3)
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         ours = Broker(url)
-        ours.ask(Op.TRANSACTION_BEGIN, "orders", 0)
+        ours.ask(Op.TRANSACTION_BEGIN, "orders", 0, 0)
         publisher = Publisher(ours)
         for _ in range(20):  # more than the socket takes at once
             publisher.publish("amq.fanout", "", 1, 1, memoryview(b"\x92\xc0\xc6\x00\x0f\x00\x00" + bytes(0x0F0000)))
