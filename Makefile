@@ -8,13 +8,14 @@ ARGS   ?=
 KILLS  ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint demo bench faults clean
+.PHONY: help up test lint demo bench bench-spark faults clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
 	@echo "make test    lint, check types, run all tests"
 	@echo "make demo    336,776 flights through a topic exchange, with a restart in the middle"
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
+	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make faults  the fault test with $(KILLS) kills"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
@@ -41,6 +42,11 @@ $(VENV)/installed-test: $(VENV)/installed
 	@$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/installed-demo
 
+$(VENV)/installed-spark: $(VENV)/installed
+	@echo "installing Spark (460 MB) and what the comparison needs …"
+	@$(PIP) --editable '.[spark,bench]'
+	@touch $@
+
 up: $(VENV)/installed
 	@exec $(BIN)/shardmq up --shards 4 $(ARGS)
 
@@ -52,6 +58,9 @@ bench: $(VENV)/installed
 	$(BIN)/shardmq bench pipelined --messages 500000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench sync --messages 5000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench latency --messages 50000 --size 100 --rate 5000 $(ARGS)
+
+bench-spark: $(VENV)/installed-spark
+	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -10,5 +10,8 @@ features.py   `bench features`: what TTL, priority, dead letters and limits cost
 crowd.py      `bench queues`: thousands of queues and connections
 clients.py    the processes that hold those connections
 delays.py     `bench delays`: a million delayed messages
+spark.py           `bench spark`: a DataFrame published, in turns
+spark_sinks.py     what it is published by
+spark_rabbitmq.py  a RabbitMQ of its own beside it
 disk.py       how many fdatasync a second the disk does, without which no figure means anything
 """

@@ -13,6 +13,7 @@ from shardmq.cmd.bench.crowd import crowd
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
+from shardmq.cmd.bench.spark import spark
 from shardmq.cmd.session import URL, new_table, print_json
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
@@ -108,6 +109,7 @@ for _mode in MESSAGES:
 bench.add_command(features)
 bench.add_command(crowd)
 bench.add_command(delays)
+bench.add_command(spark)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

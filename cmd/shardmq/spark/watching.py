@@ -155,7 +155,7 @@ def print_summary(summary: "Summary", title: str, more: Callable[[], None] | Non
 
     if more is not None:
         more()
-    table = new_table(title, ("",), ("",))
+    table = new_table("", ("",), ("",))
     table.show_header = False
     table.add_row("rows", f"{summary.rows:,}")
     table.add_row("messages", f"{summary.messages:,}")
@@ -163,6 +163,7 @@ def print_summary(summary: "Summary", title: str, more: Callable[[], None] | Non
     table.add_row("seconds", f"{summary.seconds:.1f}")
     table.add_row("rows a second", f"[bold]{summary.rows_per_s:,.0f}[/]")
     console = Console()
+    console.print(title, style="italic", highlight=False, markup=False, soft_wrap=True)
     console.print(table)
     if summary.transaction:
         console.print(f"transaction: {summary.transaction}", highlight=False, markup=False, soft_wrap=True)

@@ -55,7 +55,8 @@ def plain(doing: str, text: str, condition: str) -> ShardmqError:
     if ours:
         name, said = ours[-1]
         kind = getattr(errors, name, ShardmqError)
-        return _made(kind if issubclass(kind, ShardmqError) else ShardmqError, f"{doing}: {' '.join(said.split())}")
+        sentence = " ".join(said.split())
+        return _made(kind, sentence if doing in sentence else f"{doing}: {sentence}")
     if condition.partition(".")[0] in _INPUT:
         return InvalidRequest(f"{doing}: {first_sentence(text)}")
     foreign = _FOREIGN.findall(text)

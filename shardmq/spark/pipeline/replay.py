@@ -76,7 +76,7 @@ def replay(
         check_exported(rows, keep_exchange)
         plan = Plan(tuple(files.described(rows)), chunk_rows(rate))
     txn_id = txn_id or usual_id(plan.files, target)
-    say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{txn_id}': {plan.chunks:,} chunks")
+    say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{txn_id}': in {plan.chunks:,} transactions")
     sender = _Sender(url, exchange, txn_id, mandatory, plan, Pace(rate), say, progress or (lambda _done, _all: None))
     with asking(url) as broker:
         claim(broker, txn_id, plan.digest(target), "files, target and rate")
@@ -87,7 +87,7 @@ def replay(
         sender.send_block(spark, rows, chunks)
     return Summary(
         job="replay",
-        rows=plan.rows,
+        rows=sender.messages,
         messages=sender.messages,
         bytes=sender.bytes,
         seconds=time.monotonic() - started_at,

@@ -11,8 +11,8 @@ class Summary:
 
     Attributes:
         job: "publish", "export", "replay" or "deadletters".
-        rows: that it was about.
-        messages: published, or acknowledged, by this run of it: none where an earlier run has done it.
+        rows: that this run was about: none where an earlier one has done it all.
+        messages: published by it, or acknowledged.
         bytes: of the bodies of these rows.
         seconds: from its start to its end, without the start of Spark.
         transaction: under whose name it published, or reserved, for running it again; "" where there was none.
