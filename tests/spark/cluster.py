@@ -1,0 +1,136 @@
+"""A standalone Spark cluster of two hosts that are one: a master, and workers on 127.0.0.1 and 127.0.0.2."""
+
+import os
+import re
+import socket
+import subprocess
+import sysconfig
+import time
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+import pyspark
+
+HOSTS: Final = ("127.0.0.1", "127.0.0.2")
+START_SECONDS: Final = 120.0
+QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options of Java's for programs that end before they are warm."""
+
+BARE: Final = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "pytz", "tzdata", "python-dateutil", "six")
+"""What executors have: PySpark and what it needs, nothing of ours."""
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python that has PySpark and pyarrow, but neither shardmq nor msgpack nor any other package of these tests."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    for name in BARE:
+        try:
+            found = distribution(name)
+        except ImportError:
+            continue  # not every version needs it
+        tops = {file.parts[0] for file in found.files or () if not file.parts[0].startswith(("..", "__pycache__"))}
+        for top in tops:
+            source = Path(str(found.locate_file(top)))
+            if not (site / top).exists() and source.exists():
+                (site / top).symlink_to(source)
+    return python
+
+
+class Cluster:
+    """The processes; logs are in `folder`.
+
+    Args:
+        folder: for logs and work.
+        python: what executors run.
+    """
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self._folder = folder
+        self._python = python
+        self._home = Path(pyspark.__file__).parent
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._logs: list[IO[bytes]] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        try:
+            port = free_port()
+            self.url = f"spark://127.0.0.1:{port}"
+            master = "org.apache.spark.deploy.master.Master"
+            self._launch("master", "127.0.0.1", master, "-h", "127.0.0.1", "-p", str(port), "--webui-port", "0")
+            for number, host in enumerate(HOSTS):
+                work = self._folder / f"work-{number}"
+                self._launch(f"worker-{number}", host, "org.apache.spark.deploy.worker.Worker", "-h", host, "-c", "2",
+                             "-m", "900m", "-d", str(work), "--webui-port", "0", self.url)  # fmt: skip
+            for number in range(len(HOSTS)):
+                self._wait_for(f"worker-{number}", "Successfully registered with master")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for log in self._logs:
+            log.close()
+
+    def submit(self, script: Path, archive: Path, *arguments: str, conf: dict[str, str] | None = None) -> str:
+        """Run a program on the cluster to its end; returns what it printed."""
+        settings = {
+            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
+            "spark.executor.memory": "600m", "spark.executor.cores": "2",
+            "spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK, **(conf or {}),
+        }  # fmt: skip
+        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        command = [str(self._home / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "600m", *options,
+                   "--py-files", str(archive), str(script), *arguments]  # fmt: skip
+        done = subprocess.run(command, env=self._environment("127.0.0.1"), cwd=self._folder, capture_output=True,
+                              text=True, timeout=300, check=False)  # fmt: skip
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-6000:]}"
+        return done.stdout
+
+    def _environment(self, host: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not re.match("PYTHON|SPARK|PYSPARK|VIRTUAL", name)}
+        return {**kept, "SPARK_LOCAL_IP": host, "SPARK_HOME": str(self._home), "PYSPARK_PYTHON": str(self._python),
+                "PYSPARK_DRIVER_PYTHON": str(self._python), "SPARK_NO_DAEMONIZE": "1",
+                "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
+
+    def _launch(self, name: str, host: str, kind: str, *arguments: str) -> None:
+        log = (self._folder / f"{name}.log").open("wb")
+        self._logs.append(log)
+        command = [str(self._home / "bin" / "spark-class"), kind, *arguments]
+        self._processes.append(
+            subprocess.Popen(command, env=self._environment(host), stdout=log, stderr=subprocess.STDOUT)
+        )
+
+    def _wait_for(self, name: str, words: str) -> None:
+        log = self._folder / f"{name}.log"
+        deadline = time.monotonic() + START_SECONDS
+        while words not in log.read_text(errors="replace"):
+            assert time.monotonic() < deadline, f"{name} did not say '{words}': {log.read_text()[-3000:]}"
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    """A port that nobody has just now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
