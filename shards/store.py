@@ -110,7 +110,7 @@ class Store:
         self._overlay_due = _NEVER  # the earliest timer in the overlay
         self._overlay_stages = False  # whether there are staged runs in the overlay
         self._scattered = 0  # timers written since the last commit: each may map a page of its own
-        self._deleted_bytes = 0  # deleted since then: the kernel maps the neighbours of the page that LMDB looks at
+        self._touched_bytes = 0  # deleted or staged since then: the kernel maps the neighbours of each page looked at
         try:
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
@@ -144,7 +144,9 @@ class Store:
         into LMDB at once.
         """
         self._scattered += len(writes.timers)
-        self._deleted_bytes += sum([segment.bytes for segment in writes.delete])
+        self._touched_bytes += sum([segment.bytes for segment in writes.delete])
+        self._touched_bytes += sum([place.bytes for place in writes.unstaged])
+        self._touched_bytes += sum([staged.place.bytes for staged in writes.staged])
         if is_small(writes):
             edits = [(db, key, None if value is None else bytes(value)) for db, key, value in self._edits.of(writes)]
             payload = _encode(edits)
@@ -177,8 +179,8 @@ class Store:
             for edit in edits:
                 self._apply(transaction, *edit)
             transaction.put(APPLIED, NUMBER.pack(self._redo.last), db=self._dbs[STATE])
-        self._map.read(self._scattered * _PAGE_BYTES + self._deleted_bytes)
-        self._scattered = self._deleted_bytes = 0
+        self._map.read(self._scattered * _PAGE_BYTES + self._touched_bytes)
+        self._scattered = self._touched_bytes = 0
         self._overlay.clear()
         self._overlay_due = _NEVER
         self._overlay_stages = False
@@ -350,6 +352,7 @@ class Store:
             if (cursor.prev() if cursor.set_range(key) else cursor.last()) and cursor.key().startswith(prefix):
                 key = cursor.key()  # it may reach into the range
         places = takewhile(lambda place: place.sequence < end, (place for _, place in self._stages(key, prefix)))
+        self._map.read(_PAGE_BYTES)
         return [place for place in places if place.sequence + place.messages > start]
 
     def _stages(self, start: bytes, prefix: bytes) -> "Generator[tuple[lmdb.Transaction[memoryview], StagedPlace]]":
