@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Not later: a module of that name takes the function's place when it is imported first.
-from shardmq.spark.drain import acknowledge, drain, release
+from shardmq.spark.drain import acknowledge, drain, position_ranges, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from shardmq.spark.pipeline.replay import replay
 
 __all__ = [
-    "acknowledge", "deadletters", "drain", "export", "make_zip", "publish", "register", "release", "replay",
+    "acknowledge", "deadletters", "drain", "export", "make_zip", "position_ranges", "publish", "register", "release",
+    "replay",
 ]  # fmt: skip
 
 _HOMES = {

@@ -11,14 +11,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
-from shardmq.limits import RESERVATION_MS
+from shardmq.limits import RESERVATION_MS, SLICES_MAX
 from shardmq.spark.broker import Broker
 from shardmq.spark.options import Options, parse
 from shardmq.spark.reader import naming
@@ -64,7 +64,8 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
     given = {name.lower(): str(value) for name, value in options.items()}
     given["drain"] = "true"
     given.setdefault("drainid", f"spark-{uuid.uuid4()}")
-    given.setdefault("minpartitions", str(spark.sparkContext.defaultParallelism))
+    with suppress(AttributeError):  # a session of Spark Connect does not tell
+        given.setdefault("minpartitions", str(min(spark.sparkContext.defaultParallelism, SLICES_MAX)))
     with naming(given.get("queue", "")):
         lease = _Lease(parse(given, "read"))
     try:
@@ -211,6 +212,7 @@ class _Lease:
                 self._lost = "could not be renewed in time"
                 return
             self._renewed = asked
+            _log.debug("queue '%s': reservation '%s' is renewed", options.queue, options.drain_id)
 
 
 def _now() -> float:

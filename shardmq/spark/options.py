@@ -111,7 +111,7 @@ class Options:
 
     queue: str = _option("queue", ("read",), _name, "", "Queue to read. Required.")
     min_partitions: int = _option("minPartitions", ("read",), _integer(0, SLICES_MAX), 0,
-                                  "At least about so many partitions; 0: as many as Spark's default parallelism.")
+                                  "About so many partitions, if there are so many messages; 0 is 8.")
     max_records_per_partition: int = _option("maxRecordsPerPartition", ("read",), _integer(0, 2**63 - 1), 0,
                                              "No partition has more messages than about this; 0 is no limit.")
     max_records: int = _option("maxRecords", ("read",), _integer(0, 2**63 - 1), 0,

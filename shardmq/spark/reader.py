@@ -137,8 +137,8 @@ class QueueReader(DataSourceReader):
         options = self._options
         return PreconditionFailed(
             f"queue '{options.queue}': of {partition.messages} messages that were reserved as '{options.drain_id}', "
-            f"numbers {partition.first} to {partition.end - 1}, a task could read {read}: {why}. Begin the job anew; "
-            "option drainTimeoutMs has to be longer than it takes"
+            f"numbers {partition.first} to {partition.end - 1}, a task could read {read}: {why}. In Spark: begin the "
+            "job anew, with a longer drainTimeoutMs where it was the lease"
         )
 
 
