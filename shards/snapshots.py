@@ -12,7 +12,7 @@ from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Read, Slices
 from shardmq.errors import ReplyCode
 from shardmq.shards.holdings import Holdings
-from shardmq.shards.lane import Parcel
+from shardmq.shards.lane import LANE_BITS, Parcel
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.queue import Queue
 from shardmq.shards.reservations import Held, Reservations
@@ -95,7 +95,8 @@ class Snapshots:
 
 
 def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
-    """Cut numbers into parts that differ by one at most.
+    """Cut numbers into parts that differ by one at most, but where a lane ends in one: then it is two, so that none
+    has the numbers in it that the lane will give next.
 
     Args:
         ranges: which numbers, in rising order.
@@ -107,18 +108,23 @@ def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
     total = sum([end - start for start, end in ranges])
     count = min(count, total)
     parts: list[tuple[int, int, int]] = []
-    first = has = 0
+    first = has = behind = done = split = 0
     for start, end in ranges:
+        if has and start >> LANE_BITS != first >> LANE_BITS:
+            parts.append((first, behind, has))
+            split, has = split + has, 0
         while start < end:
             if not has:
                 first = start
-            wanted = (len(parts) + 1) * total // count - len(parts) * total // count
+            wanted = (done + 1) * total // count - done * total // count - split
             taken = min(end - start, wanted - has)
             start += taken
             has += taken
+            behind = start
             if has == wanted:
                 parts.append((first, start, has))
-                has = 0
+                has = split = 0
+                done += 1
     return parts
 
 

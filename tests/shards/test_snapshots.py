@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from shardmq.bus.messages import Answer, Condemn, Get, Got, Read, Reserve, Return, Settle, Slices
 from shardmq.model import Queue
 from shardmq.records import Run, pack_many
+from shardmq.shards.lane import LANE_BITS
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.snapshots import PASS_BYTES, READ_RANGES, slices_of
 
@@ -64,6 +65,29 @@ def test_slices_are_of_one_size_and_hold_every_number_once(ranges: list[tuple[in
         behind = end
 
 
+@given(spans, spans, st.integers(1, 300))
+def test_no_slice_goes_from_one_lane_to_another(
+    low: list[tuple[int, int]], high: list[tuple[int, int]], count: int
+) -> None:
+    ranges = [*low, *[(start + (1 << LANE_BITS), end + (1 << LANE_BITS)) for start, end in high]]
+    slices = slices_of(ranges, count)
+    total = sum(end - start for start, end in ranges)
+    assert min(count, total) <= len(slices) <= min(count, total) + 1
+    assert sum(messages for _, _, messages in slices) == total
+    for first, end, messages in slices:
+        assert first >> LANE_BITS == (end - 1) >> LANE_BITS
+        assert messages == sum(max(0, min(end, stop) - max(first, start)) for start, stop in ranges)
+
+
+def test_what_comes_later_in_any_lane_is_in_no_slice(shard: Clocked) -> None:
+    shard.take_in(of_priority(5, 0, 10), queue=2)
+    shard.take_in(of_priority(1, 10, 10), queue=2)
+    slices = shard.do(Slices, 2, 1)
+    shard.take_in(of_priority(5, 100, 10), queue=2)
+    shard.take_in(of_priority(1, 100, 10), queue=2)
+    assert [len(shard.read(queue=2, first=first, end=end)) for first, end, _ in slices] == [10, 10]
+
+
 def test_an_empty_queue_has_no_slices_and_nothing_to_read(shard: Clocked) -> None:
     assert shard.do(Slices, 1, 8) == []
     assert shard.do(Read, 1, 0, EVERYTHING, 10, "") == [[], None]
@@ -92,7 +116,7 @@ def test_lanes_of_priority_are_read_in_the_order_of_delivery(shard: Clocked) -> 
     shard.take_in(of_priority(0, 0, 4), of_priority(5, 10, 3), of_priority(2, 20, 2), of_priority(5, 13, 2), queue=2)
     assert shard.bodies(queue=2) == [10, 11, 12, 13, 14, 20, 21, 0, 1, 2, 3]
     slices = shard.do(Slices, 2, 4)
-    assert [messages for _, _, messages in slices] == [2, 3, 3, 3]
+    assert [messages for _, _, messages in slices] == [2, 3, 2, 1, 3]  # none of two lanes
     assert slices == sorted(slices)
     parts = [[int(body) for _, body, _, _ in shard.read(queue=2, first=a, end=b, count=1)] for a, b, _ in slices]
     assert parts == [[10, 11], [12, 13, 14], [20, 21, 0], [1, 2, 3]]
