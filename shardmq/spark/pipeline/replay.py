@@ -43,7 +43,7 @@ def replay(
 ) -> Summary:
     """Publish exported messages again, with their routing keys, ids and properties, headers of any type included.
 
-    The order is that of the files' paths, and of their rows.
+    The order is that of the files' paths, and of their rows; within a chunk, for each routing key.
 
     Args:
         spark: the session.
