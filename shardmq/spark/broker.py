@@ -8,6 +8,7 @@ not there, for `timeout` seconds.
 import atexit
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
@@ -80,6 +81,8 @@ class Broker:
                 try:
                     self._link = Link(address, max(min(left, DIAL_SECONDS), PAUSE_SECONDS))
                 except ConnectionLost as fault:
+                    if isinstance(fault.__cause__, ssl.SSLCertVerificationError):
+                        raise  # waiting does not make it trusted
                     lost = fault
                 else:
                     self._begin_life()
