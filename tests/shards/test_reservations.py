@@ -396,6 +396,18 @@ def test_of_transient_messages_what_is_there_stays_reserved_and_others_get_the_n
     assert shard.bodies() == [20, 21, *range(30, 39)]
 
 
+def test_numbers_of_reserved_messages_that_are_gone_are_reserved_no_more(shard: Clocked) -> None:
+    shard.take_in(run_of(0, 5, flags=0))
+    assert shard.reserve("night") == (5, False)
+    shard.restart()
+    assert shard.reserve("night") == (0, False)
+    shard.take_in(run_of(10, 3))
+    assert shard.read()[0][0] < 5
+    shard.restart()
+    assert shard.bodies() == [10, 11, 12]
+    assert shard.bodies("night") == []
+
+
 def test_what_is_answered_survives_a_kill_at_once(tmp_path: Path) -> None:
     shard = Shard(tmp_path)
     shard.assign(PLAIN)
