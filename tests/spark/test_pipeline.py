@@ -167,14 +167,14 @@ def test_an_export_replayed_is_what_it_was_with_ids_and_types_of_headers(
         shardmq.Properties(headers=HEADERS, priority=2),
         shardmq.Properties(message_id="own", delivery_mode=1),
     ]
-    for number in range(30):
+    for number in range(20):
         channel.basic_publish(exchange, f"a.{number % 3}", b"%d" % number, kinds[number % 3])
     before = _all(channel, queue)
     to = str(tmp_path / "archive")
     summary = shardmq.spark.export(spark, queue, to, url=broker.url, by="hour", say=told)
-    assert (summary.rows, summary.messages, summary.queues) == (30, 0, {queue: 30})
+    assert (summary.rows, summary.messages, summary.queues) == (20, 0, {queue: 20})
     rows = spark.read.parquet(to)
-    assert rows.where("to_date(timestamp) = date AND hour(timestamp) = hour").count() == 30
+    assert rows.where("to_date(timestamp) = date AND hour(timestamp) = hour").count() == 20
     with pytest.raises(InvalidRequest, match="is there already"):
         shardmq.spark.export(spark, queue, to, url=broker.url)
 
@@ -193,15 +193,13 @@ def test_an_export_replayed_is_what_it_was_with_ids_and_types_of_headers(
     assert len(_all(channel, queue)) == 10
     replay["rate"] = 2.1  # ten rows a chunk as before: 5 seconds' worth
     summary = shardmq.spark.replay(spark, to, **replay)
-    assert (summary.messages, summary.notes) == (20, ("1 of 3 chunks were committed before",))
+    assert (summary.messages, summary.notes) == (10, ("1 of 2 chunks were committed before",))
     after = _all(channel, queue)
-    assert [sorted(int(message.body) for message in after[first : first + 10]) for first in (0, 10, 20)] == [
-        list(range(first, first + 10)) for first in (0, 10, 20)
-    ]
+    assert {int(message.body) for message in after[:10]} == set(range(10))
     assert sorted(map(_told, after), key=_number) == [_told(message) for message in before]
 
     again = shardmq.spark.replay(spark, to, **replay)
-    assert (again.messages, len(_all(channel, queue))) == (0, 30)
+    assert (again.messages, len(_all(channel, queue))) == (0, 20)
     with pytest.raises(PreconditionFailed, match="was used with other files, target and rate"):
         shardmq.spark.replay(spark, to, **{**replay, "txn_id": summary.transaction, "rate": None})
     with pytest.raises(InvalidRequest, match="one of the two"):
@@ -361,6 +359,7 @@ def test_dead_letters_whose_exchange_is_gone_stay(
     with pytest.raises(NotFound, match=exchange):
         shardmq.spark.deadletters(spark, dead, url=broker.url, republish=True, say=lambda _sentence: None)
     assert sorted(bodies(channel, dead)) == before
+    channel.exchange_declare(exchange, "topic", durable=True)  # the fixture deletes it
     assert connection.topology("transactions") == []
     with pytest.raises(NotFound, match="nope"):
         shardmq.spark.deadletters(spark, "nope", url=broker.url)

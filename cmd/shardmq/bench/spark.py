@@ -90,7 +90,7 @@ def spark(
         started = stack.enter_context(session("shardmq bench spark", master))
         sinks, absent = stack.enter_context(sinks_of(url, queues, rabbitmq))
         for sink in sinks:
-            sink.publish(frame(started, sink.rows_max or WARM_ROWS, size, sink.queues, partitions))
+            sink.publish(frame(started, sink.rows_max or min(rows, WARM_ROWS), size, sink.queues, partitions))
         rates = measure(started, sinks, rows, size, partitions, turns, say)
     outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
     if not as_json:

@@ -95,13 +95,16 @@ def print_groups(report: "Report", queue: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from shardmq.cmd.status import duration
+
+    now = datetime.now(UTC)
     count = counted(sum(group.count for group in report.groups), "message")
-    table = new_table(f"dead letters in '{queue}'", ("reason", "queue", "exchange", "hour (UTC)"), ("messages",), count)
-    for name in ("oldest", "newest"):
-        table.add_column(name)
+    table = new_table("", ("reason", "queue", "exchange"), ("hour (UTC)", "messages", "oldest", "newest"), count)
     for group in report.groups:
         names = (group.reason or "no x-death", group.queue or "", group.exchange or "")
-        hour = "" if group.hour is None else f"{group.hour:%Y-%m-%d %H}h"
-        table.add_row(*map(escape, names), hour, f"{group.count:,}", f"{group.oldest:%m-%d %H:%M:%S}",
-                      f"{group.newest:%m-%d %H:%M:%S}")  # fmt: skip
-    Console().print(table)
+        hour = "" if group.hour is None else f"{group.hour:%m-%d %H}h"
+        ages = (duration(max(0.0, (now - came).total_seconds())) for came in (group.oldest, group.newest))
+        table.add_row(*map(escape, names), hour, f"{group.count:,}", *ages)
+    console = Console()
+    console.print(f"dead letters in queue '{queue}'", style="italic", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)

@@ -1,0 +1,177 @@
+"""`shardmq spark`: what is refused before Spark starts, where Spark runs, and all four jobs by their command lines."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import shardmq
+from shardmq.cmd.bench import spark_rabbitmq
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.spark.deadletters import moment
+from shardmq.cmd.spark.session import check_installed, is_local, master_of
+from shardmq.errors import StartupRefused
+
+Refused = Callable[..., str]
+
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None and "JAVA_HOME" not in os.environ,
+    reason="Spark needs Java 17 or newer, and there is no java here",
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["publish", "nope.csv", "--exchange", "amq.topic"], 1, "there is no file or folder nope.csv"),
+        (["publish", "plain", "--exchange", "amq.topic"], 1, "does not tell what it is by its name"),
+        (["publish", "here.csv", "--exchange", "nope"], 1, "no exchange 'nope'"),
+        (["publish", "here.csv", "--exchange", "amq.topic", "--key", "{a"], 1, "a brace is doubled"),
+        (["publish", "here.csv", "--exchange", "", "--key", "a", "--routing-key", "b"], 2, "two ways to say one thing"),
+        (["publish", "here.csv"], 2, "--exchange"),
+        (["publish", "here.csv", "--exchange", "amq.topic", "--conf", "x"], 2, "NAME=VALUE"),
+        (["export", "--queue", "nope", "--to", "out"], 1, "no queue 'nope'"),
+        (["export", "--queue", "nope", "--to", "."], 1, "is there already"),
+        (["export", "--queue", "nope", "--to", "out", "--by", "year"], 2, "--by"),
+        (["replay", "here.csv"], 2, "one of the two"),
+        (["replay", "here.csv", "--exchange", "a", "--keep-exchange"], 2, "one of the two"),
+        (["replay", "nope", "--keep-exchange"], 1, "there is no file or folder nope"),
+        (["replay", "here.csv", "--keep-exchange", "--rate", "0"], 2, "--rate"),
+        (["deadletters", "--queue", "nope"], 1, "no queue 'nope'"),
+        (["deadletters", "--queue", "q", "--limit", "3"], 2, "go together with --republish"),
+        (["deadletters", "--queue", "q", "--since", "yesterday"], 2, "is no time"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+@pytest.mark.usefixtures("at")
+@needs_java
+def test_what_is_wrong_is_said_before_spark_starts(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.csv").write_text("a\n1\n")
+    (tmp_path / "plain").touch()
+    assert said in refused("spark", *arguments, code=code)
+
+
+@needs_java
+def test_without_a_broker_the_job_ends_at_once(refused: Refused, tmp_path: Path) -> None:
+    arguments = ["export", "--queue", "q", "--to", str(tmp_path / "out"), "--url", "shardmq://guest:guest@127.0.0.1:1/"]
+    assert "`shardmq up` starts a broker" in refused("spark", *arguments)
+
+
+def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupRefused, match=f"JAVA_HOME is {tmp_path}"):
+        check_installed()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StartupRefused, match="install one, as openjdk-17-jre-headless"):
+        check_installed()
+
+
+def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:2])  # frozen and built-in modules alone
+    with pytest.raises(StartupRefused, match=r"pyspark.* is not installed: pip install 'shardmq\[spark\]'"):
+        check_installed()
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "master"),
+    [
+        (None, {}, "local[*]"),
+        (None, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, None),
+        (None, {"PYSPARK_GATEWAY_PORT": "1234"}, None),
+        ("local[2]", {"PYSPARK_GATEWAY_PORT": "1234"}, "local[2]"),
+    ],
+)
+def test_spark_runs_where_somebody_said_else_here(
+    given: str | None, environment: dict[str, str], master: str | None
+) -> None:
+    assert master_of(given, environment) == master
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [("local", True), ("local[*]", True), ("local[2,4]", True), ("local-cluster[2,1,600]", True), ("yarn", False),
+     ("spark://localhost:7077", False), (None, False)],
+)  # fmt: skip
+def test_local_masters_are_told_from_clusters(master: str | None, here: bool) -> None:
+    assert is_local(master) is here
+
+
+def test_moments_are_utc_unless_they_say_another_zone() -> None:
+    context, option = click.Context(click.Command("x")), click.Option(["--since"])
+    read = [moment(context, option, text) for text in ("2026-11-20", "2026-11-20T02:00+02:00")]
+    assert read[0] == read[1] is not None
+    assert moment(context, option, None) is None
+
+
+@needs_java
+def test_all_jobs_run_from_the_command_line(
+    at: Broker,
+    parsed: Callable[..., Any],
+    printed: Callable[..., bytes],
+    refused: Refused,
+    tmp_path: Path,
+) -> None:
+    with shardmq.connect(at.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("spark-dead", durable=True)
+        dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "spark-dead"}
+        channel.queue_declare("spark-jobs", durable=True, arguments=dead)
+        (tmp_path / "jobs.csv").write_text("job;size\n" + "".join(f"j{number};{number}\n" for number in range(10)))
+        here = ("--master", "local[2]", "--log", str(tmp_path / "log"))
+
+        publish = ("spark", "publish", str(tmp_path / "jobs.csv"), "--exchange", "", "--routing-key", "spark-jobs",
+                   "--read-option", "sep=;", "--header", "size={size}", "--txn-id", "jobs", *here)  # fmt: skip
+        done = parsed(*publish)
+        assert (done["rows"], done["messages"], done["transaction"]) == (10, 10, "jobs")
+        assert channel.queue_declare("spark-jobs", passive=True).messages == 10
+        said = printed(*publish).decode()
+        assert "published to exchange ''" in said
+        assert "was committed before" in said
+        assert "there is no column 'nope' in the files" in refused(*publish[:5], *here, "--value", "nope")
+
+        done = parsed("spark", "export", "--queue", "spark-jobs", "--to", str(tmp_path / "jobs"), *here)
+        assert (done["rows"], done["messages"], done["queues"]) == (10, 0, {"spark-jobs": 10})
+        for message in channel.consume("spark-jobs", inactivity_timeout=0.3):
+            message.nack(requeue=False)
+        said = printed("spark", "replay", str(tmp_path / "jobs"), "--keep-exchange", *here).decode()
+        assert "replayed" in said
+        assert channel.queue_declare("spark-jobs", passive=True).messages == 10
+
+        letters = ("spark", "deadletters", "--queue", "spark-dead", *here)
+        said = printed(*letters).decode()
+        assert all(word in said for word in ("rejected", "spark-jobs", "10 messages"))
+        done = parsed(*letters, "--republish", "--reason", "rejected", "--limit", "3")
+        assert (done["messages"], done["queues"]) == (3, {"spark-dead": 7})
+        assert sum(group["count"] for group in done["groups"]) == 3
+        assert channel.queue_declare("spark-jobs", passive=True).messages == 13
+    assert (tmp_path / "log").exists()
+
+
+@needs_java
+def test_publishing_is_measured_and_nothing_is_left(at: Broker, parsed: Callable[..., Any]) -> None:
+    options = ("--rows", "3000", "--queues", "2", "--partitions", "2", "--turns", "1", "--no-rabbitmq")
+    figures = parsed("bench", "spark", *options, "--url", at.url)
+    assert [row["sink"] for row in figures["spark"]] == ["shardmq, exactly-once", "shardmq, at-least-once"]
+    assert all(row["rows"] == 3000 and row["rows_per_s"] > 0 for row in figures["spark"])
+    with shardmq.connect(at.url) as connection:
+        assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+        assert connection.topology("transactions") == []
+
+
+def test_where_there_is_no_rabbitmq_it_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(spark_rabbitmq, "PLACES", ())
+    with pytest.raises(spark_rabbitmq.Absent, match="is not installed"):
+        spark_rabbitmq.Server()
