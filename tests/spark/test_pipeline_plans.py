@@ -170,6 +170,8 @@ def test_what_names_the_job_already_is_not_named_twice() -> None:
          "reading: Path does not exist: file:/nope."),
         ("An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File\nOSError: full",
          "PYTHON_EXCEPTION", ShardmqError, "reading: OSError: full"),
+        ("An error occurred while calling o83.mkdirs.\n: java.io.IOException: Mkdirs failed to create file:/x\n\tat y",
+         "", ShardmqError, "reading: Spark says: Mkdirs failed to create file:/x"),
         ("Job aborted.\n\tat org.apache.spark.X", "", ShardmqError, "reading: Spark says: Job aborted."),
     ],
 )  # fmt: skip

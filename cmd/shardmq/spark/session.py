@@ -146,7 +146,9 @@ def _started(name: str, master: str | None, settings: dict[str, str], log: int, 
 
         if not isinstance(fault, Py4JError):
             raise
-        raise StartupRefused(f"Spark does not start: {_cause(str(fault))}") from fault
+        from shardmq.spark.pipeline.faults import first_sentence
+
+        raise StartupRefused(f"Spark does not start: {first_sentence(str(fault))}") from fault
 
 
 @contextlib.contextmanager
@@ -180,10 +182,3 @@ def _last_words(log: Path) -> str:
         line for line in lines if re.search(r"error|exception|unsupported|cannot|could not", line, re.IGNORECASE)
     ]
     return (telling or lines or [""])[0 if telling else -1]
-
-
-def _cause(text: str) -> str:
-    """Of an exception of Java's with its trace, the sentence."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    said = lines[1] if len(lines) > 1 and lines[0].endswith(":") else (lines or ["it does not say why"])[0]
-    return re.sub(r"^:? ?(?:\w+\.)+\w+: ", "", said.removeprefix("An error occurred while calling "))

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from shardmq.errors import ConnectionFault, InvalidRequest, NotFound, PreconditionFailed, RequestError, Unavailable
+from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from shardmq.spark.pipeline import targets
 from shardmq.spark.pipeline.deaths import Choice, deaths, republished
 from shardmq.spark.pipeline.export import LEASE_MS
 from shardmq.spark.pipeline.faults import plain_faults
 from shardmq.spark.pipeline.replay import with_id
-from shardmq.spark.pipeline.sending import FORMAT, Sent, asking, claim, is_committed, send
+from shardmq.spark.pipeline.sending import FORMAT, Sent, asking, claim, is_committed, put_back, send
 from shardmq.spark.pipeline.summary import Summary
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def look(
     spark: "SparkSession", url: str, queue: str, columns: str = LOOK, reservation: str = "", lease_ms: int = LEASE_MS
 ) -> "DataFrame":
     """A queue's messages with what is known of their deaths: those that are ready, or set aside under a name."""
-    options = {"url": url, "queue": queue}
+    options = {"url": url, "queue": queue, "minPartitions": str(spark.sparkContext.defaultParallelism)}
     if reservation:
         options |= {"drain": "true", "drainId": reservation, "drainTimeoutMs": str(lease_ms)}
     return deaths(spark.read.format(FORMAT).schema(columns).options(**options).load())
@@ -243,7 +243,7 @@ class _Republishing:
                 self._reserve(broker)
                 sent = self._publish(self._name)
             except BaseException as fault:
-                self._put_back(broker, fault)
+                put_back(self._url, self._queue, self._name, fault)
                 raise
             return sent, self._finish(broker)
 
@@ -329,13 +329,6 @@ class _Republishing:
                 f"'{self._name}' is committed, and nothing is set aside under it any more: either all of it was done, "
                 f"or its messages came back to queue '{self._queue}' when its time was over, and are there twice"
             ) from fault
-
-    def _put_back(self, broker: "Broker", fault: BaseException) -> None:
-        try:
-            broker.end_reservation(self._queue, self._name, False)
-        except (ConnectionFault, RequestError) as gone:
-            # The reservation ends by its time; the fault itself says more than that nobody could be told.
-            fault.add_note(f"what is set aside under '{self._name}' could not be put back ({gone.text})")
 
 
 def ranges(messages: "DataFrame") -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from shardmq.errors import InvalidRequest, NotFound
 from shardmq.spark.pipeline import landing, targets
 from shardmq.spark.pipeline.faults import plain_faults
 from shardmq.spark.pipeline.landing import Folder
-from shardmq.spark.pipeline.sending import FORMAT, asking
+from shardmq.spark.pipeline.sending import FORMAT, asking, put_back
 from shardmq.spark.pipeline.summary import Summary
 
 if TYPE_CHECKING:
@@ -142,9 +142,8 @@ class _Drain:
         messages = self._spark.read.format(FORMAT).options(**self._options, drain="true", drainId=name).load()
         try:
             rows, size = write(messages, folder.path, self._by, "overwrite")
-        except BaseException:
-            with asking(self._url) as broker:
-                broker.end_reservation(self._queue, name, False)
+        except BaseException as fault:
+            put_back(self._url, self._queue, name, fault)
             landing.clear(self._target, name)
             raise
         self._land(name)

@@ -66,8 +66,10 @@ def plain(doing: str, text: str, condition: str) -> ShardmqError:
 
 
 def first_sentence(text: str) -> str:
-    """The first line of what Spark says, without its name for it."""
-    line = next((line for line in text.splitlines() if line.strip()), "nothing").strip()
+    """The first line of what Spark or Java says, without names of classes and conditions."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["nothing"]
+    line = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
+    line = re.sub(r"^:? ?(?:\w+\.)+[\w$]+: ", "", line)
     line = re.sub(r"^\[[A-Z_.]+\] ", "", line)
     return re.sub(r"\s*SQLSTATE: \w+$", "", line)
 

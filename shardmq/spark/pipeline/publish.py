@@ -91,9 +91,14 @@ def publish(
         bytes=sent.bytes,
         seconds=time.monotonic() - started_at,
         transaction=txn_id,
-        queues=targets.queues_behind(url, [exchange]),
+        queues=targets.queues_behind(url, [exchange] if exchange else []) or _of_key(url, exchange, routing_key, mandatory),
         notes=tuple(notes),
     )
+
+
+def _of_key(url: str, exchange: str, routing_key: str | None, mandatory: bool) -> dict[str, int]:
+    """The queue that is named as the key of all rows; it is there, if they had to be taken."""
+    return {} if exchange or routing_key is None or not mandatory else {routing_key: targets.ready(url, routing_key)}
 
 
 def messages(

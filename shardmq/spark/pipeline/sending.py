@@ -105,6 +105,16 @@ def give_up(url: str, txn_id: str, fault: BaseException) -> None:
         fault.add_note(f"transaction '{txn_id}' could not be aborted ({gone.text}); it ends by its timeout")
 
 
+def put_back(url: str, queue: str, reservation: str, fault: BaseException) -> None:
+    """Return what a job that failed had set aside; the fault is told where that fails."""
+    try:
+        with asking(url) as broker:
+            broker.end_reservation(queue, reservation, False)
+    except (ConnectionFault, RequestError) as gone:
+        # The reservation ends by its time; the fault itself says more than that nobody could be told.
+        fault.add_note(f"what is set aside under '{reservation}' could not be put back ({gone.text})")
+
+
 def is_committed(broker: Broker, name: str) -> bool:
     """Whether a transaction of that name is committed. One that is open is aborted."""
     number, is_done = broker.begin(name)
