@@ -73,6 +73,8 @@ _NEVER: Final = 1 << 63
 _PAGE_BYTES: Final = 4096
 _TIMER_BYTES: Final = 1024
 """About what a timer takes of the map when only its key is read: small ones lie among the keys."""
+_STAGE_BYTES: Final = 256
+"""And a staged run, whose keys lie by themselves, but on pages that are mapped with their neighbours."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
@@ -308,6 +310,13 @@ class Store:
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
+    def all_staged(self) -> Iterator[StagedPlace]:
+        """Where all staged runs are, in order of transaction, attempt and sequence. There may be millions."""
+        for _, place in self._stages(b"", b""):
+            yield place
+            self._map.read(_STAGE_BYTES)
+        self._map.release()
+
     def staged(self, transaction: int, attempt: int, since: int, bytes_max: int) -> list[Staged]:
         """The next runs that an attempt staged, in order.
 
@@ -367,6 +376,8 @@ class Store:
                 key = bytes(found)
                 if not key.startswith(prefix):
                     return
+                if len(key) != STAGE.size:
+                    raise self._damaged(f"staged run {key.hex()} has a key of {len(key)} bytes")
                 if (STAGES, key) not in overlay:
                     yield reading, staged_place(key)
 
@@ -417,11 +428,6 @@ class Store:
         return contents
 
     def _read_transactions(self, transaction: "lmdb.Transaction[bytes]", contents: Contents) -> None:
-        keys = transaction.cursor(self._dbs[STAGES]).iternext(keys=True, values=False)
-        for key in keys:
-            if len(key) != STAGE.size:
-                raise self._damaged(f"staged run {key.hex()} has a key of {len(key)} bytes")
-            contents.staged.append(staged_place(key))
         for key, value in self._items(transaction, self._dbs[SEALED]):
             contents.sealed[PLACE.unpack(key)] = Sealed._make(_decode_sealed(value))
         for key, value in self._items(transaction, self._dbs[CONCLUDING]):

@@ -80,7 +80,7 @@ class Transactions:
 
     def load(self, contents: Contents) -> None:
         """At start: take over what was staged, and go on with what is decided."""
-        for place in contents.staged:
+        for place in self._store.all_staged():
             attempt = self._attempt(place.transaction, place.attempt)
             attempt.add(place)
             if attempt.is_wide:
@@ -121,12 +121,16 @@ class Transactions:
         start, end = message.sequence, message.sequence + run.count
         here = self._attempts.get(transaction)
         attempt = here.get(number) if here is not None else None
-        unseen = [(start, end)] if attempt is None else attempt.unseen(self._store, start, end)
+        if attempt is None:
+            unseen = [(start, end)]
+            attempt = self._attempt(transaction, number)
+        else:
+            unseen = attempt.unseen(self._store, start, end)
+            if attempt.is_wide:  # what was looked up is in memory now
+                self._wide[attempt] = None
         if not unseen:
             return None
-        if attempt is None:
-            attempt = self._attempt(transaction, number)
-        elif attempt.is_sealed:
+        if attempt.is_sealed:
             text = (f"attempt {number} of transaction {transaction} is sealed and takes nothing more; publish what is "
                     "new as another attempt")  # fmt: skip
             return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, text, unseen[0][0] - start)
@@ -186,7 +190,8 @@ class Transactions:
             return
         if conclusion is None:
             here = self._attempts.get(transaction, {})
-            attempts = [number for number in message.attempts if number in here]
+            # All that was counted for the commit was sealed here: what is not came since, and nobody has counted it.
+            attempts = [number for number in message.attempts if number in here and here[number].is_sealed]
             self._ended.add(transaction, transaction + 1)
             self._journal.conclude(transaction, attempts or None, list(self._ended))
             if not here:

@@ -101,7 +101,6 @@ class Contents:
         segments: of all queues, in order of queue and number.
         dropped: ids of queues that are being deleted.
         producers: numbers that queues have of producers: (queue, producer, ranges).
-        staged: in order of transaction, attempt and sequence.
         sealed: by transaction and attempt.
         concluding: attempts that were committed, by transaction, where their messages may not be in their queues yet.
         ended: numbers of transactions that are decided, as half-open ranges.
@@ -114,7 +113,6 @@ class Contents:
     segments: list[Segment] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     producers: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
-    staged: list[StagedPlace] = field(default_factory=list)
     sealed: dict[tuple[int, int], Sealed] = field(default_factory=dict)
     concluding: dict[int, list[int]] = field(default_factory=dict)
     ended: list[tuple[int, int]] = field(default_factory=list)

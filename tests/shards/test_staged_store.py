@@ -60,7 +60,8 @@ def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, bo
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 2]
     store.close()
     again = Store(tmp_path)
-    assert again.load().staged == [runs[0].place, runs[2].place]
+    again.load()
+    assert list(again.all_staged()) == [runs[0].place, runs[2].place]
     assert all_of(again, 1, 5) == [runs[0], runs[2]]
     again.close()
 

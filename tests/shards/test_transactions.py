@@ -192,6 +192,18 @@ def test_sealing_what_is_not_here_writes_nothing(shard: Shard) -> None:
     assert shard.ask(Prepare(6, 1, [FIRST, SECOND])) == [-1, 0]
 
 
+def test_what_comes_after_the_count_of_a_shard_that_had_nothing_is_not_committed(shard: Shard) -> None:
+    """Only what is there can be sealed; and what nobody has counted, nobody has committed."""
+    send(shard, staged(0, 10, 1, attempt=SECOND))
+    assert [seal(shard)[0], seal(shard, SECOND)[0]] == [0, 10]
+    assert shard.ask(Prepare(6, 1, [FIRST, SECOND])) == [0, 10]
+    send(shard, staged(0, 5, 1))
+    conclude(shard, FIRST, SECOND)
+    assert table(shard) == []
+    shard.restart()
+    assert (table(shard), shard.queue()["ready"]) == ([], 10)
+
+
 def test_what_comes_for_a_transaction_that_is_over_is_refused_for_ever(shard: Shard) -> None:
     send(shard, staged(0, 10))
     seal(shard)

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,34 @@ def test_any_interleaving_of_resends_and_kills_stages_each_message_once(sends: l
             assert shard.contents(queue) == expected
 
 
+def test_few_ranges_stay_in_memory_where_all_is_sent_again() -> None:
+    with inside() as shard:
+        shard.assign(*QUEUES)
+        sends = [Publish((1,), run_of(number, 1), FIRST, number, 0, 3) for number in range(0, 200, 2)]
+        for _ in range(2):
+            for send in sends:
+                assert shard.publish(send) == []
+        shard.turn()
+        attempt = shard.worker._transactions._attempts[3][FIRST]
+        assert (attempt.messages, attempt.is_wide, len(attempt._seen) <= 5) == (100, False, True)
+
+
+def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> None:
+    runs, record = 40_000, pack(None, b"x")
+    run = Run("", "", PERSISTENT, 1, 2, 3, 1, record)
+    (tmp_path / "store").mkdir()
+    store = Store(tmp_path / "store")
+    store.write(Writes(staged=[Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, run)
+                               for number in range(runs)]))  # fmt: skip
+    store.close()
+    tracemalloc.start()
+    with inside(tmp_path) as shard:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert [each["messages"] for each in shard.worker.table()["staged"]] == [runs]
+    assert peak < 60 * runs, peak
+
+
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 RUNS = 12
@@ -164,7 +193,8 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
             assert other.publish(*publishes(FIRST, padding)[:1])[0].code == 406
         contents = Store(folder / "store")
         found = contents.load()
-        assert (found.staged, found.sealed, found.concluding, found.ended) == ([], {}, {}, [(3, 4)])
+        assert list(contents.all_staged()) == []
+        assert (found.sealed, found.concluding, found.ended) == ({}, {}, [(3, 4)])
         contents.close()
         shutil.rmtree(folder)
 
