@@ -26,6 +26,10 @@ WINDOW_BYTES: Final = 8 << 20
 WINDOW_RUNS: Final = 512
 """Unconfirmed at once where they are small. Each costs the broker its own steps, whatever its size."""
 
+TURN_BYTES: Final = 128 << 10
+TURN_RUNS: Final = 32
+"""Runs are given to the socket when there are so many, or they are so large: each turn is three system calls."""
+
 PAUSE_SECONDS: Final = 0.1
 """Before what was refused for now is published again; it doubles up to the next."""
 
@@ -44,8 +48,7 @@ class _Run:
     """One publish that is not confirmed yet.
 
     Attributes:
-        refused_at: when it was first refused for now, seconds of the steady clock; 0.0 where it was not.
-        why: the last refusal.
+        refused_at: when it was first refused for now, as its publisher counts time; None where it was not.
     """
 
     exchange: str
@@ -55,8 +58,7 @@ class _Run:
     records: Buffer
     delay_ms: int
     sequence: int
-    refused_at: float = 0.0
-    why: str = ""
+    refused_at: float | None = None
 
     def __str__(self) -> str:
         return place(self.exchange, self.routing_key)
@@ -89,16 +91,19 @@ class Publisher:
         self._again_at = 0.0
         self._pause = PAUSE_SECONDS
         self._bytes = 0
+        self._idle_bytes = self._idle_runs = 0  # since the last turn
         self._returned: Unroutable | None = None
         self._refused: RequestError | None = None
-        self._moved_at = time.monotonic()
+        # Time counts while it is waited for a broker that takes publishes; Spark may leave us alone for an hour.
+        self._waited = 0.0
+        self._moved_at = 0.0
         self._life = broker.life
         broker.listener = self
 
     def publish(
         self, exchange: str, routing_key: str, flags: int, count: int, records: Buffer, delay_ms: int = 0
     ) -> None:
-        """Send a run, as soon as the window has room.
+        """Send a run, as soon as the window has room; small ones leave together, the last of them with `flush`.
 
         Args:
             exchange: where to.
@@ -119,7 +124,10 @@ class Publisher:
         self._bytes += len(records)
         self.messages += count
         self._send(run)
-        self._turn(0.0)
+        self._idle_bytes += len(records)
+        self._idle_runs += 1
+        if self._idle_bytes >= TURN_BYTES or self._idle_runs >= TURN_RUNS:
+            self._turn(0.0)
 
     def flush(self) -> None:
         """Wait until all of it is confirmed.
@@ -136,7 +144,7 @@ class Publisher:
         if operation is Op.BASIC_CONFIRM:
             for run in self._settled(values[1]):
                 self._bytes -= len(run.records)
-                self._moved_at = time.monotonic()
+                self._moved_at = self._waited
                 self._pause = PAUSE_SECONDS
         elif operation is Op.BASIC_REFUSED:
             _, requests, code, text, _ = values
@@ -167,25 +175,26 @@ class Publisher:
         return runs
 
     def _on_refused(self, run: _Run, code: int, text: str) -> None:
-        now = time.monotonic()
+        self._moved_at = self._waited
         if code != ReplyCode.RESOURCE_ERROR:
             if self._refused is None:
                 self._refused = refused(str(run), code, text)
             return
-        run.refused_at = run.refused_at or now
-        run.why = text
-        if now - run.refused_at > self._timeout and not self._broker.blocked:
+        if run.refused_at is None:
+            run.refused_at = self._waited
+        if self._waited - run.refused_at > self._timeout:
             text = f"{text} (for {self._timeout:.0f} s, option timeoutMs)"
             self._refused = self._refused or refused(str(run), code, text)
             return
         if not self._again:
-            self._again_at = now + self._pause
+            self._again_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
         self._again.append(run)
 
     def _turn(self, seconds: float) -> None:
         """One step of everything: send, hear, publish again; waits `seconds` at most."""
         now = time.monotonic()
+        self._idle_bytes = self._idle_runs = 0
         if self._again:
             if now >= self._again_at:
                 again, self._again = self._again, []
@@ -202,9 +211,9 @@ class Publisher:
             self._broker.connect()
         self._follow()
         self._raise()
-        if self._broker.blocked:
-            self._moved_at = time.monotonic()
-        elif self._runs and time.monotonic() - self._moved_at > self._timeout:
+        if not self._broker.blocked:
+            self._waited += time.monotonic() - now
+        if self._runs and self._waited - self._moved_at > self._timeout:
             run = next(iter(self._runs.values()))
             raise Timeout(f"the broker confirmed nothing for {self._timeout:.0f} s (option timeoutMs); the first of "
                           f"{len(self._runs)} publishes that wait is to {run}")  # fmt: skip
@@ -213,7 +222,7 @@ class Publisher:
         self._broker.connect()
         self._follow()
         if not self._runs:
-            self._moved_at = time.monotonic()  # nothing was waited for before
+            self._moved_at = self._waited  # nothing was waited for before
         self._put(run)
 
     def _put(self, run: _Run) -> None:
@@ -229,7 +238,7 @@ class Publisher:
             self._life = self._broker.life
             left = sorted(self._runs.values(), key=lambda run: run.sequence)
             self._runs.clear()
-            self._moved_at = time.monotonic()
+            self._moved_at = self._waited
             for run in left:
                 self._put(run)
 

@@ -22,7 +22,7 @@ from shardmq.spark.records import PROPERTIES, Encoder, numbers
 RUN_BYTES: Final = 1 << 20
 """A publish has about so many bytes at most, or one message."""
 
-GATHERED_BYTES: Final = 4 << 20
+GATHERED_BYTES: Final = 8 << 20
 """Batches are put together up to so many bytes before they are cut by where their rows go: a run of ten messages costs
 the broker about what one of a thousand does."""
 

@@ -4,6 +4,7 @@ import logging
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -217,6 +218,18 @@ def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
     with shardmq.connect(server.url) as connection, connection.channel() as channel:
         assert bodies(channel, "full", RUN) == list(range(RUN))
     ours.close()
+
+
+def test_the_time_a_program_takes_itself_is_none_that_the_broker_took(
+    ours: Broker, channel: shardmq.Channel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(ours, timeout=30)
+    publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
+    began = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: began + 3600)
+    publisher.publish("", queue, PERSISTENT, RUN, run_of(1))
+    publisher.flush()
+    assert channel.queue_purge(queue) == 2 * RUN
 
 
 def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: Broker) -> None:

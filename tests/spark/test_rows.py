@@ -81,7 +81,7 @@ def test_runs_are_no_larger_than_a_publish_may_be(keys: int) -> None:
 
 
 def test_large_batches_are_not_gathered() -> None:
-    batch = pa.record_batch({"value": pa.array([bytes(3 << 20)]), "routing_key": pa.array(["a"])})
+    batch = pa.record_batch({"value": pa.array([bytes(5 << 20)]), "routing_key": pa.array(["a"])})
     assert [run.count for run in cut([batch] * 3)] == [1, 1, 1]
 
 
