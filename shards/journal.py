@@ -31,6 +31,7 @@ class Journal:
 
     Attributes:
         cache: of bodies.
+        glanced: bytes of segments that were read for one look each, since start.
         now: when this pass began, monotonic seconds.
         untidy: lanes that the collector may have something to do for.
     """
@@ -38,6 +39,7 @@ class Journal:
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.store = store
         self.cache = Cache(memory_bytes)
+        self.glanced = 0
         self.now = time.monotonic()
         self.untidy: dict[Lane, None] = {}
         self._writes = Writes()
@@ -185,7 +187,10 @@ class Journal:
 
     def glance(self, segment: Segment) -> list[NumberedRun]:
         """The bodies of a segment, for once: who looks through a queue is not to drive out what flows."""
-        return segment.runs if segment.runs is not None else self.store.read(segment)
+        if segment.runs is not None:
+            return segment.runs
+        self.glanced += segment.bytes
+        return self.store.read(segment)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

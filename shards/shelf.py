@@ -38,7 +38,8 @@ class Shelf:
              keep: bool = True) -> list[tuple[int, Run]]:  # fmt: skip
         """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
 
-        No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so.
+        No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not, and
+        they lie far apart, fewer are read than there is room for.
         """
         groups: list[tuple[int, list[Run]]] = []
         cutter = Cutter()
@@ -47,9 +48,12 @@ class Shelf:
         segment: Segment | None = None
         after = -1
         joined = 0
+        enough = self._journal.glanced + 2 * room
         for start, end in ranges:
             while start < end:
                 if segment is None or not segment.first <= start < segment.end:
+                    if groups and self._journal.glanced >= enough:
+                        return _joined(groups)
                     segment = self.index.segments[self.index.place(start)]
                     runs = bodies(segment)
                 first, run = runs[place_of(runs, start)]

@@ -19,7 +19,7 @@ from shardmq.shards.reservations import Held, Reservations
 from shardmq.shards.shelf import Ranges
 
 PASS_BYTES: Final = 4 * PEEK_BYTES
-"""Bytes shown in one pass, about; a hundred readers at once wait for one another, not everybody else for them."""
+"""Bytes shown, or read to find what is shown, in one pass, about; a hundred readers at once wait for one another, not everybody else for them."""
 
 READ_RANGES: Final = 8192
 """Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
@@ -89,8 +89,10 @@ class Snapshots:
                 return
         else:
             self._holdings.trim(hosted)
+        glanced = self._holdings.journal.glanced
         parcels, following = _shown(hosted.queue, held, message)
-        self._room -= sum([len(parcel.run.records) for parcel in parcels])
+        shown = sum([len(parcel.run.records) for parcel in parcels])
+        self._room -= max(shown, self._holdings.journal.glanced - glanced)
         peer.post(Answer(message.request, (parcels, following)))
 
 

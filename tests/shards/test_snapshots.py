@@ -215,6 +215,33 @@ def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clo
     assert not shard.worker._snapshots.is_behind
 
 
+def in_segments(shard: Clocked, count: int) -> None:
+    """Of 1 MB each, with a hundred messages; few of them are in memory."""
+    for place in range(count):
+        shard.take_in(of_bytes(place * 100, 100, 10_000))
+
+
+def test_who_shows_little_of_much_that_is_read_leaves_turns_for_others_too(shard: Clocked) -> None:
+    in_segments(shard, 10)
+    shard.passes = 0
+    shard.send(*[Read(request, 1, request * 10, EVERYTHING, 1, "") for request in range(90)])
+    answers = {answer.request: answer.result for answer in [shard.expect(Answer) for _ in range(90)]}
+    assert [answers[request][0][0][0] for request in range(90)] == [request * 10 for request in range(90)]
+    assert shard.passes >= 80 * 1_000_000 // PASS_BYTES
+
+
+def test_a_page_of_what_lies_in_many_places_is_a_few_of_them(shard: Clocked) -> None:
+    count = 40
+    in_segments(shard, count)
+    shard.reserve("all")
+    shard.acknowledge("all", [(place * 100, place * 100 + 99) for place in range(count)])
+    before = shard.worker._journal.glanced
+    parcels, following = shard.do(Read, 1, 0, EVERYTHING, 1000, "all")
+    assert 0 < shard.worker._journal.glanced - before <= 2 * PEEK_BYTES + (2 << 20)
+    assert following == parcels[-1][0] + 100
+    assert [number for number, _, _, _ in shard.read("all")] == [place * 100 + 99 for place in range(count)]
+
+
 def test_who_waits_for_a_pass_and_hangs_up_is_forgotten(shard: Clocked) -> None:
     shard.take_in(*[of_bytes(place, 1, PEEK_BYTES // 2) for place in range(4)])
     shard.send(*[Read(request, 1, 0, EVERYTHING, 10, "") for request in range(1, 100)])
