@@ -19,7 +19,8 @@ from shardmq.shards.reservations import Held, Reservations
 from shardmq.shards.shelf import Ranges
 
 PASS_BYTES: Final = 4 * PEEK_BYTES
-"""Bytes shown, or read to find what is shown, in one pass, about; a hundred readers at once wait for one another, not everybody else for them."""
+"""Bytes shown in one pass, or read to find what is shown, about; a hundred readers at once wait for one another, not
+everybody else for them."""
 
 READ_RANGES: Final = 8192
 """Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
