@@ -1,0 +1,92 @@
+"""What SPARK.md says is so: its examples run, its tables name the options and columns there are."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from pyspark.sql import SparkSession
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.cmd.main import cli
+from shardmq.spark.columns import READ_SCHEMA
+from shardmq.spark.options import names
+
+GUIDE = (Path(__file__).resolve().parents[2] / "SPARK.md").read_text()
+SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
+
+
+def blocks(title: str, language: str) -> list[str]:
+    """The code of a language in a section."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", SECTIONS[title], re.MULTILINE | re.DOTALL)
+
+
+def words(title: str) -> set[str]:
+    """All that stands in backquotes in a section."""
+    return set(re.findall(r"`([a-zA-Z_]+)`", SECTIONS[title]))
+
+
+def ready(broker: Broker, queue: str) -> int:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        return channel.queue_declare(queue, passive=True).messages
+
+
+def test_every_option_is_in_it() -> None:
+    written = words("Writing a DataFrame") | words("Writing a stream")
+    assert set(names("write")) | set(names("stream")) <= written
+    assert set(names("read")) <= words("Reading a queue")
+
+
+def test_every_column_is_in_it() -> None:
+    columns = {field.name for field in READ_SCHEMA.fields}
+    assert columns <= words("Reading a queue")
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(#([^)]+)\)", GUIDE))
+def test_links_lead_to_sections(link: str) -> None:
+    assert link in {title.lower().replace(" ", "-") for title in SECTIONS}
+
+
+def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.exchange_declare("flights", "topic", durable=True)
+        for queue, key in (("united", "UA.*"), ("all", "#"), ("ticks", ""), ("dead", "")):
+            channel.queue_declare(queue, durable=True)
+            if key:
+                channel.queue_bind(queue, "flights", key)
+    spark.range(100).selectExpr("cast(id as string) as value").write.parquet(str(tmp_path / "incoming"))
+    given = {
+        "spark": spark,
+        "incoming": str(tmp_path / "incoming"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "archive": str(tmp_path / "archive-of-all"),
+    }
+    (write,), (stream,), (read,), (drain,) = (
+        blocks(title, "python")
+        for title in ("Writing a DataFrame", "Writing a stream", "Reading a queue", "Taking messages out")
+    )
+    for _ in range(2):
+        exec(write.replace(":5672", f":{broker.port}"), given)
+    assert (ready(broker, "united"), ready(broker, "all")) == (2, 3)
+    exec(stream.replace(":5672", f":{broker.port}"), given)
+    assert ready(broker, "ticks") == 100
+    exec(read.replace(":5672", f":{broker.port}"), given)
+    assert ready(broker, "united") == 2
+    exec(drain.replace(":5672", f":{broker.port}"), given)
+    assert ready(broker, "united") == 0
+    assert spark.read.parquet(given["archive"]).count() == 2
+
+
+@pytest.mark.parametrize("line", blocks("Whole jobs", "sh")[0].splitlines())
+def test_its_commands_are_understood(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flights.csv").touch()
+    (tmp_path / "archive").mkdir()
+    program, group, verb, *arguments = shlex.split(line)
+    assert program == "shardmq"
+    with click.Context(cli) as context:
+        found = cli.get_command(context, group)
+        assert isinstance(found, click.Group)
+        found.commands[verb].make_context(verb, arguments, parent=context)
