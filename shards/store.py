@@ -4,6 +4,7 @@ It writes what it is told and decides nothing.
 """
 
 import heapq
+import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice, takewhile
@@ -391,6 +392,16 @@ class Store:
             "used_bytes": pages * stats[0]["psize"],
             "map_bytes": self._env.info()["map_size"],
         }
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes can be written before the disk is full. Of what is free in the file, half counts: much
+        of it may be in pieces that are too small."""
+        stats = os.statvfs(self.file.parent)
+        free = stats.f_bavail * stats.f_frsize
+        if free >= size:
+            return True
+        sizes = self.sizes()
+        return free + (sizes["file_bytes"] - sizes["used_bytes"]) // 2 >= size
 
     def close(self) -> None:
         """Bring everything into LMDB and close the files."""

@@ -27,6 +27,11 @@ ROLL_BYTES: Final = 4 << 20
 ROLL_RUN_BYTES: Final = 2048
 """What a run counts for besides its records, which is about what it costs."""
 
+ROLL_ROOM_BYTES: Final = 32 << 20
+"""What the disk must have free before a portion joins its queues: a few of them, and what they displace. A message that
+goes to many queues takes as much room in each. Where the disk is full, no pass can be written, and nobody could empty
+the queues that have had their part."""
+
 READ_BYTES: Final = 256 << 10
 """Staged runs that are read at a time: a portion may be over when a few of them have gone to many queues."""
 
@@ -74,6 +79,7 @@ class Transactions:
         self._wide: dict[Attempt, None] = {}
         self._ended = RangeSet()
         self._concluding: dict[int, Conclusion] = {}
+        self._is_held = False  # all of these wait for room on the disk
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Seal: self._seal, Prepare: self._prepare, Conclude: self._conclude,
         }  # fmt: skip
@@ -198,25 +204,31 @@ class Transactions:
                 peer.post(Answer(message.request))
                 return
             conclusion = self._concluding[transaction] = Conclusion(transaction, attempts)
+            self._is_held = False
         conclusion.asked.append((peer, message.request))
 
     # --- carrying out what is decided -------------------------------------------------------------------------------
 
     @property
     def is_rolling(self) -> bool:
-        """Whether something that is decided is still to be carried out."""
-        return bool(self._concluding)
+        """Whether something that is decided is to be carried out now."""
+        return bool(self._concluding) and not self._is_held
 
     def roll(self) -> None:
         """Carry out a portion of what is decided. Called at the start of a pass: what the passes before wrote can be
-        found in the store."""
+        found in the store. What is to disappear makes room, and need not wait for it."""
         for attempt in self._wide:
             attempt.narrow()
         self._wide.clear()
+        joining = [each for each in self._concluding.values() if each.attempts]
+        is_cramped = bool(joining) and not self._store.has_room(ROLL_ROOM_BYTES)
+        self._is_held = is_cramped and len(joining) == len(self._concluding)
         room = ROLL_BYTES
         for transaction in list(self._concluding):
             if room <= 0:
                 break
+            if is_cramped and self._concluding[transaction].attempts:
+                continue
             conclusion = self._concluding.pop(transaction)
             here = self._attempts[transaction]
             room = self._join(conclusion, here, room) if conclusion.attempts else self._drop(conclusion, here, room)

@@ -27,15 +27,21 @@ from shardmq.model import Queue
 from shardmq.records import Run, pack_many, unpack
 
 PROGRAM = """
-import json, pathlib, sys, time
+import json, os, pathlib, sys, time, types
 folder, address, memory_bytes, options = sys.argv[1:]
 true_ns, shift = time.time_ns, pathlib.Path(folder) / "wall-seconds"
 if shift.exists():
     time.time_ns = lambda: true_ns() + int(shift.read_text()) * 10**9
+true_stats, free = os.statvfs, pathlib.Path(folder) / "disk-free-bytes"
+os.statvfs = lambda path: (
+    types.SimpleNamespace(f_frsize=1, f_bavail=int(free.read_text() or 0), f_blocks=1 << 40) if free.exists()
+    else true_stats(path)
+)
 from shardmq.shards.process import ShardOptions, run
 run(ShardOptions(0, pathlib.Path(folder), address, int(memory_bytes), **json.loads(options)))
 """
-"""The file `wall-seconds` says by how much the machine's clock is wrong, at any moment."""
+"""The file `wall-seconds` says by how much the machine's clock is wrong, at any moment. `disk-free-bytes`
+says what is left of its disk."""
 
 T = TypeVar("T")
 
