@@ -151,8 +151,9 @@ class Wire:
         frames = self._core.outgoing
         if not frames:
             return
-        if self.line is not None and self.line.transport is not None:
-            self.line.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        transport = self.line.transport if self.line is not None else None
+        if transport is not None and not transport.is_closing():  # that it is lost, we hear in a moment
+            transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
             self._sent_at = self._loop.time()
         frames.clear()  # where the connection is lost, what matters is said again by the core
 
