@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shardmq.cmd.bench.spark_sinks import Sink
 
 WARM_ROWS: Final = 200_000
-"""Published once before anything is measured: Java compiles what runs often, python workers import."""
+"""Published some times before anything is measured: Java compiles what runs often, python workers import."""
 
 ASKED_ROWS_PER_S: Final = 200_000
 """What exactly-once is to reach on two cores, broker included."""
@@ -77,7 +77,7 @@ def spark(
     RabbitMQ gets as many rows as it takes in some seconds, from the same DataFrame, by pika in foreachPartition: with a
     confirm for each message, as pika has it, and without confirms.
     """
-    from shardmq.cmd.bench.spark_sinks import frame
+    from shardmq.cmd.bench.spark_sinks import PROBES, frame
     from shardmq.cmd.spark.session import session
 
     def say(sentence: str) -> None:
@@ -89,8 +89,9 @@ def spark(
         say(f"a broker at {url.rpartition('@')[2]}; starting Spark, {master}")
         started = stack.enter_context(session("shardmq bench spark", master))
         sinks, absent = stack.enter_context(sinks_of(url, queues, rabbitmq))
-        for sink in sinks:
-            sink.publish(frame(started, sink.rows_max or min(rows, WARM_ROWS), size, sink.queues, partitions))
+        for sink in [*sinks] * PROBES:
+            count = min(rows, sink.rows_max or WARM_ROWS)
+            sink.publish(frame(started, count, size, sink.queues, partitions))
         rates = measure(started, sinks, rows, size, partitions, turns, say)
     outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
     if not as_json:

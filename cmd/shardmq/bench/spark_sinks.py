@@ -22,6 +22,8 @@ PIKA_SECONDS: Final = 8.0
 """What one turn of pika's is to take."""
 
 PROBE_ROWS: Final = 2_000
+PROBES: Final = 3
+"""How often it is found out how many rows that are: the first time is slow, with workers and connections to start."""
 
 
 class Sink(Protocol):
@@ -30,7 +32,7 @@ class Sink(Protocol):
     Attributes:
         name: what it is called.
         queues: their names, which are the routing keys to them.
-        rows_max: it publishes no more in one turn; None is no limit. Known after the first time.
+        rows_max: it publishes no more in one turn; None is no limit. It is right after `PROBES` times.
         note: what is to be known.
     """
 
@@ -104,7 +106,7 @@ class PikaSink:
         self.note = ""
         self._server = server
         self._confirms = confirms
-        self._has_probed = False
+        self._probes = PROBES
         self.queues = [f"bench-{'confirms' if confirms else 'none'}-{number}" for number in range(queues)]
         self._connection = server.connect()
         self._channel = self._connection.channel()
@@ -120,8 +122,8 @@ class PikaSink:
         seconds = time.perf_counter() - started_at
         for queue in self.queues:
             self._channel.queue_purge(queue)
-        if not self._has_probed:
-            self._has_probed = True
+        if self._probes:
+            self._probes -= 1
             self.rows_max = max(PROBE_ROWS, int(total / seconds * PIKA_SECONDS) // 1000 * 1000)
         return seconds
 
