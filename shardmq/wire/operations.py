@@ -249,7 +249,7 @@ class BasicPublish(Operation, frozen=True):
     then names: confirmed when they are on disk, in no queue before the transaction is committed.
     """
 
-    request: Request
+    request: Annotated[int, Meta(ge=1, le=2**63 - 1)]  # ranges of requests in answers begin at 1
     channel: Channel
     exchange: Name
     routing_key: Name

@@ -84,6 +84,7 @@ def publish(
     if sent.is_repeat:
         notes.append(f"transaction '{txn_id}' was committed before: nothing was published now")
         say(notes[-1])
+    queues = targets.queues_behind(url, [exchange] if exchange else [])
     return Summary(
         job="publish",
         rows=sent.rows,
@@ -91,7 +92,7 @@ def publish(
         bytes=sent.bytes,
         seconds=time.monotonic() - started_at,
         transaction=txn_id,
-        queues=targets.queues_behind(url, [exchange] if exchange else []) or _of_key(url, exchange, routing_key, mandatory),
+        queues=queues or _of_key(url, exchange, routing_key, mandatory),
         notes=tuple(notes),
     )
 
