@@ -74,10 +74,13 @@ def register(spark: "SparkSession") -> None:
     """
     from shardmq.spark.source import ShardmqDataSource
 
-    spark.dataSource.register(ShardmqDataSource)
     master = spark.conf.get("spark.master", None) or ""
-    if re.match(r"local(\[|$)", master):
-        return  # tasks run here
+    if not re.match(r"local(\[|$)", master):  # there, tasks run here
+        _ship(spark)
+    spark.dataSource.register(ShardmqDataSource)  # behind it: what is registered knows of files that were there then
+
+
+def _ship(spark: "SparkSession") -> None:
     from shardmq.spark.bundle import make_zip
     from shardmq.version import VERSION
 

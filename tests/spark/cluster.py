@@ -2,8 +2,10 @@
 
 import os
 import re
+import shlex
 import socket
 import subprocess
+import sys
 import sysconfig
 import time
 import venv
@@ -93,17 +95,30 @@ class Cluster:
             log.close()
 
     def submit(self, script: Path, archive: Path, *arguments: str, conf: dict[str, str] | None = None) -> str:
-        """Run a program on the cluster to its end; returns what it printed."""
-        settings = {
-            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.executor.memory": "600m", "spark.executor.cores": "2",
-            "spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK, **(conf or {}),
-        }  # fmt: skip
-        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        """Run a program on the cluster to its end, its driver as bare as the executors; returns what it printed."""
+        options = [word for name, value in self.settings(conf).items() for word in ("--conf", f"{name}={value}")]
         command = [str(self._home / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "600m", *options,
                    "--py-files", str(archive), str(script), *arguments]  # fmt: skip
-        done = subprocess.run(command, env=self._environment("127.0.0.1"), cwd=self._folder, capture_output=True,
-                              text=True, timeout=300, check=False)  # fmt: skip
+        return self._run(command, self._environment("127.0.0.1"))
+
+    def drive(self, script: Path, *arguments: str) -> str:
+        """Run a program whose driver is this Python; the executors are as bare as ever."""
+        options = [word for name, value in self.settings().items() for word in ("--conf", f"{name}={value}")]
+        given = shlex.join(["--master", self.url, "--driver-memory", "600m", *options, "pyspark-shell"])
+        environment = {**self._environment("127.0.0.1"), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        return self._run([sys.executable, str(script), *arguments], {**environment, "PYSPARK_SUBMIT_ARGS": given})
+
+    def settings(self, conf: dict[str, str] | None = None) -> dict[str, str]:
+        """What Spark is told."""
+        return {
+            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
+            "spark.executor.memory": "600m", "spark.executor.cores": "2", "spark.sql.shuffle.partitions": "2",
+            "spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK, **(conf or {}),
+        }  # fmt: skip
+
+    def _run(self, command: list[str], environment: dict[str, str]) -> str:
+        done = subprocess.run(command, env=environment, cwd=self._folder, capture_output=True, text=True, timeout=400,
+                              check=False)  # fmt: skip
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-6000:]}"
         return done.stdout
 

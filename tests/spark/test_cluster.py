@@ -1,6 +1,8 @@
 """A cluster of two workers with nothing but the zip on its executors: speculation, and the pipeline's commands."""
 
+import json
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ SPECULATIVE = {
     "spark.speculation.minTaskRuntime": "100ms",
 }
 
-WRITE_WITH_A_STRAGGLER = '''
+WRITE_WITH_A_STRAGGLER = """
 import sys, time, uuid
 from pathlib import Path
 from pyspark import TaskContext
@@ -47,7 +49,29 @@ stalling = frame.mapInArrow(stall, frame.schema)
 stalling.write.format("shardmq").option("url", url).option("txnId", "speculated").mode("append").save()
 read = spark.read.format("shardmq").option("url", url).option("queue", "rows").option("minPartitions", 4).load()
 print("READ", read.selectExpr("count(*) as rows", "count(distinct body) as bodies").collect()[0].asDict())
-'''
+"""
+
+WHOLE_JOBS = """
+import json, sys
+from pathlib import Path
+import shardmq.spark
+from pyspark.sql import SparkSession
+
+url, folder = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+shardmq.spark.register(spark)
+rows = Path(folder, "rows.csv")
+rows.write_text("carrier,flight\\n" + "".join(f"{'UA' if n % 3 else 'AA'},{n}\\n" for n in range(900)))
+quiet = {"url": url, "say": lambda text: None}
+published = shardmq.spark.publish(spark, str(rows), exchange="whole", key="{carrier}", txn_id="whole", **quiet)
+again = shardmq.spark.publish(spark, str(rows), exchange="whole", key="{carrier}", txn_id="whole", **quiet)
+exported = shardmq.spark.export(spark, "flights", f"{folder}/archive", drain=True, **quiet)
+replayed = shardmq.spark.replay(spark, f"{folder}/archive", exchange="whole", **quiet)
+before = shardmq.spark.deadletters(spark, "graves", **quiet)
+sent = shardmq.spark.deadletters(spark, "graves", reason="rejected", republish=True, **quiet)
+print("JOBS", json.dumps([published.rows, again.rows, exported.rows, replayed.rows,
+                          sum(group.count for group in before.groups), sent.summary.rows]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +111,33 @@ def test_a_straggler_and_its_copy_publish_each_row_once(
                 break
             seen[int(message.body)] += 1
         assert seen == Counter(range(4000))
+
+
+def test_whole_jobs_run_on_executors_that_have_nothing_of_ours(
+    cluster: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        channel.exchange_declare("whole", "topic", durable=True)
+        channel.queue_declare("flights", durable=True)
+        channel.queue_bind("flights", "whole", "#")
+        channel.queue_declare("graves", durable=True)
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+        channel.queue_declare("mortal", durable=True, arguments=arguments)
+        with channel.publisher() as publisher:
+            publisher.publish_many("", "mortal", [b"%d" % number for number in range(10)])
+        for _ in range(10):
+            message = channel.basic_get("mortal")
+            assert message is not None
+            message.nack(requeue=False)
+        deadline = time.monotonic() + 60
+        while channel.queue_declare("graves", passive=True).messages < 10:
+            assert time.monotonic() < deadline, "not all are dead letters"
+            time.sleep(0.05)
+    script = tmp_path / "jobs.py"
+    script.write_text(WHOLE_JOBS)
+    said = cluster.drive(script, broker.url, str(tmp_path))
+    (jobs,) = [line for line in said.splitlines() if line.startswith("JOBS ")]
+    assert json.loads(jobs.removeprefix("JOBS ")) == [900, 0, 900, 900, 10, 10]
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        ready = [channel.queue_declare(queue, passive=True).messages for queue in ("flights", "mortal", "graves")]
+        assert ready == [900, 10, 0]
