@@ -14,6 +14,26 @@ settings.load_profile("shardmq")
 
 StartBroker = Callable[..., Broker]
 
+FIRST = ("spark/test_cluster.py", "spark/test_pipeline.py", "spark/test_faults.py")
+"""The files that take longest, in this order: begun last, they would be what all wait for."""
+
+SESSIONS = {
+    "spark/test_pipeline.py": "a", "spark/test_read.py": "a", "spark/test_drain.py": "a",
+    "spark/test_faults.py": "b", "spark/test_write.py": "b", "spark/test_spark_guide.py": "b",
+}  # fmt: skip
+"""Files that need a Spark session, by the one they share: it takes ten seconds to start, and is slow for ten more."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests (`--dist loadgroup`), a file is one worker's, and so is a Spark session."""
+    root = Path(__file__).parent
+    files = {item: item.path.relative_to(root).as_posix() for item in items}
+    for item, file in files.items():
+        item.add_marker(pytest.mark.xdist_group(SESSIONS.get(file, file)))
+    places = {file: place for place, file in enumerate([*FIRST, *SESSIONS])}
+    items.sort(key=lambda item: places.get(files[item], len(places)))
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
