@@ -41,7 +41,9 @@ COMPLAINTS_MAX: Final = 1000
 
 _FAILURES: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it speaks without encryption, or to another key than ours",
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up in the middle of its call",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): (
+        "it hung up in the middle of its call, as callers do that speak without encryption, or to another key than ours"
+    ),
 }
 """Calls that end before the key is asked for. Keys that are refused are told of with their names."""
 

@@ -359,7 +359,8 @@ def test_a_coordinator_killed_after_the_decision_has_the_shards_follow_it(room: 
     gateway = room.gateway("gateway-1")
     assert not gateway.topology.transactions
     assert visible(room, gateway, commit(number, (A, 3)))
-    assert [shard.concluded for shard in ends] == [[(number, [A])]] * 2
+    for shard in ends:  # what the first one said may have been on its way
+        assert set(map(str, shard.concluded)) == {str((number, [A]))}
     assert refused(room, gateway, AbortTransaction("/", "t", number, ""))[0] == 406
 
 
