@@ -9,7 +9,6 @@ They are set aside under a name, and stay so for a time that is renewed while a 
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -20,7 +19,7 @@ from pyspark.sql.types import StructType
 from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
 from shardmq.limits import RESERVATION_MS, SLICES_MAX
 from shardmq.spark.broker import Broker
-from shardmq.spark.options import Options, parse
+from shardmq.spark.options import Options, new_drain_id, parse
 from shardmq.spark.reader import naming
 
 RANGES_MAX: Final = 10_000
@@ -44,7 +43,8 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
     driver dies between the block's end and the acknowledgement: give drainId a name that the next run has, too, and it
     reads the very same messages again, or none where they were acknowledged.
 
-    A DataFrame is evaluated when something is done with it: do it in the block. Behind it there is nothing to read.
+    A DataFrame is evaluated when something is done with it: do it in the block. Behind it there is nothing to read. A
+    block in which Spark has run no job at all has read nothing, and what it has reserved goes back.
 
     Args:
         spark: the session.
@@ -57,20 +57,27 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
     Raises:
         InvalidRequest: an option or column that there is not.
         NotFound: no such queue.
-        PreconditionFailed: at the end of the block, that the reservation had run out or was released: what the block
-            did stands, and the messages will be read again.
+        PreconditionFailed: at the end of the block, that nothing was read, and all of it is back; or that the
+            reservation had run out or was released: what the block did stands, and the messages will be read again.
         ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     given["drain"] = "true"
-    given.setdefault("drainid", f"spark-{uuid.uuid4()}")
+    given.setdefault("drainid", new_drain_id())
     with suppress(AttributeError):  # a session of Spark Connect does not tell
         given.setdefault("minpartitions", str(min(spark.sparkContext.defaultParallelism, SLICES_MAX)))
     with naming(given.get("queue", "")):
         lease = _Lease(parse(given, "read"))
     try:
         reader = spark.read.format("shardmq").options(**given)
+        jobs = _jobs(spark)
         yield (reader if schema is None else reader.schema(schema)).load()
+        if lease.messages and jobs is not None and jobs == _jobs(spark):
+            raise PreconditionFailed(
+                f"queue '{given['queue']}': {lease.messages} messages were reserved, and nothing in the block of "
+                "shardmq.spark.drain has read them, so they go back: a DataFrame is read when something is done with "
+                "it, as write or collect, and that belongs inside the block"
+            )
     except BaseException:
         lease.release()
         raise
@@ -127,8 +134,23 @@ def position_ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
     return _joined((position, position + 1) for position in positions)
 
 
+def _jobs(spark: SparkSession) -> int | None:
+    """How many jobs Spark has begun so far; None where it does not tell: that is no promise of its, and Connect has
+    none of it."""
+    try:
+        jobs: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+    except Exception as fault:  # noqa: BLE001 - whatever it is, a look that fails is no fault of the job's
+        _log.debug("Spark does not tell how many jobs it has begun: %s", fault)
+        return None
+    return jobs
+
+
 class _Lease:
-    """A reservation, renewed until it is ended; by a thread, on a connection that is that thread's meanwhile."""
+    """A reservation, renewed until it is ended; by a thread, on a connection that is that thread's meanwhile.
+
+    Attributes:
+        messages: that are reserved.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -143,6 +165,7 @@ class _Lease:
             self._broker.close()
             raise
         self._is_held = state == "held"
+        self.messages = messages if self._is_held else 0
         _log.info("queue '%s': %d messages are reserved as '%s'", options.queue, messages, options.drain_id)
         self._thread = threading.Thread(target=self._keep, name=f"shardmq-lease-{options.drain_id}", daemon=True)
         if self._is_held:

@@ -15,6 +15,9 @@ Use = Literal["read", "write", "stream"]
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
 
+DRAIN_PREFIX: Final = "spark-drain-"
+"""How the names begin that blocks make for what they drain: no other job has them."""
+
 _WRITES: Final = ("write", "stream")
 _ALL: Final = ("read", "write", "stream")
 _SPARKS_OWN: Final = {"stream": frozenset({"checkpointlocation", "queryname"})}
@@ -90,7 +93,8 @@ class Options:
     transaction_id: str | None = _option("txnId", ("write",), _name, None,
                                          "Name of the job's transaction: run again, it publishes nothing twice.")
     transaction_app_id: str | None = _option(
-        "txnAppId", ("stream",), _name, None, "Names the stream, in place of the query's id.")
+        "txnAppId", ("stream",), _name, None, "Names the stream, in place of the query's id. A new checkpoint counts "
+        "batches from 0 again: it needs another name, or its batches pass for committed.")
     transaction_timeout_ms: int = _option("txnTimeoutMs", _WRITES, _integer(0, DELAY_MS_MAX), 0,
                                           "How long it may stay undecided; 0 is the broker's default, a day.")
     is_mandatory: bool = _option("mandatory", _WRITES, _flag, True, "Whether a row that no queue takes fails the job.")
@@ -181,6 +185,11 @@ def _check(options: Options, use: Use) -> None:
         raise InvalidRequest("option drainId is for drain=true")
     if options.transaction_id == "":
         raise InvalidRequest("option txnId is empty; leave it out, or give the job's transaction a name")
+
+
+def new_drain_id() -> str:
+    """A name for what a block drains that has not been given one."""
+    return f"{DRAIN_PREFIX}{uuid.uuid4()}"
 
 
 def new_transaction_id() -> str:

@@ -22,7 +22,7 @@ from shardmq.errors import NotFound, PreconditionFailed, ProtocolError, ReplyCod
 from shardmq.limits import SLICES_MAX
 from shardmq.spark.broker import connection
 from shardmq.spark.columns import Columns, arrow_schema
-from shardmq.spark.options import Options
+from shardmq.spark.options import DRAIN_PREFIX, Options
 
 PARTITIONS: Final = 8
 """Of a read that does not say how many. Where it is planned, Spark does not tell how many cores there are."""
@@ -75,6 +75,7 @@ class QueueReader(DataSourceReader):
 
         Raises:
             NotFound: no such queue.
+            PreconditionFailed: the block is over whose messages these were.
             AccessRefused: the user may not read it.
             ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
         """
@@ -86,6 +87,11 @@ class QueueReader(DataSourceReader):
                     options.queue, options.drain_id, options.max_records, options.drain_timeout_ms
                 )
                 if state == "acknowledged":
+                    if options.drain_id.startswith(DRAIN_PREFIX):
+                        raise PreconditionFailed(
+                            f"queue '{options.queue}': what was reserved as '{options.drain_id}' is acknowledged, as "
+                            "the block of shardmq.spark.drain is over: write what is to be kept inside the block"
+                        )
                     _log.warning("queue '%s': what was reserved as '%s' has been read and acknowledged before; "
                                  "there is nothing left of it", options.queue, options.drain_id)  # fmt: skip
                     return []
@@ -137,8 +143,9 @@ class QueueReader(DataSourceReader):
         options = self._options
         return PreconditionFailed(
             f"queue '{options.queue}': of {partition.messages} messages that were reserved as '{options.drain_id}', "
-            f"numbers {partition.first} to {partition.end - 1}, a task could read {read}: {why}. In Spark: begin the "
-            "job anew, with a longer drainTimeoutMs where it was the lease"
+            f"numbers {partition.first} to {partition.end - 1}, a task could read {read}: {why}. In Spark: read them "
+            "inside the block of shardmq.spark.drain; or begin the job anew, with a longer drainTimeoutMs where it was "
+            "the lease"
         )
 
 

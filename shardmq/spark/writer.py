@@ -74,8 +74,6 @@ class _Writing:
         """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
         was committed."""
         number, is_committed = self.broker().begin(transaction, self.options.transaction_timeout_ms, number)
-        if is_committed:
-            _log.info("transaction %s was committed before; nothing is published", transaction)
         return 0 if is_committed else number
 
     def stage(self, transaction: str, number: int, batches: Iterator[pa.RecordBatch]) -> Staged:
@@ -115,7 +113,7 @@ class _Writing:
         """Where the job publishes to, in words."""
         if self.options.exchange is None or "exchange" in self.columns:
             return "the exchanges of column exchange"
-        return f"exchange '{self.options.exchange}'"
+        return f"exchange '{self.options.exchange}'" if self.options.exchange else "the default exchange"
 
     def explained(self, doing: str, step: Callable[[], _T]) -> _T:
         """Do a step; what goes wrong says where."""
@@ -174,6 +172,8 @@ class BatchWriter(DataSourceArrowWriter):
             # Begun here, and not by each task, so that one which comes after its job's end cannot begin it anew.
             name = self._transaction = options.transaction_id or new_transaction_id()
             self._number = self._writing.explained("beginning a transaction for", lambda: self._writing.begin(name))
+            if not self._number:
+                _log.warning("transaction '%s' was committed before (option txnId): nothing is published now", name)
         elif options.transaction_id is not None:
             raise InvalidRequest("option txnId names a transaction, and with delivery=at-least-once there is none")
 
@@ -250,6 +250,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         but those that have staged must all have done so in one transaction, which is the one of that name now."""
         numbers = _numbers(name, messages)
         if numbers == {0}:
+            _log.warning(
+                "transaction '%s' was committed before: nothing was published now. So it may be with the first "
+                "micro-batch after a restart; with more, another checkpoint has had that txnAppId", name,
+            )  # fmt: skip
             return
         if len(numbers) > 1:
             found = self._writing.begin(name)

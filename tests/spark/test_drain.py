@@ -97,11 +97,22 @@ def test_only_as_many_as_asked_are_drained(begin: Drain, channel: shardmq.Channe
     assert ready(channel, queue) == [(b"%d" % number, False) for number in range(30, 100)]
 
 
-def test_behind_the_block_there_is_nothing_to_read(begin: Drain, channel: shardmq.Channel, queue: str) -> None:
+def test_what_a_block_has_not_read_goes_back(begin: Drain, channel: shardmq.Channel, queue: str) -> None:
+    publish(channel, queue, 0, 10)
+    unread = "10 messages were reserved, and nothing .* has read them"
+    with pytest.raises(PreconditionFailed, match=unread), begin() as df:
+        df.select("body")
+    assert ready(channel, queue) == marked(0, 10)
+
+
+def test_behind_the_block_there_is_nothing_to_read(
+    spark: SparkSession, begin: Drain, channel: shardmq.Channel, queue: str
+) -> None:
     publish(channel, queue, 0, 10)
     with begin() as df:
-        pass
-    assert df.collect() == []
+        assert spark.range(3).coalesce(1).count() == 3  # a job, but not of these messages
+    with pytest.raises(PySparkException, match=f"queue '{queue}': .* inside the block"):
+        bodies(df)
     assert ready(channel, queue) == []
 
 
@@ -182,8 +193,8 @@ def test_a_reservation_that_was_released_in_the_block_is_not_acknowledged(
 ) -> None:
     publish(channel, queue, 0, 10)
     gone = f"queue '{queue}': reservation 'gone' is not there any more"
-    with pytest.raises(PreconditionFailed, match=gone), begin(drainId="gone"):
-        release(broker.url, queue, "gone")
+    with pytest.raises(PreconditionFailed, match=gone), begin(drainId="gone") as df:
+        release(broker.url, queue, f"gone{df.where('position < 0').count() or ''}")
     assert ready(channel, queue) == marked(0, 10)
 
 

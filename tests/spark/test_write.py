@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.errors import InvalidRequest
 from shardmq.spark.options import Options
 from shardmq.spark.rows import check_columns
-from shardmq.spark.writer import BatchWriter, Staged
+from shardmq.spark.writer import BatchWriter, Staged, StreamWriter
 
 
 def write(frame: DataFrame, broker: Broker, mode: str = "append", **options: Any) -> None:
@@ -175,14 +176,16 @@ def test_at_least_once_is_seen_at_once(
     assert [message.body for message in take(channel, queue)] == [b"a"]
 
 
-def test_a_name_that_was_committed_publishes_nothing_again(
-    spark: SparkSession, broker: Broker, channel: shardmq.Channel, queue: str
+def test_a_name_that_was_committed_publishes_nothing_again_and_says_so(
+    spark: SparkSession, broker: Broker, channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = spark.sql("select 'a' as value")
     for _ in range(2):
         write(frame, broker, routing_key=queue, txnId="orders-2026-11-20")
     assert [message.body for message in take(channel, queue)] == [b"a"]
-    again = BatchWriter(Options(url=broker.url, exchange="gone", transaction_id="orders-2026-11-20"), frame.schema)
+    with caplog.at_level(logging.WARNING, "shardmq.spark"):
+        again = BatchWriter(Options(url=broker.url, exchange="gone", transaction_id="orders-2026-11-20"), frame.schema)
+    assert "'orders-2026-11-20' was committed before (option txnId): nothing is published now" in caplog.text
     staged = again.write(iter([pa.record_batch({"value": ["a"]})]))
     assert isinstance(staged, Staged)
     assert (staged.number, staged.rows) == (0, 0)
@@ -224,7 +227,7 @@ def test_a_task_that_comes_after_its_jobs_end_begins_nothing(
         ("select 'a' as value, 300 as priority", {"exchange": "amq.fanout"}, ["column priority is not 0 to 255 in 1"]),
         ("select 'a' as value, 'x' as expiration", {"exchange": "amq.fanout"}, ["exchange 'amq.fanout'", "expiration"]),
         ("select 1 as value", {"exchange": "x"}, ["column value is int; it has to be binary or string"]),
-        ("select 'a' as text", {"exchange": "x"}, ["column text has no meaning for shardmq; there are value"]),
+        ("select 'a' as value, 1 as id", {"exchange": "x"}, ["column id has no meaning for shardmq; there are value"]),
         ("select 'a' as value", {"exchange": "x", "topic": "y"}, ["no option 'topic' for writing; there are url"]),
         ("select 'a' as value", {}, ["nothing says where to publish to"]),
         ("select 'a' as value", {"exchange": "x", "txnId": "y", "delivery": "at-least-once"}, ["option txnId names"]),
@@ -310,6 +313,18 @@ def test_a_micro_batch_that_is_replayed_after_its_commit_is_published_once(
         note.unlink()  # as if Spark had died between our commit and its own note of it
     stream(spark, tmp_path, broker, routing_key=queue, **named)
     assert sorted(int(message.body) for message in take(channel, queue)) == list(range(20))
+
+
+def test_a_micro_batch_that_was_committed_by_another_is_not_published_and_that_is_said(
+    broker: Broker, connection: shardmq.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = StructType([StructField("value", StringType())])
+    with connection.channel() as channel, channel.transaction("stream/0") as done:
+        done.commit()
+    writer = StreamWriter(Options(url=broker.url, exchange="amq.fanout"), schema)
+    with caplog.at_level(logging.WARNING, "shardmq.spark"):
+        writer.commit([Staged("stream/0", 0, 0, 0, 0, 0), None], 0)
+    assert "'stream/0' was committed before: nothing was published now" in caplog.text
 
 
 def test_a_stream_publishes_at_least_once_where_that_is_asked_for(
