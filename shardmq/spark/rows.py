@@ -58,6 +58,9 @@ def check_columns(schema: StructType, options: Options) -> None:
             option.
     """
     names = [field.name for field in schema.fields]
+    if "value" not in names:
+        raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}: "
+                             "make it of one of them, or of all: selectExpr('to_json(struct(*)) value')")  # fmt: skip
     for field in schema.fields:
         types = COLUMNS.get(field.name)
         if types is None:
@@ -68,9 +71,7 @@ def check_columns(schema: StructType, options: Options) -> None:
         said = field.dataType.simpleString()
         plain = "string" if said.startswith(("varchar", "char", "string ")) else said
         if plain not in types:
-            raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}")
-    if "value" not in names:
-        raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}")
+            raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}: cast it")
     targets = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
     if not targets:
         raise InvalidRequest("nothing says where to publish to: set option exchange, or option routing_key to a "
@@ -120,8 +121,8 @@ class Cutter:
         Raises:
             InvalidRequest, ContentTooLarge: a value cannot be published.
         """
-        for batch in gathered(batches) if self._is_spread else batches:
-            if batch.num_rows:
+        for whole in gathered(batches) if self._is_spread else batches:
+            for batch in _pieces(whole):
                 yield from self._cut(batch)
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[Run]:
@@ -188,6 +189,13 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size += batch.nbytes
     if held:
         yield _one(held)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of about GATHERED_BYTES: Spark's may have 64 MB, and cutting copies it two or three times."""
+    rows = max(1, batch.num_rows * GATHERED_BYTES // max(batch.nbytes, GATHERED_BYTES))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from shardmq import records
 from shardmq.errors import InvalidRequest
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.spark.options import Options
-from shardmq.spark.rows import RUN_BYTES, Cutter, Run, check_columns
+from shardmq.spark.rows import GATHERED_BYTES, RUN_BYTES, Cutter, Run, check_columns
 
 OPTIONS = Options(url="shardmq://x/", exchange="flights")
 
@@ -80,6 +80,21 @@ def test_runs_are_no_larger_than_a_publish_may_be(keys: int) -> None:
     assert [run.count for run in cut([large])] == [3, 3, 3, 1, 1, 1]
 
 
+@pytest.mark.parametrize("columns", [{}, {"routing_key": pa.array(["a", "b"] * 24)}])
+def test_large_batches_are_cut_a_part_at_a_time(columns: dict[str, Any]) -> None:
+    headers = pa.array([[("n", str(number))] for number in range(48)], pa.map_(pa.string(), pa.string()))
+    values = pa.array([b"%02d" % number + bytes(1 << 20) for number in range(48)])
+    batch = pa.record_batch({"value": values, "headers": headers, **columns})
+    before = pa.total_allocated_bytes()
+    seen = []
+    for run in Cutter(batch.schema.names, OPTIONS).runs([batch]):
+        assert pa.total_allocated_bytes() - before < 4 * GATHERED_BYTES
+        for record in records.unpack(bytes(run.records), run.count):
+            seen.append(record.body[:2])
+            assert record.properties.headers == {"n": str(int(record.body[:2]))}
+    assert sorted(seen) == [b"%02d" % number for number in range(48)]
+
+
 def test_large_batches_are_not_gathered() -> None:
     batch = pa.record_batch({"value": pa.array([bytes(5 << 20)]), "routing_key": pa.array(["a"])})
     assert [run.count for run in cut([batch] * 3)] == [1, 1, 1]
@@ -130,8 +145,8 @@ def test_these_columns_can_be_published(columns: dict[str, types.DataType]) -> N
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"body": STRING}, OPTIONS, "column body has no meaning for shardmq; there are value, exchange, routing_key"),
-        ({"routing_key": STRING}, OPTIONS, "column value is missing"),
+        ({**PLAIN, "body": STRING}, OPTIONS, "column body has no meaning for shardmq; there are value, exchange"),
+        ({"id": LONG, "routing_key": STRING}, OPTIONS, "column value is missing.* has id, routing_key: make it"),
         ({"value": INT}, OPTIONS, "column value is int; it has to be binary or string"),
         ({**PLAIN, "headers": types.MapType(STRING, INT)}, OPTIONS, "column headers is map<string,int>; it has to be "),
         ({**PLAIN, "priority": STRING}, OPTIONS, "column priority is string; it has to be bigint or int"),
