@@ -97,6 +97,7 @@ class Publisher:
         # Time counts while it is waited for a broker that takes publishes; Spark may leave us alone for an hour.
         self._waited = 0.0
         self._moved_at = 0.0
+        self._is_moving = False  # whether anything was settled on this connection
         self._life = broker.life
         broker.listener = self
 
@@ -144,7 +145,7 @@ class Publisher:
         if operation is Op.BASIC_CONFIRM:
             for run in self._settled(values[1]):
                 self._bytes -= len(run.records)
-                self._moved_at = self._waited
+                self._moved_at, self._is_moving = self._waited, True
                 self._pause = PAUSE_SECONDS
         elif operation is Op.BASIC_REFUSED:
             _, requests, code, text, _ = values
@@ -175,7 +176,7 @@ class Publisher:
         return runs
 
     def _on_refused(self, run: _Run, code: int, text: str) -> None:
-        self._moved_at = self._waited
+        self._moved_at, self._is_moving = self._waited, True
         if code != ReplyCode.RESOURCE_ERROR:
             if self._refused is None:
                 self._refused = refused(str(run), code, text)
@@ -222,7 +223,7 @@ class Publisher:
         self._broker.connect()
         self._follow()
         if not self._runs:
-            self._moved_at = self._waited  # nothing was waited for before
+            self._moved_at, self._is_moving = self._waited, True  # nothing was waited for before
         self._put(run)
 
     def _put(self, run: _Run) -> None:
@@ -238,7 +239,8 @@ class Publisher:
             self._life = self._broker.life
             left = sorted(self._runs.values(), key=lambda run: run.sequence)
             self._runs.clear()
-            self._moved_at = self._waited
+            if self._is_moving:  # or else connections that are lost one after the other would never be given up
+                self._moved_at, self._is_moving = self._waited, False
             for run in left:
                 self._put(run)
 

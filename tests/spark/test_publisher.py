@@ -12,7 +12,7 @@ import pytest
 import shardmq
 from shardmq import records
 from shardmq.cmd.broker import Broker as Server
-from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, PublishRefused, Unroutable
+from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, PublishRefused, Timeout, Unroutable
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.spark.broker import Broker
 from shardmq.spark.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, Publisher
@@ -125,6 +125,18 @@ def test_what_a_lost_connection_had_is_published_once_without_a_transaction(
         ours.close()
     assert bodies(channel, queue, RUNS * RUN) == list(range(RUNS * RUN))
     assert channel.basic_get(queue) is None
+
+
+def test_connections_that_are_lost_one_after_the_other_are_given_up(broker: Server, queue: str) -> None:
+    with Proxy(broker.port) as proxy:
+        ours = Broker(proxy.url)
+        publisher = Publisher(ours, timeout=0.3)
+        proxy.judge = lambda kind: Fate.IS_LOST if kind == PUBLISH else Fate.PASSES
+        publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
+        with pytest.raises(Timeout, match=f"confirmed nothing for 0 s .* with routing key '{queue}'"):
+            publisher.flush()
+        assert ours.life > 2
+        ours.close()
 
 
 def test_the_window_bounds_what_is_unconfirmed(ours: Broker, channel: shardmq.Channel, queue: str) -> None:
