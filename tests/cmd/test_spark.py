@@ -137,7 +137,7 @@ def test_all_jobs_run_from_the_command_line(
         assert (done["rows"], done["messages"], done["transaction"]) == (10, 10, "jobs")
         assert channel.queue_declare("spark-jobs", passive=True).messages == 10
         said = printed(*publish).decode()
-        assert "published to exchange ''" in said
+        assert "published to the default exchange" in said
         assert "was committed before" in said
         assert "there is no column 'nope' in the files" in refused(*publish[:5], *here, "--value", "nope")
 

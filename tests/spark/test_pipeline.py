@@ -1,8 +1,10 @@
 """The pipeline's jobs against a real broker: every flight published and read back, exports, replays, dead letters."""
 
 import importlib.util
+import json
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,19 @@ def test_rows_become_messages_as_they_are_asked_for(
     )  # fmt: skip
 
 
+def test_texts_and_times_are_whole_in_the_bodies(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "quoted.csv"
+    path.write_text('name,note\n"Smith, ""Jo""",\n')
+    assert [row.value for row in messages(read(spark, [str(path)])).collect()] == [
+        '{"name":"Smith, \\"Jo\\"","note":null}'
+    ]
+    times = "timestamp '2026-01-02 03:04:05.678901Z' as at, timestamp_ntz '2026-01-02 03:04:05.000001' as ntz"
+    [row] = messages(spark.sql(f"select {times}")).collect()
+    body = json.loads(row.value)
+    assert datetime.fromisoformat(body["at"]) == datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    assert body["ntz"] == "2026-01-02T03:04:05.000001"
+
+
 def test_what_cannot_be_published_leaves_nothing(
     spark: SparkSession, broker: Broker, connection: shardmq.Connection, exchange: str, queue: str, tmp_path: Path
 ) -> None:
@@ -145,6 +160,10 @@ def test_what_cannot_be_published_leaves_nothing(
         shardmq.spark.publish(spark, str(path), key="kee", **job)
     with pytest.raises(InvalidRequest, match=r"reading .*nope.csv: Path does not exist"):
         shardmq.spark.publish(spark, str(tmp_path / "nope.csv"), **job)
+    torn = tmp_path / "torn.json"
+    torn.write_text('{"key": "known"}\n{"key": "kno')
+    with pytest.raises(InvalidRequest, match=r"not every line of .*torn.json is a JSON object.*multiLine=true"):
+        shardmq.spark.publish(spark, str(torn), key="key", **job)
     with pytest.raises(NotFound, match="no exchange 'nope'"):
         shardmq.spark.publish(spark, str(path), url=broker.url, exchange="nope")
     done = shardmq.spark.publish(spark, str(path), key="key", value="value", mandatory=False, **job)

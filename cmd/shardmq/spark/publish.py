@@ -24,7 +24,8 @@ from shardmq.cmd.spark.session import check_installed, is_local, master_of, spar
     callback=named_texts,
     multiple=True,
     metavar="NAME=VALUE",
-    help="One of Spark's for reading the files, as inferSchema=true, sep=; or header=false.",
+    help="One of Spark's for reading the files, as inferSchema=true, sep=; or header=false; multiLine=true where texts "
+    "have line breaks, or a JSON file is one array.",
 )
 @click.option("--key", metavar="COLUMN|TEMPLATE", help="Routing key: a column, or as '{carrier}.{origin}'.")
 @click.option("--routing-key", help="The same routing key for all rows.")
@@ -113,4 +114,5 @@ def publish(
     if as_json:
         print_json(summary.as_table())
     else:
-        print_summary(summary, f"published to exchange '{exchange}'")
+        target = f"exchange '{exchange}'" if exchange else "the default exchange"
+        print_summary(summary, f"published to {target}")

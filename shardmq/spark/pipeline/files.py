@@ -10,9 +10,12 @@ from shardmq.spark.pipeline.chunks import File
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_CSV: Final = {"header": "true", "escape": '"'}
+"""A quote within quotes is doubled, as RFC 4180 has it and all that writes CSV, but for Spark."""
+
 FORMATS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    ".csv": ("csv", {"header": "true"}),
-    ".tsv": ("csv", {"header": "true", "sep": "\t"}),
+    ".csv": ("csv", _CSV),
+    ".tsv": ("csv", {**_CSV, "sep": "\t"}),
     ".json": ("json", {}),
     ".jsonl": ("json", {}),
     ".ndjson": ("json", {}),
@@ -21,6 +24,9 @@ FORMATS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 }
 """By the end of a name: Spark's format, and its options unless told otherwise. CSV has a line of names, JSON a line for
 each row."""
+
+CORRUPT: Final = "_corrupt_record"
+"""A column that Spark adds where it finds lines that are no JSON: published, they would be messages about that."""
 
 COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate", ".xz"})
 _GLOB: Final = frozenset("*?[{")
@@ -82,7 +88,7 @@ def read(
         options: more of Spark's for reading that format.
 
     Raises:
-        InvalidRequest: there are none, or nobody can tell what they are.
+        InvalidRequest: there are none, nobody can tell what they are, or lines of them are not what they should be.
     """
     if not paths:
         raise InvalidRequest("there are no files to read")
@@ -90,7 +96,13 @@ def read(
     if ending not in FORMATS:
         raise InvalidRequest(f"there is no format '{format}'; there are csv, tsv, json and parquet")
     kind, usual = FORMATS[ending]
-    return spark.read.format(kind).options(**{**usual, **(options or {})}).load(list(paths))
+    rows = spark.read.format(kind).options(**{**usual, **(options or {})}).load(list(paths))
+    if CORRUPT in rows.columns:
+        raise InvalidRequest(
+            f"not every line of {', '.join(paths)} is a JSON object, which is a row: correct these, or give the read "
+            "option mode=DROPMALFORMED, which leaves them out, or multiLine=true where a file is one object or array"
+        )
+    return rows
 
 
 def described(rows: "DataFrame") -> list[File]:

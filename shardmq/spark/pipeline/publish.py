@@ -64,7 +64,7 @@ def publish(
     started_at = time.monotonic()
     paths = [paths] if isinstance(paths, str) else list(paths)
     targets.check_exchange(url, exchange)
-    doing = f"publishing to exchange '{exchange}'"
+    doing = "publishing to " + (f"exchange '{exchange}'" if exchange else "the default exchange")
     if delivery == EXACTLY_ONCE:
         txn_id = txn_id or new_transaction_id()
     elif txn_id:

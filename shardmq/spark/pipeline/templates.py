@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PIECE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_JSON: Final = {
+    "ignoreNullFields": "false",
+    # Spark's own end with milliseconds, and silently leave out the rest.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _NESTED: Final = ("struct", "array", "map", "variant")
 
 Piece = str | tuple[str]
@@ -96,7 +102,7 @@ def text_of(rows: "DataFrame", name: str) -> "Column":
 
     column = column_of(rows, name)
     if type_of(rows, column).startswith(_NESTED):
-        return F.to_json(column, {"ignoreNullFields": "false"})
+        return F.to_json(column, _JSON)
     return column.cast("string")
 
 
@@ -113,7 +119,7 @@ def body_of(rows: "DataFrame", name: str | None) -> "Column":
     from pyspark.sql import functions as F
 
     if name is None:
-        return F.to_json(F.struct(*(F.col(f"`{column}`") for column in rows.columns)), {"ignoreNullFields": "false"})
+        return F.to_json(F.struct(*(F.col(f"`{column}`") for column in rows.columns)), _JSON)
     column = column_of(rows, name)
     return column if type_of(rows, column) == "binary" else text_of(rows, name)
 
