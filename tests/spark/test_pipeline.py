@@ -219,7 +219,7 @@ def test_an_export_replayed_is_what_it_was_with_ids_and_types_of_headers(
 
     again = shardmq.spark.replay(spark, to, **replay)
     assert (again.messages, len(_all(channel, queue))) == (0, 20)
-    with pytest.raises(PreconditionFailed, match="was used with other files, target and rate"):
+    with pytest.raises(PreconditionFailed, match="was used with other files, target or rate"):
         shardmq.spark.replay(spark, to, **{**replay, "txn_id": summary.transaction, "rate": None})
     with pytest.raises(InvalidRequest, match="one of the two"):
         shardmq.spark.replay(spark, to, url=broker.url)
@@ -358,7 +358,7 @@ def test_republishing_that_broke_off_after_its_commit_only_acknowledges(
         shardmq.spark.deadletters(spark, dead, **job)
     # As a run that dies between commit and acknowledgement leaves it.
     assert channel.queue_reserve(dead, "broke-off").messages == 11
-    with pytest.raises(PreconditionFailed, match="other queue, choice and limit"):
+    with pytest.raises(PreconditionFailed, match="other queue, choice or limit"):
         shardmq.spark.deadletters(spark, dead, **{**job, "reason": "maxlen"})
     done = shardmq.spark.deadletters(spark, dead, **job)
     assert (done.summary.rows, done.summary.messages, done.summary.queues) == (6, 0, {dead: 5})

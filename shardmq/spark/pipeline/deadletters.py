@@ -250,7 +250,7 @@ class _Republishing:
     def _claim(self) -> None:
         digest = hashlib.sha256(repr((self._queue, self._choice, self._limit)).encode()).hexdigest()[:20]
         with asking(self._url) as broker:
-            claim(broker, self._name, digest, "queue, choice and limit")
+            claim(broker, self._name, digest, "queue, choice or limit")
 
     def _reserve(self, broker: "Broker") -> None:
         """Set aside as many of the queue's first messages as hold those that are wanted, and no more: then all that is

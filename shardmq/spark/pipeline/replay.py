@@ -76,10 +76,10 @@ def replay(
         check_exported(rows, keep_exchange)
         plan = Plan(tuple(files.described(rows)), chunk_rows(rate))
     txn_id = txn_id or usual_id(plan.files, target)
-    say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{txn_id}': in {plan.chunks:,} transactions")
+    say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{txn_id}', in chunks: {plan.chunks:,}")
     sender = _Sender(url, exchange, txn_id, mandatory, plan, Pace(rate), say, progress or (lambda _done, _all: None))
     with asking(url) as broker:
-        claim(broker, txn_id, plan.digest(target), "files, target and rate")
+        claim(broker, txn_id, plan.digest(target), "files, target or rate")
         # They are committed one after the other: those that are there are the first.
         start = bisect_left(range(plan.chunks), True, key=lambda chunk: not is_committed(broker, f"{txn_id}/{chunk}"))
     sender.skip(start)
