@@ -18,8 +18,19 @@ RETRIES = 4
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Spark in this process, two tasks at a time, each tried up to four times. It takes some 8 seconds to start."""
+def last_session() -> Iterator[None]:
+    """Stops Spark when all is over."""
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
+    """Spark in this process, two tasks at a time, each tried up to four times. It takes some 8 seconds to start, and
+    goes on from file to file; unless a command that was tested in between has stopped it.
+    """
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java 17 or newer, and there is no java here")
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -38,8 +49,7 @@ def spark() -> Iterator[SparkSession]:
             builder = builder.config(name, value)
         session = builder.getOrCreate()
     session.dataSource.register(ShardmqDataSource)
-    yield session
-    session.stop()
+    return session
 
 
 @pytest.fixture(scope="module")
