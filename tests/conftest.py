@@ -1,5 +1,6 @@
 """Brokers for tests: real processes on real sockets, gone when the test is."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,27 +13,19 @@ from shardmq.cmd.broker import Broker
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shardmq")
 
+# Java is not worth warming up for tests: half the processor time goes into compiling what soon ends.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
 StartBroker = Callable[..., Broker]
 
-FIRST = ("spark/test_cluster.py", "spark/test_pipeline.py", "spark/test_faults.py")
-"""The files that take longest, in this order: begun last, they would be what all wait for."""
-
-SESSIONS = {
-    "spark/test_pipeline.py": "a", "spark/test_read.py": "a", "spark/test_drain.py": "a",
-    "spark/test_faults.py": "b", "spark/test_write.py": "b", "spark/test_spark_guide.py": "b",
-}  # fmt: skip
-"""Files that need a Spark session, by the one they share: it takes ten seconds to start, and is slow for ten more."""
+FIRST = ["test_cluster", "test_pipeline", "test_faults", "test_write", "test_read", "test_drain", "test_spark_guide"]
+"""Files in tests/spark that take longest, in this order: begun last, they would be what all wait for."""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several workers share the tests (`--dist loadgroup`), a file is one worker's, and so is a Spark session."""
-    root = Path(__file__).parent
-    files = {item: item.path.relative_to(root).as_posix() for item in items}
-    for item, file in files.items():
-        item.add_marker(pytest.mark.xdist_group(SESSIONS.get(file, file)))
-    places = {file: place for place, file in enumerate([*FIRST, *SESSIONS])}
-    items.sort(key=lambda item: places.get(files[item], len(places)))
+    """The longest first, for several workers to share them (`--no-loadscope-reorder` leaves the order as it is)."""
+    places = {Path(__file__).parent / "spark" / f"{name}.py": place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
 
 
 @pytest.fixture(scope="module")
