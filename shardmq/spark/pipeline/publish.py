@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shardmq.errors import InvalidRequest
-from shardmq.spark.options import new_transaction_id
+from shardmq.spark.options import EXACTLY_ONCE, new_transaction_id
 from shardmq.spark.pipeline import files, targets
 from shardmq.spark.pipeline.faults import plain_faults
-from shardmq.spark.pipeline.sending import EXACTLY_ONCE, send
+from shardmq.spark.pipeline.sending import send
 from shardmq.spark.pipeline.summary import Summary
 from shardmq.spark.pipeline.templates import body_of, filled, key_of
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shardmq.errors import ConnectionFault, PreconditionFailed, RequestError, ShardmqError
 from shardmq.spark.broker import Broker
+from shardmq.spark.options import EXACTLY_ONCE
 from shardmq.spark.pipeline.faults import plain_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FORMAT: Final = "shardmq"
-EXACTLY_ONCE: Final = "exactly-once"
 
 
 class Sent(NamedTuple):
@@ -68,9 +68,10 @@ def send(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
+    number = 0
     if txn_id:
         with asking(url) as broker:
-            _, is_done = broker.begin(txn_id)
+            number, is_done = broker.begin(txn_id)
         if is_done:
             return Sent(0, 0, is_repeat=True)
     said = {"url": url, "delivery": delivery, "mandatory": str(mandatory).lower(), **(options or {})}
@@ -85,16 +86,17 @@ def send(
             counted.write.format(FORMAT).options(**said).mode("append").save()
     except BaseException as fault:
         if txn_id:
-            give_up(url, txn_id, fault)
+            give_up(url, txn_id, number, fault)
         raise
     return Sent(int(counts.get["rows"]), int(counts.get["bytes"]))
 
 
-def give_up(url: str, txn_id: str, fault: BaseException) -> None:
-    """Abort what failed; the fault is told what became of it where that is not plain."""
+def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
+    """Abort what failed, and not what somebody has begun under its name since; the fault is told what became of it
+    where that is not plain."""
     try:
         with asking(url) as broker:
-            broker.abort(txn_id)
+            broker.abort(txn_id, number)
     except PreconditionFailed:
         fault.add_note(f"transaction '{txn_id}' was committed nevertheless: all of it is published")
         if isinstance(fault, ShardmqError):
