@@ -19,10 +19,12 @@ from shardmq.errors import (
     InvalidRequest,
     NotFound,
     PreconditionFailed,
+    ShardmqError,
     Unavailable,
 )
 from shardmq.spark import broker as module
 from shardmq.spark.broker import Broker, connection
+from shardmq.spark.pipeline.sending import asking, give_up
 from shardmq.spark.publisher import Publisher
 from shardmq.spark.wire import Op
 from shardmq.wire.operations import TYPES
@@ -197,3 +199,12 @@ def test_tls_is_spoken_with_the_systems_authorities(
             publisher.publish("amq.fanout", "", 1, 1, memoryview(b"\x92\xc0\xc6\x00\x0f\x00\x00" + bytes(0x0F0000)))
         publisher.flush()
         ours.close()
+
+
+def test_what_a_job_gives_up_is_not_its_successors(broker: Server) -> None:
+    with asking(broker.url) as own:
+        first, _ = own.begin("same name")
+        own.abort("same name", first)
+        second, _ = own.begin("same name")
+        give_up(broker.url, "same name", first, ShardmqError("the first one failed"))
+        assert own.begin("same name", number=second) == (second, False)
