@@ -45,6 +45,9 @@ says what is left of its disk."""
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 60.0
+"""A disk that others keep busy makes a process that has just been started wait for its first commit."""
+
 
 class Shard:
     """A shard process and a gateway's end of the link to it.
@@ -63,7 +66,13 @@ class Shard:
         self.context = context()
         self.inbox: list[Any] = []
         self.start()
-        self.dialer = self.dial("gateway-0")
+        try:
+            self.dialer = self.dial("gateway-0")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            self.context.destroy(linger=0)
+            raise
 
     def start(self) -> None:
         command = [sys.executable, "-c", PROGRAM, str(self.folder), self.address, str(self.memory_bytes),
@@ -72,7 +81,7 @@ class Shard:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def restart(self, number: int = signal.SIGKILL) -> None:
         self.stop(number)
@@ -101,14 +110,14 @@ class Shard:
         self.inbox += dialer.tick(time.monotonic())
 
     def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True, dialer: Any = None) -> T:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             for message in self.inbox:
                 if isinstance(message, kind) and wanted(message):
                     self.inbox.remove(message)
                     return message
             self.poll(dialer or self.dialer)
-        raise AssertionError(f"no {kind.__name__} within 10 s; there is {self.inbox[:20]}")
+        raise AssertionError(f"no {kind.__name__} within {PATIENCE_SECONDS} s; there is {self.inbox[:20]}")
 
     def send(self, *messages: Message) -> None:
         for message in messages:
@@ -140,9 +149,9 @@ class Shard:
         return next(table for table in tables if table["id"] == number)
 
     def until(self, wanted: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not wanted():
-            assert time.monotonic() < deadline, "it did not come to be within 10 s"
+            assert time.monotonic() < deadline, f"it did not come to be within {PATIENCE_SECONDS} s"
             self.poll(self.dialer)
 
     def close(self) -> None:

@@ -75,14 +75,14 @@ class Inside:
         self.dialer.flush()
 
     def expect(self, kind: type[T], wanted: Callable[[T], bool] = lambda _: True) -> T:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for message in self.inbox:
                 if isinstance(message, kind) and wanted(message):
                     self.inbox.remove(message)
                     return message
             self.turn()
-        raise AssertionError(f"no {kind.__name__} within 20 s; there is {self.inbox[:20]}")
+        raise AssertionError(f"no {kind.__name__} within 60 s; there is {self.inbox[:20]}")
 
     def ask(self, message: Any) -> Any:
         self.send(message)
@@ -103,7 +103,7 @@ class Inside:
 
     def settle_down(self) -> None:
         """Until nothing that is decided is to be carried out."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.worker.table()["staged"]:
             assert time.monotonic() < deadline, self.worker.table()["staged"]
             self.turn()
