@@ -2,7 +2,11 @@
 
 process.py    the process: options, start, signals, clean stop
 hub.py        what all connections of the process share: topology replica, links, the pass
-server.py     listens, accepts, keeps the connections
+server.py     listens, accepts, knows the connections
+connection.py  one client's connection, whatever its protocol: the socket, what waits to be sent, when not to read
+doorway.py     a socket that has not said yet which protocol it speaks
+logins.py      who may come in
+amqp/          one client connection speaking AMQP 0-9-1
 native.py     one client connection speaking the native protocol: frames to session calls and back
 requests.py   the native protocol's requests as a table: operation to call; those about messages
 declarations.py  requests about exchanges, queues, bindings

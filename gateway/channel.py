@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from shardmq.bus.messages import Delivered, Got, Qos
 from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
-from shardmq.gateway.confirms import Fan
+from shardmq.gateway.confirms import Fan, FanOfMany
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
@@ -16,6 +16,7 @@ from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.records import MANDATORY, PERSISTENT, Record, Run
 
 if TYPE_CHECKING:
+    from shardmq.gateway.hub import Plan
     from shardmq.gateway.session import Session
 
 TIMEOUT: Final = "x-consumer-timeout"
@@ -136,6 +137,47 @@ class Channel:
         for link, queues in plan:
             run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
             if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms, transaction):
+                session.front.hold_publishing(link)
+
+    def send(
+        self,
+        first: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        count: int,
+        records: bytes,
+        plan: "Plan",
+        priority: int = 0,
+        ttl_ms: int | None = None,
+    ) -> None:
+        """Send messages on their way, each of them a publish of its own; answered by `confirm` or `refuse`.
+
+        Args:
+            first: the first one's number; the others follow.
+            exchange: where they were published to.
+            key: routing key.
+            flags: as they are stored: PERSISTENT, AMQP.
+            count: how many.
+            records: them.
+            plan: where they go; nowhere, and they are confirmed.
+            priority: of each.
+            ttl_ms: as in `Run`.
+        """
+        session = self.session
+        hub = session.hub
+        hub.changed()
+        serial = hub.next_serial
+        hub.next_serial = serial + count
+        last = first + count - 1
+        if not plan:
+            self.confirm(first, last)
+            return
+        singly = len(plan) == 1
+        fan = None if singly else FanOfMany(len(plan), last)
+        for link, queues in plan:
+            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
+            if link.publish(self, first, queues, run, fan, singly=singly):
                 session.front.hold_publishing(link)
 
     def _publish_parts(

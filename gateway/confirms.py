@@ -56,6 +56,27 @@ class Fan:
         self.confirm(publisher, request)
 
 
+class FanOfMany(Fan):
+    """Publishes of one message each, which go to several shards together: each of them is confirmed where all parts of
+    the run are certain to have its message."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, remaining: int, last: int) -> None:
+        super().__init__(remaining)
+        self.last = last
+
+    def confirm(self, publisher: Publisher, request: int) -> None:
+        self.remaining -= 1
+        if self.remaining:
+            return
+        refused = self.last + 1 if self.refusal is None else request + self.taken
+        if refused > request:
+            publisher.confirm(request, refused - 1)
+        if self.refusal is not None:
+            publisher.refuse(refused, self.last, *self.refusal)
+
+
 @dataclass(slots=True)
 class _Unconfirmed:
     """Publishes in a run: `each` messages in every one of them, from message `start` of the run on."""
@@ -137,6 +158,7 @@ class Confirms:
         sequence: int = 0,
         delay_ms: int = 0,
         transaction: int = 0,
+        singly: bool = False,
     ) -> bool:
         """Append a run to queues of the shard; neighbours with the same route and header travel as one run.
 
@@ -151,14 +173,17 @@ class Confirms:
             fan: puts the parts of the publish together, where it has several.
             offset: how many of the first messages of such a publish are in the parts before it.
             producer: as in `Publish`, as are `sequence`, `delay_ms` and `transaction`.
+            singly: each message is a publish of its own; `request` is the first one's number.
 
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
         """
+        last = request + run.count - 1 if singly else request
         if not self._dialer.is_open:
-            refuse(publisher, request, request, fan, f"{self._name} is not there now; publish again")
+            refuse(publisher, request, last, fan, f"{self._name} is not there now; publish again")
             return False
         size, count = len(run.records), run.count
+        each = 1 if singly else count
         self.unconfirmed_bytes += size
         open_run = self._gathering
         start = 0
@@ -187,9 +212,9 @@ class Confirms:
             if producer:
                 open_run.next_sequence += count
             newest = self._unconfirmed[-1]
-            if (newest.publisher is publisher and newest.last + 1 == request and newest.each == count
+            if (newest.publisher is publisher and newest.last + 1 == request and newest.each == each
                     and fan is None and newest.fan is None):  # fmt: skip
-                newest.last = request
+                newest.last = last
                 newest.size += size
                 return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         else:
@@ -199,7 +224,7 @@ class Confirms:
                                          transaction)  # fmt: skip
             self._numbers += 1
         self._unconfirmed.append(
-            _Unconfirmed(self._numbers, queues, publisher, request, request, count, start, size, fan, offset)
+            _Unconfirmed(self._numbers, queues, publisher, request, last, each, start, size, fan, offset)
         )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 

@@ -6,16 +6,12 @@
 Requests of one channel are carried out in order: while one waits for an answer, what follows on its channel is held.
 """
 
-import asyncio
-import socket
-import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import (
     ChannelError,
     ConnectionFault,
-    ConnectionLost,
     ProtocolError,
     ReplyCode,
     RequestError,
@@ -23,13 +19,14 @@ from shardmq.errors import (
 )
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import short
+from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, ClientConnection
+from shardmq.gateway.logins import Login
 from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Session
-from shardmq.gateway.shardlink import Outcome, ShardLink
+from shardmq.gateway.shardlink import Outcome
 from shardmq.limits import (
     CHANNELS_MAX,
     FRAME_BYTES_MAX,
-    HANDSHAKE_SECONDS,
     HELLO_BYTES_MAX,
     REQUEST_BYTES_MAX,
     SETTLEMENT_BYTES_MAX,
@@ -70,25 +67,8 @@ from shardmq.wire.transactions import TransactionCommit
 if TYPE_CHECKING:
     from shardmq.gateway.server import Server
 
-HELD_BYTES_MAX: Final = 4 << 20
-"""Operations held behind requests that wait; past it the socket is not read."""
-
-HELD_OVERHEAD_BYTES: Final = 500
-"""What an operation takes at least while it is held."""
-
-UNREAD_BYTES_MAX: Final = 16 << 20
-"""A client that does not read what it is sent is not read from either, nor is anything more carried out for it, once
-this much is waiting for it: some requests are small and have large answers."""
-
-WRITE_HIGH_WATER_BYTES: Final = 1 << 20
-"""A client with more than this unread is given no more credit; small beside a delivery window."""
-
 NO_ROUTE: Final = "NO_ROUTE"
 """The text of a return; RabbitMQ's."""
-
-_READ_BUFFER: Final = memoryview(bytearray(256 << 10))
-"""One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
-page faults (0.1 µs a message in bulk), one for each connection memory."""
 
 _LARGER: Final = {
     TYPES[BasicPublish]: FRAME_BYTES_MAX,
@@ -103,14 +83,6 @@ _LARGER_OF_ALL: Final = {**_LARGER, TYPES[DefinitionsImport]: FRAME_BYTES_MAX}
 """The same, for administrators."""
 
 _HEARTBEAT: Final = encode(Heartbeat())
-
-
-def set_socket_options(transport: asyncio.BaseTransport) -> None:
-    """Small frames go at once, as a pass already gathers what belongs together; dead peers are probed for."""
-    raw = transport.get_extra_info("socket")
-    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 class _ChannelDesk:
@@ -132,88 +104,28 @@ class _ChannelDesk:
         self.blocked: list[tuple[BasicPublish, int]] = []
 
 
-class NativeConnection(asyncio.BufferedProtocol):
-    """See the module. One for each accepted socket.
+class NativeConnection(ClientConnection):
+    """See the module. One for each accepted socket that speaks it."""
 
-    There may be many thousands that do nothing, hence slots and shared empty sets: of 5,000 with a channel, each takes
-    4.6 KB of resident memory, its transport included.
-    """
-
-    __slots__ = ("_accepted_at", "_confirming", "_desks", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
-                 "_is_authenticating", "_is_closing", "_is_unread", "_out", "_out_bytes", "_reader",
-                 "_reading_held_by", "_sent_at", "_server", "_server_closed", "_transport", "client_properties",
-                 "connected_at_ms", "is_blocked", "is_tls", "is_writable", "peer", "peer_port", "session")  # fmt: skip
+    protocol: ClassVar = "shardmq"
+    __slots__ = ("_desks", "_reader", "_server_closed")
 
     def __init__(self, server: "Server") -> None:
-        self._server = server
-        self._hub = server.hub
+        super().__init__(server)
         self._reader = FrameReader(HELLO_BYTES_MAX)
-        self.session: Session | None = None
         self._desks: dict[int, _ChannelDesk] = {}
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._held_bytes = 0
-        self._is_unread = False
-        self._confirming: list[Channel] = []
         self._server_closed: frozenset[int] = frozenset()  # channels; what clients sent before they heard is ignored
-        self._heard_at = self._sent_at = self._accepted_at = time.monotonic()
-        self._heartbeat = 0
-        self._is_authenticating = False
-        self._is_closing = False
-        self._reading_held_by: frozenset[str] = frozenset()
-        self._transport: asyncio.Transport
-        self.is_writable = True
-        self.peer = ""
-        self.peer_port = 0
-        self.is_tls = False
-        self.is_blocked = False
-        self.connected_at_ms = 0
-        self.client_properties: dict[str, Any] = {}
 
-    # --- asyncio.BufferedProtocol ---------------------------------------------------------------------------------
+    # --- taking in ------------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        set_socket_options(transport)
-        address = transport.get_extra_info("peername") or ("", 0)
-        self.peer, self.peer_port = str(address[0]), address[1]
-        self.is_tls = transport.get_extra_info("ssl_object") is not None
-        self.connected_at_ms = time.time_ns() // 1_000_000
-        self._server.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
-        self._is_closing = True
-        self._hub.alarms.leave(self)
-        self._server.remove(self)
-        if self.session is not None:
-            self.session.close()
-            self.session = None  # a circle, which would lie around until the collector comes by
-        self._desks.clear()
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        return _READ_BUFFER
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._heard_at = time.monotonic()
+    def take(self, data: memoryview) -> None:
         try:
-            for kind, payload in self._reader.feed(_READ_BUFFER[:nbytes]):
+            for kind, payload in self._reader.feed(data):
                 if self._is_closing:
                     return
                 self._take(decode(kind, payload, FROM_CLIENT), len(payload))
         except ConnectionFault as fault:
             self.close(fault)
-
-    def pause_writing(self) -> None:
-        self.is_writable = False
-
-    def resume_writing(self) -> None:
-        self.is_writable = True
-        self._was_read()
-        if self.session is not None:
-            self.session.socket_has_room()
-
-    # --- taking in ------------------------------------------------------------------------------------------------
 
     def _take(self, operation: Operation, size: int) -> None:
         desk = self._desks.get(getattr(operation, "channel", 0))
@@ -223,9 +135,7 @@ class NativeConnection(asyncio.BufferedProtocol):
                 if desk.held is None:
                     desk.held = deque()
                 desk.held.append((operation, size))
-                self._held_bytes += size
-                if self._held_bytes > HELD_BYTES_MAX:
-                    self._hold_reading("held")
+                self._hold_more(size)
             else:
                 self._take_on_channel(desk, operation)
             return
@@ -235,7 +145,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         if kind is ConnectionOpen:
             self._open(operation)  # type: ignore[arg-type]
         elif kind is ConnectionClose:
-            self._finish()
+            self.finish()
         elif self.session is None:
             raise ProtocolError(f"{kind.__name__} before ConnectionOpen was answered", ReplyCode.CHANNEL_ERROR)
         elif isinstance(operation, ChannelOpen):
@@ -316,9 +226,7 @@ class NativeConnection(asyncio.BufferedProtocol):
     def _hold_publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
         size = len(operation.records) + HELD_OVERHEAD_BYTES
         desk.blocked.append((operation, size))
-        self._held_bytes += size
-        if self._held_bytes > HELD_BYTES_MAX:
-            self._hold_reading("held")
+        self._hold_more(size)
 
     def _request(self, desk: _ChannelDesk, operation: Any) -> None:
         answered = False
@@ -354,18 +262,21 @@ class NativeConnection(asyncio.BufferedProtocol):
             desk.held = None
         self._hold_less()
 
-    def _hold_less(self) -> None:
-        if self._held_bytes <= HELD_BYTES_MAX:
-            self._resume_reading("held")
+    def go_on(self) -> None:
+        for desk in [desk for desk in self._desks.values() if desk.held]:
+            self._catch_up(desk)
+
+    def forget(self) -> None:
+        self._desks.clear()
 
     def _drop_channel(self, number: int) -> None:
         desk = self._desks.pop(number)
-        self._held_bytes -= sum(size for _, size in (*(desk.held or ()), *desk.blocked))
+        held_bytes = sum(size for _, size in (*(desk.held or ()), *desk.blocked))
         desk.held = None
         for operation, _ in desk.blocked:
             text = "the channel was closed while publishing was blocked; not stored"
             self.send_refusal(number, operation.request, operation.request, ReplyCode.RESOURCE_ERROR, text)
-        self._hold_less()
+        self._hold_less(held_bytes)
         assert self.session is not None
         self.session.close_channel(number)
 
@@ -380,9 +291,10 @@ class NativeConnection(asyncio.BufferedProtocol):
                 ReplyCode.NOT_IMPLEMENTED,
             )
         self._is_authenticating = True
-        self._server.authenticate(self, operation)
+        login = Login(operation.user, operation.password, operation.vhost)
+        self._server.logins.let_in(self.peer, login, lambda fault: self._opened(operation, fault))
 
-    def opened(self, operation: ConnectionOpen, fault: ConnectionFault | None) -> None:
+    def _opened(self, operation: ConnectionOpen, fault: ConnectionFault | None) -> None:
         """Authentication is over."""
         self._is_authenticating = False
         if self._is_closing:
@@ -411,37 +323,7 @@ class NativeConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         self.send(ConnectionClose(fault.code, fault.text))
-        self._finish()
-
-    def _finish(self) -> None:
-        self._is_closing = True  # before the flush, which would go on with what is held
-        self.flush()
-        if self.session is not None:
-            self.session.close()
-            self.session.channels.clear()
-        self._desks.clear()
-        self._transport.close()
-
-    def stop_reading(self) -> None:
-        """The process is about to stop: what is under way will be answered, nothing more is begun."""
-        self._hold_reading("stopping")
-
-    def abort_if_silent(self, now: float) -> None:
-        """Called about once a second: enforces the handshake's time and the heartbeat, and sends ours."""
-        if self._is_closing:
-            if not self.is_writable and now - self._sent_at > HANDSHAKE_SECONDS:
-                self._transport.abort()
-        elif self.session is None:
-            if now - self._accepted_at > HANDSHAKE_SECONDS and not self._is_authenticating:
-                self.close(ConnectionLost(f"no ConnectionOpen within {HANDSHAKE_SECONDS:.0f} s"))
-        elif self._heartbeat:
-            if now - self._sent_at >= self._heartbeat / 2:
-                self._out.append(_HEARTBEAT)
-                self.flush()
-            if now - self._heard_at > 2 * self._heartbeat and not self._reading_held_by:
-                self.close(
-                    ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
-                )
+        self.finish()
 
     # --- sending --------------------------------------------------------------------------------------------------
 
@@ -449,38 +331,11 @@ class NativeConnection(asyncio.BufferedProtocol):
         """Queue an operation for the end of the pass."""
         self.send_frame(encode(operation))
 
-    def send_frame(self, frame: bytes) -> None:
-        """Queue a frame for the end of the pass."""
-        if not self._out:
-            self._hub.write_due(self)
-        self._out.append(frame)
-        self._out_bytes += len(frame)
-        if self._out_bytes > UNREAD_BYTES_MAX:
-            self._is_unread = True
+    def send_heartbeat(self) -> None:
+        self.send_frame(_HEARTBEAT)
 
-    def flush(self) -> None:
-        """Write what is queued, as one piece."""
-        if self._confirming:
-            confirming, self._confirming = self._confirming, []
-            for channel in confirming:
-                self._out.append(encode(BasicConfirm(channel.number, channel.take_confirms())))
-        if not self._out or self._transport.is_closing():
-            return
-        out, self._out, self._out_bytes = self._out, [], 0
-        self._sent_at = time.monotonic()
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
-            self._is_unread = True
-            self._hold_reading("unread")
-        elif self._is_unread:
-            self._was_read()
-
-    def _was_read(self) -> None:
-        """There is room for more answers: go on with what was held for the lack of it."""
-        self._is_unread = False
-        self._resume_reading("unread")
-        for desk in [desk for desk in self._desks.values() if desk.held]:
-            self._catch_up(desk)
+    def encode_confirms(self, channel: Channel) -> bytes:
+        return encode(BasicConfirm(channel.number, channel.take_confirms()))
 
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
@@ -489,11 +344,6 @@ class NativeConnection(asyncio.BufferedProtocol):
             BasicDeliver(channel, consumer, tag, redelivered, run.exchange, run.routing_key, run.flags,
                          run.timestamp_ms, run.origin, run.serial, run.count, run.records, deliveries)
         )  # fmt: skip
-
-    def confirms_due(self, channel: Channel) -> None:
-        if not self._confirming:
-            self._hub.write_due(self)
-        self._confirming.append(channel)
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         self.send(BasicRefused(channel, [(first, last)], code, text, taken))
@@ -521,26 +371,5 @@ class NativeConnection(asyncio.BufferedProtocol):
         for desk in list(self._desks.values()):
             blocked, desk.blocked = desk.blocked, []
             for operation, size in blocked:
-                self._held_bytes -= size
+                self._hold_less(size)
                 self._publish(desk, operation)
-        self._hold_less()
-
-    # --- back-pressure ----------------------------------------------------------------------------------------------
-
-    def hold_publishing(self, link: ShardLink) -> None:
-        reason = f"publishing to {link.name}"
-        if reason not in self._reading_held_by:
-            self._hold_reading(reason)
-            link.confirms.relieved.append(lambda: self._resume_reading(reason))
-
-    def _hold_reading(self, reason: str) -> None:
-        if not self._reading_held_by and not self._transport.is_closing():
-            self._transport.pause_reading()
-        self._reading_held_by |= {reason}
-
-    def _resume_reading(self, reason: str) -> None:
-        if reason in self._reading_held_by:
-            self._reading_held_by -= {reason}
-            if not self._reading_held_by and not self._transport.is_closing():
-                self._heard_at = time.monotonic()
-                self._transport.resume_reading()

@@ -168,11 +168,11 @@ def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[T
                 raise PreconditionFailed(
                     f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a time"
                 )
-            terms.append(_terms(publication, properties))
+            terms.append(terms_of(publication, properties))
             continue
         own = shared.get(key)
         if own is None:
-            own = shared[key] = _terms(publication, properties)
+            own = shared[key] = terms_of(publication, properties)
         terms.append(own)
     return terms
 
@@ -183,7 +183,7 @@ def _key_count(properties: Properties) -> int:
     return sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
 
 
-def _terms(publication: Publication, properties: Properties | None) -> Terms:
+def terms_of(publication: Publication, properties: Properties | None) -> Terms:
     """A message's priority, as far as it counts, its time to live, and where it goes."""
     plan = _plan(publication, properties)
     if properties is None:

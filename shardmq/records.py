@@ -21,6 +21,10 @@ from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTI
 PERSISTENT: Final = 1
 """Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
 
+AMQP: Final = 4
+"""Flag of a run: its records' properties stand as AMQP 0-9-1 property lists, byte for byte as an AMQP client sent them:
+msgpack [list as bin, body as bin]. Only gateways read or write those; native clients never see them."""
+
 MANDATORY: Final = 2
 """Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
 
@@ -105,6 +109,7 @@ def message_id(origin: int, serial: int) -> str:
 _encode = msgspec.msgpack.Encoder().encode
 _decode_records = msgspec.msgpack.Decoder(list[Record]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
+_decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 _PLAIN: Final = b"\x92\xc0"
 """How a record without properties begins."""
@@ -114,6 +119,11 @@ _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 
 def pack(properties: Properties | None, body: bytes) -> bytes:
     """One record's bytes."""
+    return _encode((properties, body))
+
+
+def pack_raw(properties: bytes, body: bytes) -> bytes:
+    """One record's bytes, for a run with the flag AMQP."""
     return _encode((properties, body))
 
 
@@ -136,6 +146,11 @@ def unpack(records: bytes, count: int) -> list[Record]:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
         raise _malformed(records, count, fault) from fault
+
+
+def unpack_raw(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
+    """Decode `count` records of a run with the flag AMQP: property list and body of each."""
+    return _decode_lists(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
 
 
 def _unpack_checked(records: bytes, count: int) -> list[Record]:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from shardmq.ranges import RangeSet
-from shardmq.records import Run, ends, unpack
+from shardmq.records import AMQP, Run, ends, unpack, unpack_raw
 from shardmq.shards.counts import Counts
 
 SEGMENT_BYTES: Final = 1 << 20
@@ -106,6 +106,8 @@ def body_sizes(run: Run) -> list[int]:
         header = _NIL_HEADERS.get(run.records[:3])
         if header is not None:
             return [len(run.records) - header]
+    if run.flags & AMQP:
+        return [len(body) for _, body in unpack_raw(run.records, run.count)]
     return [len(record.body) for record in unpack(run.records, run.count)]
 
 

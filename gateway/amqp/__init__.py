@@ -1,0 +1,16 @@
+"""AMQP 0-9-1, as every RabbitMQ client speaks it: a second front of the same sessions and channels.
+
+connection.py  one connection: handshake, channels, frames to session calls and back
+handshake.py   what is agreed on before a connection is open: mechanisms, limits, properties
+channel.py     one channel's place in the connection: what waits, what is held, its modes
+declarations.py  methods about exchanges, queues, bindings
+consuming.py   methods about consumers, deliveries, acknowledgements
+publishing.py  what is published: routed in runs where messages are alike, one by one where they are not
+sending.py     frames out: deliveries, returns, confirms
+crossing.py    messages between native and AMQP clients
+frames.py      frames in: bytes to what they say
+methods.py     the methods as a table, and their codec
+properties.py  property lists: checked, read, written
+tables.py      field tables and their values
+faults.py      errors, as AMQP has them
+"""
