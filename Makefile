@@ -42,6 +42,11 @@ $(VENV)/installed-test: $(VENV)/installed
 	@$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/installed-demo
 
+# Clients of other languages; fetched again when the Python ones may be of other versions.
+$(VENV)/installed-peers: tests/amqp/peers.py $(VENV)/installed-test
+	@echo "fetching AMQP clients …"
+	@$(BIN)/python tests/amqp/peers.py $(VENV)/peers $@
+
 $(VENV)/installed-spark: $(VENV)/installed
 	@echo "installing Spark (460 MB) and what the comparison needs …"
 	@$(PIP) --editable '.[spark,bench]'
@@ -66,7 +71,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint
+test: lint $(VENV)/installed-peers
 	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test

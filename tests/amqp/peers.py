@@ -1,0 +1,136 @@
+"""Fetches the AMQP clients that are no Python packages, and what Python's ship beside theirs, for the tests.
+
+    python peers.py FOLDER STAMP
+
+Into FOLDER come `debian/` (clients in C and Java, the machine-readable specification), `sdists/` (source distributions
+of py-amqp and kombu as installed, with their own integration tests) and `node/` (amqplib). Nothing needs root. What
+cannot be had here is said, and its tests are skipped; where SHARDMQ_PEERS is "required" it is an error. STAMP is
+touched when all is there.
+"""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+DEBIAN: Final = (
+    *("amqp-tools", "librabbitmq4", "libpopt0"),  # C
+    *("librabbitmq-client-java", "libslf4j-java"),  # Java
+    "amqp-specs",
+)
+SDISTS: Final = ("amqp", "kombu")
+NODE: Final = ("amqplib@2",)
+
+SECONDS_MAX: Final = 300
+"""For one command: they load a few megabytes."""
+
+
+class CannotFetch(Exception):
+    """Peers that cannot be had here, and why."""
+
+
+def run(*command: str, cwd: Path | None = None) -> None:
+    """Run a command silently.
+
+    Raises:
+        CannotFetch: it is not there, or failed; the text has what it said last.
+    """
+    if shutil.which(command[0]) is None:
+        raise CannotFetch(f"{Path(command[0]).name} is not installed")
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        raise CannotFetch(f"{Path(command[0]).name} took more than {SECONDS_MAX} s") from None
+    if done.returncode:
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+        raise CannotFetch(f"`{' '.join(command)}` failed: {said}")
+
+
+def fetch_debian(folder: Path, packages: list[str]) -> None:
+    """Packages, unpacked; with package lists of our own where the machine's are missing or stale."""
+    archives, lists = folder.with_name("archives"), folder.with_name("lists")
+    for place in (archives, lists / "partial"):
+        place.mkdir(parents=True, exist_ok=True)
+    apt = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root"]  # when root: or apt's user may not write here
+    try:
+        run(*apt, "download", *packages, cwd=archives)
+    except CannotFetch:
+        apt += ["-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={lists}"]
+        run(*apt, "update")
+        run(*apt, "download", *packages, cwd=archives)
+    for archive in sorted(archives.glob("*.deb")):
+        run("dpkg-deb", "--extract", str(archive), str(folder))
+    for place in (archives, lists):
+        shutil.rmtree(place)
+
+
+def fetch_sdists(folder: Path, versions: list[str]) -> None:
+    """Source distributions, unpacked."""
+    pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
+    # Without isolation: pip only asks for their metadata, which needs no more than the setuptools that is here.
+    run(*pip, "--no-build-isolation", "--no-binary", ",".join(SDISTS), "--dest", str(folder), *versions)
+    for archive in folder.glob("*.tar.gz"):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        archive.unlink()
+
+
+def fetch_node(folder: Path, packages: list[str]) -> None:
+    """Packages of npm."""
+    npm = ("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--no-update-notifier", "--silent")
+    run(*npm, *packages)
+
+
+def installed(name: str) -> str:
+    """A Python package as pip names its version."""
+    return f"{name}=={importlib.metadata.version(name)}"
+
+
+Fetch = Callable[[Path, list[str]], None]
+PEERS: Final[dict[str, tuple[Fetch, list[str]]]] = {
+    "debian": (fetch_debian, [*DEBIAN]),
+    "sdists": (fetch_sdists, [installed(name) for name in SDISTS]),
+    "node": (fetch_node, [*NODE]),
+}
+"""What fetches each folder, and what is to be in it."""
+
+HOLDS: Final = "holds.txt"
+"""Beside what a folder holds: the names it was fetched by. It is the last to come, so the folder is whole."""
+
+
+def fetch(folder: Path, name: str) -> None:
+    """Fetch one folder, unless it has what it is to have."""
+    fetch_it, wanted = PEERS[name]
+    holds, names = folder / name / HOLDS, "".join([f"{each}\n" for each in wanted])
+    if holds.exists() and holds.read_text() == names:
+        return
+    shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / name).mkdir(parents=True)
+    fetch_it(folder / name, wanted)
+    holds.write_text(names)
+
+
+def main(folder: Path, stamp: Path) -> str | None:
+    """Fetch all; returns what to say where one is missing that must be there."""
+    missing = []
+    for name in PEERS:
+        try:
+            fetch(folder, name)
+        except CannotFetch as reason:
+            missing.append(f"no {name} clients to test with: {reason}")
+    if not missing:
+        stamp.touch()
+        return None
+    if os.environ.get("SHARDMQ_PEERS") == "required":
+        return "\n".join(missing)
+    print(*missing, "their tests will be skipped", sep="\n")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute(), Path(sys.argv[2])))
