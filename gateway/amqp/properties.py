@@ -35,6 +35,9 @@ FIELDS: Final = (
 
 NO_PROPERTIES: Final = b"\x00\x00"
 PERSISTENT_MODE: Final = 2
+DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
+"""The pseudo-queue that a reply_to may name (https://www.rabbitmq.com/docs/direct-reply-to)."""
+
 KNOWN_MAX: Final = 4096
 """Property lists whose facts are remembered; past it all are forgotten, as those of messages that all differ are."""
 
@@ -50,13 +53,23 @@ class Facts(NamedTuple):
 
     Attributes:
         is_persistent: its delivery mode is 2.
-        is_plain: nothing in it has a meaning for the broker; otherwise it is to be decoded.
-        reply_to: where answers go, "" where it is not said.
+        is_plain: nothing in it has a meaning for the broker; all that follows here is as by default.
+        priority: the property, None where it is not there.
+        expiration: the same, as it was sent: not checked.
+        user_id: the same.
+        has_cc: there is a header CC or BCC; the list is to be decoded, to know where the message goes.
+        has_bcc: there is a header BCC; the message goes on `without_bcc`.
+        is_direct_reply: its reply_to is `DIRECT_REPLY`; the message goes on `with_reply_to`.
     """
 
     is_persistent: bool
-    is_plain: bool
-    reply_to: str = ""
+    is_plain: bool = True
+    priority: int | None = None
+    expiration: str | None = None
+    user_id: str | None = None
+    has_cc: bool = False
+    has_bcc: bool = False
+    is_direct_reply: bool = False
 
 
 class PropertyLists:
@@ -83,11 +96,14 @@ class PropertyLists:
 def read_facts(raw: bytes) -> Facts:
     """As `PropertyLists.facts`, without a memory."""
     values = _read(raw)
-    headers = values.get("headers")
-    special = values.keys() & {"priority", "expiration", "user_id"} or (
-        headers and ("CC" in headers or "BCC" in headers)
-    )
-    return Facts(values.get("delivery_mode") == PERSISTENT_MODE, not special, values.get("reply_to", ""))
+    headers = values.get("headers") or {}
+    priority, expiration, user_id = values.get("priority"), values.get("expiration"), values.get("user_id")
+    has_bcc = "BCC" in headers
+    has_cc = has_bcc or "CC" in headers
+    is_direct_reply = values.get("reply_to") == DIRECT_REPLY
+    is_plain = priority is None and expiration is None and user_id is None and not has_cc and not is_direct_reply
+    return Facts(values.get("delivery_mode") == PERSISTENT_MODE, is_plain, priority, expiration, user_id, has_cc,
+                 has_bcc, is_direct_reply)  # fmt: skip
 
 
 def decode(raw: bytes) -> Properties:
