@@ -1,0 +1,187 @@
+"""An AMQP 0-9-1 client that says what it likes and sees every answer."""
+
+import socket
+import struct
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from shardmq.gateway.amqp import methods, sending
+from shardmq.gateway.amqp.frames import BODY, END, HEADER, HEARTBEAT, METHOD
+from shardmq.gateway.amqp.handshake import PROTOCOL_HEADER
+from shardmq.gateway.amqp.methods import (
+    BasicPublish,
+    ChannelClose,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+)
+
+SECONDS: Final = 60.0
+"""How long an answer is waited for, on a machine that is ten times slower."""
+
+CAPABILITIES: Final = {"consumer_cancel_notify": True, "connection.blocked": True}
+NO_PROPERTIES: Final = b"\x00\x00"
+_FRAME: Final = struct.Struct(">BHI")
+_CONTENT: Final = struct.Struct(">HHQ")
+
+Kind = TypeVar("Kind", bound=Method)
+
+
+class HungUp(Exception):
+    """The broker closed the socket."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A method the broker sent, with its content if it has one."""
+
+    channel: int
+    method: Method
+    properties: bytes = b""
+    body: bytes = b""
+
+
+class RawClient:
+    """A socket, and the frames on it. Opens the connection and channel 1 unless told otherwise.
+
+    Args:
+        port: of the broker.
+        vhost: to open.
+        capabilities: of the client.
+        channels: how many to open.
+        is_open: whether to go through the handshake at all.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        capabilities: dict[str, Any] = CAPABILITIES,
+        channels: int = 1,
+        is_open: bool = True,
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        self.frame_max = 131_072
+        self._received = b""
+        self._started: dict[int, tuple[Method, bytes | None, int, bytes]] = {}
+        if not is_open:
+            return
+        self.socket.sendall(PROTOCOL_HEADER)
+        self.expect(ConnectionStart)
+        response = f"\0{user}\0{password}".encode()
+        self.send(0, ConnectionStartOk({"capabilities": capabilities}, "PLAIN", response, "en_US"))
+        self.expect(ConnectionTune)
+        self.send(0, ConnectionTuneOk(2047, self.frame_max, 0), ConnectionOpen(vhost))
+        self.expect(ConnectionOpenOk)
+        for number in range(1, channels + 1):
+            self.ask(ChannelOpen(), ChannelOpenOk, number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    # --- saying -------------------------------------------------------------------------------------------------------
+
+    def send(self, channel: int, *sent: Method) -> None:
+        """Say these, one after the other."""
+        self.socket.sendall(b"".join([sending.method_frame(channel, method) for method in sent]))
+
+    def publish(
+        self, method: BasicPublish, *bodies: bytes, channel: int = 1, properties: bytes = NO_PROPERTIES
+    ) -> None:
+        """Publish these by the same method."""
+        frames = [
+            sending.method_frame(channel, method) + sending.content_frames(channel, properties, body, self.frame_max)
+            for body in bodies
+        ]
+        self.socket.sendall(b"".join(frames))
+
+    def ask(self, method: Method, kind: type[Kind], channel: int = 1) -> Kind:
+        """Say this, and expect that."""
+        self.send(channel, method)
+        return self.expect(kind)
+
+    # --- hearing ------------------------------------------------------------------------------------------------------
+
+    def expect(self, kind: type[Kind]) -> Kind:
+        """The next method, which is one of that kind."""
+        method = self.hear().method
+        assert isinstance(method, kind), f"expected {kind.__name__}, got {method}"
+        return method
+
+    def end(self) -> tuple[str, int, str, tuple[int, int]]:
+        """How a channel or the connection is closed: which of them, code, text, ids; whatever came before is passed."""
+        while True:
+            method = self.hear().method
+            if isinstance(method, ChannelClose | ConnectionClose):
+                ended = "channel" if isinstance(method, ChannelClose) else "connection"
+                return ended, method.reply_code, method.reply_text, (method.class_id, method.method_id)
+
+    def hear(self) -> Said:
+        """The next method with all its content; heartbeats are passed.
+
+        Raises:
+            HungUp: there is none.
+        """
+        while True:
+            kind, channel, payload = self.frame()
+            if kind == HEARTBEAT:
+                continue
+            said = self._take(kind, channel, payload)
+            if said is not None:
+                return said
+
+    def frame(self) -> tuple[int, int, bytes]:
+        """The next frame: kind, channel, payload."""
+        kind, channel, size = _FRAME.unpack(self._read(_FRAME.size))
+        payload = self._read(size)
+        assert self._read(1)[0] == END
+        return kind, channel, payload
+
+    def _take(self, kind: int, channel: int, payload: bytes) -> Said | None:
+        if kind == METHOD:
+            assert channel not in self._started, f"a method inside the content on channel {channel}"
+            method = methods.decode(payload, channel)
+            if method.id not in _WITH_CONTENT:
+                return Said(channel, method)
+            self._started[channel] = method, None, 0, b""
+            return None
+        method, properties, size, body = self._started.pop(channel)
+        if kind == HEADER:
+            assert properties is None
+            _, _, size = _CONTENT.unpack_from(payload)
+            properties = payload[_CONTENT.size :]
+        else:
+            assert kind == BODY
+            body += payload
+        if len(body) == size and properties is not None:
+            return Said(channel, method, properties, body)
+        self._started[channel] = method, properties, size, body
+        return None
+
+    def _read(self, size: int) -> bytes:
+        while len(self._received) < size:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                raise HungUp
+            self._received += data
+        read, self._received = self._received[:size], self._received[size:]
+        return read
+
+
+_WITH_CONTENT: Final = {(60, 50), (60, 60), (60, 71)}
