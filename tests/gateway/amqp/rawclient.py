@@ -1,20 +1,24 @@
 """An AMQP 0-9-1 client that says what it likes and sees every answer."""
 
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import methods, sending
 from shardmq.gateway.amqp.frames import BODY, END, HEADER, HEARTBEAT, METHOD
 from shardmq.gateway.amqp.handshake import PROTOCOL_HEADER
 from shardmq.gateway.amqp.methods import (
     BasicPublish,
     ChannelClose,
+    ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
+    ConnectionCloseOk,
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
@@ -27,7 +31,11 @@ from shardmq.gateway.amqp.methods import (
 SECONDS: Final = 60.0
 """How long an answer is waited for, on a machine that is ten times slower."""
 
-CAPABILITIES: Final = {"consumer_cancel_notify": True, "connection.blocked": True}
+CAPABILITIES: Final = {
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
 NO_PROPERTIES: Final = b"\x00\x00"
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
@@ -58,6 +66,10 @@ class RawClient:
         capabilities: of the client.
         channels: how many to open.
         is_open: whether to go through the handshake at all.
+        heartbeat: interval agreed on, in seconds; 0 for none.
+        channel_max: channels agreed on.
+        context: for TLS.
+        receive_buffer: of the socket, in bytes; 0 for what the system gives.
     """
 
     def __init__(
@@ -70,19 +82,26 @@ class RawClient:
         capabilities: dict[str, Any] = CAPABILITIES,
         channels: int = 1,
         is_open: bool = True,
+        heartbeat: int = 0,
+        channel_max: int = 2047,
+        context: ssl.SSLContext | None = None,
+        receive_buffer: int = 0,
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        plain = socket.socket()
+        if receive_buffer:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        plain.settimeout(SECONDS)
+        plain.connect(("127.0.0.1", port))
+        self.socket = context.wrap_socket(plain, server_hostname="localhost") if context else plain
         self.frame_max = 131_072
         self._received = b""
         self._started: dict[int, tuple[Method, bytes | None, int, bytes]] = {}
         if not is_open:
             return
-        self.socket.sendall(PROTOCOL_HEADER)
-        self.expect(ConnectionStart)
-        response = f"\0{user}\0{password}".encode()
-        self.send(0, ConnectionStartOk({"capabilities": capabilities}, "PLAIN", response, "en_US"))
-        self.expect(ConnectionTune)
-        self.send(0, ConnectionTuneOk(2047, self.frame_max, 0), ConnectionOpen(vhost))
+        self.greet()
+        self.login(f"\0{user}\0{password}".encode(), capabilities=capabilities)
+        self.tune(channel_max=channel_max, heartbeat=heartbeat)
+        self.send(0, ConnectionOpen(vhost))
         self.expect(ConnectionOpenOk)
         for number in range(1, channels + 1):
             self.ask(ChannelOpen(), ChannelOpenOk, number)
@@ -93,6 +112,44 @@ class RawClient:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.socket.close()
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def greet(self) -> ConnectionStart:
+        """Say the protocol's header; returns the broker's first word."""
+        self.socket.sendall(PROTOCOL_HEADER)
+        return self.expect(ConnectionStart)
+
+    def login(
+        self,
+        response: bytes = b"\0guest\0guest",
+        mechanism: str = "PLAIN",
+        capabilities: dict[str, Any] = CAPABILITIES,
+        **properties: Any,
+    ) -> None:
+        """Say who it is; whether that is believed shows next."""
+        said = {"capabilities": capabilities, **properties}
+        self.send(0, ConnectionStartOk(said, mechanism, response, "en_US"))
+
+    def tune(self, channel_max: int = 2047, frame_max: int = 131_072, heartbeat: int = 0) -> ConnectionTune:
+        """Agree on limits; returns those offered."""
+        offered = self.expect(ConnectionTune)
+        self.frame_max = frame_max
+        self.send(0, ConnectionTuneOk(channel_max, frame_max, heartbeat))
+        return offered
+
+    def hang_up(self) -> None:
+        """Close the connection as one should; whatever comes before the answer is passed."""
+        self.send(0, ConnectionClose(200, "", 0, 0))
+        while not isinstance(self.hear().method, ConnectionCloseOk):
+            pass
+        self.expect_end()
+        self.socket.close()
+
+    def reset(self) -> None:
+        """Hang up without a goodbye: the broker sees RST."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     # --- saying -------------------------------------------------------------------------------------------------------
@@ -131,6 +188,48 @@ class RawClient:
             if isinstance(method, ChannelClose | ConnectionClose):
                 ended = "channel" if isinstance(method, ChannelClose) else "connection"
                 return ended, method.reply_code, method.reply_text, (method.class_id, method.method_id)
+
+    def expect_close(self, code: ReplyCode, text: str | None = None, method: type[Method] | None = None) -> str:
+        """The next is that the broker closes the connection; that is answered, and it hangs up. Returns the text.
+
+        Args:
+            code: it gives.
+            text: the same; None for any.
+            method: the method it is about; None for any.
+        """
+        closed = self.expect(ConnectionClose)
+        self._check(closed, code, text, method)
+        self.send(0, ConnectionCloseOk())
+        self.expect_end()
+        return closed.reply_text
+
+    def expect_channel_close(
+        self, code: ReplyCode, text: str | None = None, method: type[Method] | None = None, channel: int = 1
+    ) -> str:
+        """The same for a channel."""
+        closed = self.expect(ChannelClose)
+        self._check(closed, code, text, method)
+        self.send(channel, ChannelCloseOk())
+        return closed.reply_text
+
+    def _check(
+        self, closed: ConnectionClose | ChannelClose, code: ReplyCode, text: str | None, method: type[Method] | None
+    ) -> None:
+        assert closed.reply_code == code, closed
+        assert closed.reply_text.startswith(f"{code.name} - "), closed
+        assert text is None or closed.reply_text == f"{code.name} - {text}", closed
+        assert method is None or (closed.class_id, closed.method_id) == method.id, closed
+
+    def expect_end(self) -> None:
+        """The broker has hung up, and had nothing more to say."""
+        assert self.rest() == b""
+
+    def rest(self) -> bytes:
+        """All bytes until the broker hangs up."""
+        rest, self._received = self._received, b""
+        while data := self.socket.recv(1 << 16):
+            rest += data
+        return rest
 
     def hear(self) -> Said:
         """The next method with all its content; heartbeats are passed.
