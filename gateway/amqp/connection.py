@@ -13,7 +13,7 @@ from shardmq.errors import ConnectionFault, ReplyCode, ShardmqError
 from shardmq.gateway.amqp import consuming, declarations, handshake, publishing, sending
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.crossing import to_amqp
-from shardmq.gateway.amqp.faults import HARD, NO_METHOD, AmqpFault
+from shardmq.gateway.amqp.faults import NO_METHOD, AmqpFault, as_fault
 from shardmq.gateway.amqp.frames import Beat, Came, Event, FrameReader, Published
 from shardmq.gateway.amqp.methods import (
     BasicCancel,
@@ -249,14 +249,13 @@ class AmqpConnection(ClientConnection):
 
     def fail(self, desk: AmqpChannel, error: ShardmqError, method: tuple[int, int]) -> None:
         """Something on a channel could not be done: the channel ends, or all does."""
-        if isinstance(error, AmqpFault):
-            method = error.method
-        if error.code in HARD:
-            self.close(AmqpFault(error.code, error.text, method))
+        fault = as_fault(error, method)
+        if fault.is_hard:
+            self.close(fault)
             return
         self._drop_channel(desk)
         self._reader.ignore(desk.number)
-        self.send(desk.number, ChannelClose(error.code, str(error), *method))
+        self.send(desk.number, ChannelClose(fault.code, str(fault), *fault.method))
 
     def _drop_channel(self, desk: AmqpChannel) -> None:
         del self._desks[desk.number]
