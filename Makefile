@@ -8,13 +8,14 @@ ARGS   ?=
 KILLS  ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint demo bench bench-spark faults clean
+.PHONY: help up test lint demo bench bench-compare bench-spark faults clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
 	@echo "make test    lint, check types, run all tests"
 	@echo "make demo    336,776 flights through a topic exchange, with a restart in the middle"
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
+	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make faults  the fault test with $(KILLS) kills"
 	@echo "make lint    ruff and mypy alone"
@@ -63,6 +64,9 @@ bench: $(VENV)/installed
 	$(BIN)/shardmq bench pipelined --messages 500000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench sync --messages 5000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench latency --messages 50000 --size 100 --rate 5000 $(ARGS)
+
+bench-compare: $(VENV)/installed
+	@$(BIN)/shardmq bench compare $(ARGS)
 
 bench-spark: $(VENV)/installed-spark
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 import shardmq
-from shardmq.cmd.bench import spark_rabbitmq
+from shardmq.cmd.bench import rabbitmq
 from shardmq.cmd.broker import Broker
 from shardmq.cmd.spark.deadletters import moment
 from shardmq.cmd.spark.session import check_installed, is_local, master_of
@@ -172,6 +172,6 @@ def test_publishing_is_measured_and_nothing_is_left(at: Broker, parsed: Callable
 
 def test_where_there_is_no_rabbitmq_it_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(spark_rabbitmq, "PLACES", ())
-    with pytest.raises(spark_rabbitmq.Absent, match="is not installed"):
-        spark_rabbitmq.Server()
+    monkeypatch.setattr(rabbitmq, "PLACES", ())
+    with pytest.raises(rabbitmq.Absent, match="is not installed"):
+        rabbitmq.Server()

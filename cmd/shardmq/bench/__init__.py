@@ -12,6 +12,10 @@ clients.py    the processes that hold those connections
 delays.py     `bench delays`: a million delayed messages
 spark.py           `bench spark`: a DataFrame published, in turns
 spark_sinks.py     what it is published by
-spark_rabbitmq.py  a RabbitMQ of its own beside it
+compare.py         `bench compare`: shardmq and RabbitMQ, loaded by the same AMQP clients
+compare_rows.py    what is measured, round by round, and the ratios
+compare_load.py    the programs that load: amqpload.c is compiled, pika is run
+compare_pika.py    the one of pika's
+rabbitmq.py        a RabbitMQ of the bench's own
 disk.py       how many fdatasync a second the disk does, without which no figure means anything
 """

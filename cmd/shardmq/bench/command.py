@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from shardmq.cmd.bench.compare import compare
 from shardmq.cmd.bench.crowd import crowd
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
@@ -110,6 +111,7 @@ bench.add_command(features)
 bench.add_command(crowd)
 bench.add_command(delays)
 bench.add_command(spark)
+bench.add_command(compare)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

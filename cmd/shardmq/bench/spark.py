@@ -1,6 +1,7 @@
 """`shardmq bench spark`: a DataFrame published exactly once, at least once, and with pika to RabbitMQ beside it."""
 
 import contextlib
+import importlib.util
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -112,7 +113,7 @@ def _broker() -> Iterator[str]:
 @contextlib.contextmanager
 def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink], list[Outcome]]]":
     """The ways of publishing there are here, and those there are not, with the reason."""
-    from shardmq.cmd.bench.spark_rabbitmq import Absent, Server
+    from shardmq.cmd.bench.rabbitmq import Absent, Server
     from shardmq.cmd.bench.spark_sinks import PikaSink, ShardmqSink
 
     with contextlib.ExitStack() as stack:
@@ -123,6 +124,8 @@ def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink
         absent = []
         if rabbitmq:
             try:
+                if importlib.util.find_spec("pika") is None:
+                    raise Absent("pika is not installed: pip install 'shardmq[bench]'")
                 server = stack.enter_context(Server())
             except Absent as reason:
                 absent = [Outcome("RabbitMQ, pika", 0, None, None, None, str(reason))]

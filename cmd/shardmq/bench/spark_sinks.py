@@ -12,7 +12,7 @@ from shardmq.errors import ShardmqError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from shardmq.cmd.bench.spark_rabbitmq import Server
+    from shardmq.cmd.bench.rabbitmq import Server
 
 VISIBLE_SECONDS: Final = 120.0
 """After the job, counts that are not right for so long never will be."""
@@ -101,6 +101,8 @@ class PikaSink:
     """A connection of pika's in each partition, as its users write it; messages and queues are durable."""
 
     def __init__(self, server: "Server", queues: int, confirms: bool) -> None:
+        import pika
+
         self.name = f"RabbitMQ {server.version}, pika, {'confirms' if confirms else 'no confirms'}"
         self.rows_max: int | None = PROBE_ROWS
         self.note = ""
@@ -108,7 +110,7 @@ class PikaSink:
         self._confirms = confirms
         self._probes = PROBES
         self.queues = [f"bench-{'confirms' if confirms else 'none'}-{number}" for number in range(queues)]
-        self._connection = server.connect()
+        self._connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, heartbeat=0))
         self._channel = self._connection.channel()
         for queue in self.queues:
             self._channel.queue_declare(queue, durable=True)

@@ -1,7 +1,6 @@
 """A RabbitMQ of the bench's own, where one is installed: its folder, ports and epmd are temporary."""
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -11,13 +10,19 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
+
+from shardmq.gateway.amqp.faults import AmqpFault
+from shardmq.gateway.amqp.handshake import PROTOCOL_HEADER
+from shardmq.gateway.amqp.methods import ConnectionStart, decode
 
 PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/lib/rabbitmq/sbin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
 """Where packages put rabbitmq-server itself: what is on the PATH may be a script that changes the user first."""
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
+GREETING_SECONDS: Final = 5.0
+"""From the protocol header to connection.start."""
 
 
 class Absent(Exception):
@@ -27,17 +32,19 @@ class Absent(Exception):
 class Server:
     """A RabbitMQ that runs while the block does.
 
+    Args:
+        folder: where its own is made; the system's for temporary files when None.
+
     Attributes:
         port: of AMQP, on 127.0.0.1.
         version: its.
 
     Raises:
-        Absent: it, or pika, is not installed, or it does not start.
+        Absent: it is not installed, or does not start.
     """
 
-    def __init__(self) -> None:
-        if importlib.util.find_spec("pika") is None:
-            raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+    def __init__(self, folder: Path | None = None) -> None:
+        self._parent = folder
         found = shutil.which("rabbitmq-server", path=os.pathsep.join(PLACES)) or shutil.which("rabbitmq-server")
         if found is None:
             raise Absent("rabbitmq-server is not installed")
@@ -60,14 +67,10 @@ class Server:
     ) -> None:
         self._holds.close()
 
-    def connect(self) -> Any:
-        """A connection of pika's, which has no types."""
-        import pika
-
-        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port, heartbeat=0))
-
     def _start(self) -> None:
-        folder = Path(self._holds.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-rabbitmq-")))
+        folder = Path(
+            self._holds.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-rabbitmq-", dir=self._parent))
+        )
         self.port, dist, epmd = free_ports(3)
         (folder / "plugins").write_text("[].\n")
         (folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{self.port}\n")
@@ -102,19 +105,33 @@ class Server:
         return process
 
     def _wait(self, server: "subprocess.Popen[bytes]", names: "subprocess.Popen[bytes]", folder: Path) -> None:
-        from pika.exceptions import AMQPError
-
         deadline = time.monotonic() + START_SECONDS
         while True:
-            with contextlib.suppress(AMQPError, OSError), contextlib.closing(self.connect()) as connection:
-                said = connection._impl.server_properties.get("version", b"")
-                self.version = said.decode() if isinstance(said, bytes) else str(said)
+            with contextlib.suppress(OSError, AmqpFault):
+                self.version = greeted_by(self.port)
                 return
             ended = server.poll() is not None or names.poll() is not None
             if ended or time.monotonic() > deadline:
                 said = (folder / "output").read_text(errors="replace").strip().splitlines()
                 raise Absent(f"rabbitmq-server does not start: {said[-1] if said else 'it says nothing'}")
             time.sleep(0.2)
+
+
+def greeted_by(port: int) -> str:
+    """The version that the broker on this port says it has; it serves.
+
+    Raises:
+        OSError: nobody is there, or does not speak AMQP 0-9-1 yet.
+    """
+    with socket.create_connection(("127.0.0.1", port), GREETING_SECONDS) as connection:
+        connection.sendall(PROTOCOL_HEADER)
+        with connection.makefile("rb") as answers:
+            head = answers.read(7)
+            payload = answers.read(int.from_bytes(head[3:]))
+    if head[:3] != b"\1\0\0" or not isinstance(start := decode(payload, 0), ConnectionStart):
+        raise ConnectionRefusedError(f"port {port} does not greet as AMQP 0-9-1 brokers do")
+    version = start.server_properties.get("version", "")
+    return version.decode() if isinstance(version, bytes) else str(version)
 
 
 def free_ports(count: int) -> list[int]:
