@@ -1,18 +1,24 @@
 """Message properties as AMQP 0-9-1 sends them, and as `shardmq.records` has them.
 
-    property list     flags u16 (bit 15: the first property is there, …; bit 0: more flags follow), then the values
-                      of those that are there, in order
+    property list     flags u16 (bit 15: the first property is there, …), then the values of those that are there
 
 A message that came by AMQP keeps its list as it is (`records.AMQP`): nothing here touches it on its way to another AMQP
-client. It is read only where the broker has to look inside, and for native clients.
+client. It is looked through (`read_facts`), and read only where the broker has to look inside, and for native clients.
+Where something in it has to change, all that does not keeps its bytes: `without_bcc`, `with_reply_to`, `edited`.
+
+The two lowest flags mean nothing, as in RabbitMQ: more flags would follow where bit 0 is set, but there are no more
+properties. Strings that are not UTF-8 are text with such bytes escaped (`\\xff`) wherever they are read.
 """
 
 import struct
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.tables import Table, decode_table, encode_table
+from shardmq.gateway.amqp.tables import check_table, decode_table, encode_entry, encode_value, entries_of, wrapped
+from shardmq.limits import PROPERTIES_BYTES_MAX
 from shardmq.records import Properties
 
 FIELDS: Final = (
@@ -35,17 +41,21 @@ FIELDS: Final = (
 
 NO_PROPERTIES: Final = b"\x00\x00"
 PERSISTENT_MODE: Final = 2
+
 DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 """The pseudo-queue that a reply_to may name (https://www.rabbitmq.com/docs/direct-reply-to)."""
 
 KNOWN_MAX: Final = 4096
 """Property lists whose facts are remembered; past it all are forgotten, as those of messages that all differ are."""
 
-_FLAG: Final = {name: 1 << place for name, _, place in FIELDS}
-_LOOKED_AT: Final = _FLAG["priority"] | _FLAG["expiration"] | _FLAG["user_id"]
-_LOOKED_INTO: Final = (b"\x02CC", b"\x03BCC")
-_FLAGS: Final = struct.Struct(">H")
-_SECONDS: Final = struct.Struct(">Q")
+LIST_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 8 - 12
+"""A list that the broker writes fits into a frame of the largest size that is offered, with what frame and content
+header have of their own: what native clients send is smaller there than it is here."""
+
+SHORTSTR_BYTES_MAX: Final = 255
+
+_TOO_LONG: Final = {"message_id": "x-message-id", "correlation_id": "x-correlation-id"}
+"""Headers that have what is too long for these properties (RabbitMQ does this with what comes by AMQP 1.0)."""
 
 
 class Facts(NamedTuple):
@@ -93,17 +103,75 @@ class PropertyLists:
         return facts
 
 
-def read_facts(raw: bytes) -> Facts:
-    """As `PropertyLists.facts`, without a memory."""
-    values = _read(raw)
-    headers = values.get("headers") or {}
-    priority, expiration, user_id = values.get("priority"), values.get("expiration"), values.get("user_id")
-    has_bcc = "BCC" in headers
-    has_cc = has_bcc or "CC" in headers
-    is_direct_reply = values.get("reply_to") == DIRECT_REPLY
-    is_plain = priority is None and expiration is None and user_id is None and not has_cc and not is_direct_reply
-    return Facts(values.get("delivery_mode") == PERSISTENT_MODE, is_plain, priority, expiration, user_id, has_cc,
-                 has_bcc, is_direct_reply)  # fmt: skip
+# --- looking through --------------------------------------------------------------------------------------------------
+
+
+def read_facts(raw: bytes) -> Facts:  # noqa: PLR0912 - a step each, in the loop: calls would take twice the time
+    """As `PropertyLists.facts`, without a memory.
+
+    It goes from one value to the next, which checks all of the list: a microsecond for three properties, one
+    of them a table of three headers; decoding takes four.
+    """
+    mode = 0
+    priority = expiration = user_id = None
+    is_plain = True
+    has_cc = has_bcc = is_direct_reply = False
+    at = 2
+    try:
+        steps = _STEPS.get(raw[0] << 8 | raw[1])
+        if steps is None:
+            steps = _steps(raw[0] << 8 | raw[1])
+        for step in steps:
+            if step == _SHORTSTR:
+                at += 1 + raw[at]
+            elif step == _MODE:
+                mode = raw[at]
+                at += 1
+            elif step == _HEADERS:
+                start, at = at, check_table(raw, at)
+                if raw.find(b"CC", start, at) >= 0:
+                    has_cc, has_bcc = _copies(raw, start)
+                    is_plain = is_plain and not has_cc
+            elif step == _TIMESTAMP:
+                at += 8
+            elif step == _PRIORITY:
+                priority = raw[at]
+                is_plain = False
+                at += 1
+            else:
+                start, at = at + 1, at + 1 + raw[at]
+                value = raw[start:at]
+                if step == _REPLY_TO:
+                    is_direct_reply = value == _DIRECT_REPLY
+                    is_plain = is_plain and not is_direct_reply
+                elif step == _EXPIRATION:
+                    expiration, is_plain = _text(value), False
+                else:
+                    user_id, is_plain = _text(value), False
+    except IndexError:
+        raise _cut_off() from None
+    if at != len(raw):
+        raise _too_long(at, len(raw))
+    if is_plain:
+        return _PLAIN_PERSISTENT if mode == PERSISTENT_MODE else _PLAIN
+    return _facts((mode == PERSISTENT_MODE, False, priority, expiration, user_id, has_cc, has_bcc, is_direct_reply))
+
+
+def _copies(raw: bytes, at: int) -> tuple[bool, bool]:
+    """Whether there is CC or BCC among a table's names, and whether BCC is."""
+    names = {name for name, *_ in entries_of(raw, at)}
+    return b"CC" in names or b"BCC" in names, b"BCC" in names
+
+
+def _steps(flags: int) -> tuple[int, ...]:
+    """What there is in a list, in order; remembered for as many combinations as programs have."""
+    if len(_STEPS) >= _STEPS_KEPT:
+        _STEPS.clear()
+    steps = _STEPS[flags] = tuple([_STEP.get(name, _SHORTSTR) for name, _, place in FIELDS if flags & 1 << place])
+    return steps
+
+
+# --- reading and writing ----------------------------------------------------------------------------------------------
 
 
 def decode(raw: bytes) -> Properties:
@@ -112,63 +180,178 @@ def decode(raw: bytes) -> Properties:
     Raises:
         AmqpFault: it is no property list.
     """
-    values = _read(raw)
+    values: dict[str, Any] = {}
+    at = 2
+    try:
+        flags = raw[0] << 8 | raw[1]
+        for name, domain, place in FIELDS:
+            if not flags & 1 << place:
+                continue
+            if domain == "shortstr":
+                start, at = at + 1, at + 1 + raw[at]
+                values[name] = _text(raw[start:at])
+            elif domain == "octet":
+                values[name] = raw[at]
+                at += 1
+            elif domain == "table":
+                values[name], at = decode_table(raw, at)
+            else:
+                values[name] = _SECONDS.unpack_from(raw, at)[0]
+                at += 8
+    except (IndexError, struct.error):
+        raise _cut_off() from None
+    if at != len(raw):
+        raise _too_long(at, len(raw))
     values.pop("cluster_id", None)
     return Properties(**values)
 
 
 def encode(properties: Properties) -> bytes:
-    """The broker's own properties as a property list."""
+    """The broker's own properties as a property list.
+
+    Whatever they hold can be written: numbers that are too large or negative become the nearest that fits. Strings of
+    over 255 bytes are left out, but for message_id and correlation_id: they become the headers x-message-id and
+    x-correlation-id. Of headers that do not fit into a frame, the last are left out.
+    """
+    values: dict[str, bytes] = {}
+    headers = properties.headers
+    for name, domain, _ in FIELDS:
+        value = getattr(properties, name, None)
+        if value is None or name == "headers":
+            continue
+        written = _write(domain, value)
+        if written is not None:
+            values[name] = written
+        elif name in _TOO_LONG:
+            headers = {_TOO_LONG[name]: value, **(headers or {})}
+    if headers is not None:
+        values["headers"] = _write_headers(headers, LIST_BYTES_MAX - 2 - sum(map(len, values.values())))
+    return _joined(values)
+
+
+def _spans(raw: bytes) -> list[tuple[str, int, int]]:
+    """Every property of a list: name, where its value begins and ends. All of it is checked."""
+    spans = []
+    at = 2
+    try:
+        flags = raw[0] << 8 | raw[1]
+        for name, domain, place in FIELDS:
+            if flags & 1 << place:
+                start = at
+                if domain == "shortstr":
+                    at += 1 + raw[at]
+                elif domain == "table":
+                    at = check_table(raw, at)
+                else:
+                    at += 1 if domain == "octet" else 8
+                spans.append((name, start, at))
+    except IndexError:
+        raise _cut_off() from None
+    if at != len(raw):
+        raise _too_long(at, len(raw))
+    return spans
+
+
+def _joined(values: Mapping[str, bytes]) -> bytes:
+    """A property list of values that are encoded already."""
     flags = 0
     parts = [b""]
-    for name, domain, place in FIELDS[:-1]:
-        value = getattr(properties, name)
+    for name, _, place in FIELDS:
+        value = values.get(name)
         if value is not None:
             flags |= 1 << place
-            parts.append(_write(domain, value))
+            parts.append(value)
     parts[0] = _FLAGS.pack(flags)
     return b"".join(parts)
 
 
-def _read(raw: bytes) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    try:
-        flags = _FLAGS.unpack_from(raw)[0]
-        at = 2
-        if flags & 3:
-            raise AmqpFault(ReplyCode.SYNTAX_ERROR, "a content header has flags of properties that do not exist")
-        for name, domain, place in FIELDS:
-            if flags & 1 << place:
-                if domain == "shortstr":
-                    end = at + 1 + raw[at]
-                    if end > len(raw):
-                        raise IndexError(end)
-                    values[name] = raw[at + 1 : end].decode(errors="backslashreplace")
-                    at = end
-                elif domain == "octet":
-                    values[name] = raw[at]
-                    at += 1
-                elif domain == "timestamp":
-                    values[name] = _SECONDS.unpack_from(raw, at)[0]
-                    at += 8
-                else:
-                    values[name], at = decode_table(raw, at)
-    except (IndexError, struct.error):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "a content header ends in the middle of a property") from None
-    except UnicodeDecodeError:
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "a header's name is not UTF-8") from None
-    if at != len(raw):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"a content header has {len(raw) - at} bytes too many")
-    return values
-
-
-def _write(domain: str, value: Any) -> bytes:
+def _write(domain: str, value: Any) -> bytes | None:
     if domain == "shortstr":
-        data = str(value).encode()[:255]
-        return bytes((len(data),)) + data
+        data = str(value).encode(errors="backslashreplace")
+        return bytes((len(data),)) + data if len(data) <= SHORTSTR_BYTES_MAX else None
     if domain == "octet":
-        return bytes((value & 255,))
-    if domain == "timestamp":
-        return _SECONDS.pack(max(0, int(value)))
-    table: Table = value
-    return encode_table(table)
+        return bytes((max(0, min(value, 255)),))
+    return _SECONDS.pack(max(0, min(int(value), 2**64 - 1)))
+
+
+def _write_headers(headers: Mapping[str, Any], room: int) -> bytes:
+    entries = [encode_entry(name, encode_value(value)) for name, value in headers.items()]
+    size = 4 + sum(map(len, entries))
+    while size > room:
+        size -= len(entries.pop())
+    return wrapped(b"", b"".join(entries))
+
+
+def _cut_off() -> AmqpFault:
+    return AmqpFault(ReplyCode.SYNTAX_ERROR, "a content header ends in the middle of a property")
+
+
+def _too_long(at: int, size: int) -> AmqpFault:
+    if at > size:
+        return _cut_off()
+    return AmqpFault(ReplyCode.SYNTAX_ERROR, f"a content header has {size - at} bytes too many")
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+def without_bcc(raw: bytes) -> bytes:
+    """A property list without its header BCC; there is a table of headers, though it may be empty."""
+    return edited(raw, headers=lambda table: without(table, b"BCC"))
+
+
+def with_reply_to(raw: bytes, value: str) -> bytes:
+    """A property list with another reply_to."""
+    written = _write("shortstr", value)
+    assert written is not None, "names are short strings"
+    return edited(raw, reply_to=written)
+
+
+def edited(raw: bytes, *, headers: Callable[[bytes], bytes] | None = None, **values: bytes | None) -> bytes:
+    """A property list with some of its values exchanged; all others keep their bytes.
+
+    Args:
+        raw: it, which was checked before.
+        headers: makes new headers of those that are there, both with their size first; of none where there are none.
+        values: by name, encoded; None takes a property out.
+    """
+    parts = {name: raw[at:end] for name, at, end in _spans(raw)}
+    if headers is not None:
+        parts["headers"] = headers(parts.get("headers", _NO_TABLE))
+    for name, value in values.items():
+        if value is None:
+            parts.pop(name, None)
+        else:
+            parts[name] = value
+    return _joined(parts)
+
+
+def without(table: bytes, *names: bytes) -> bytes:
+    """A table, its size first, without entries of those names."""
+    return wrapped(b"", b"".join([table[at:end] for name, at, _, end in entries_of(table, 0) if name not in names]))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+_FLAGS: Final = struct.Struct(">H")
+_SECONDS: Final = struct.Struct(">Q")
+_NO_TABLE: Final = b"\x00\x00\x00\x00"
+_DIRECT_REPLY: Final = DIRECT_REPLY.encode()
+_facts: Final[Callable[[tuple[Any, ...]], Facts]] = partial(tuple.__new__, Facts)  # a third of the time
+_PLAIN: Final = Facts(is_persistent=False)
+_PLAIN_PERSISTENT: Final = Facts(is_persistent=True)
+_SHORTSTR, _MODE, _HEADERS, _TIMESTAMP, _PRIORITY, _REPLY_TO, _EXPIRATION, _USER_ID = range(8)
+_STEP: Final = {
+    "delivery_mode": _MODE,
+    "headers": _HEADERS,
+    "timestamp": _TIMESTAMP,
+    "priority": _PRIORITY,
+    "reply_to": _REPLY_TO,
+    "expiration": _EXPIRATION,
+    "user_id": _USER_ID,
+}
+_STEPS: Final[dict[int, tuple[int, ...]]] = {}
+_STEPS_KEPT: Final = 256
+"""Of 16,384 combinations of flags."""
