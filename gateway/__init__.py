@@ -27,6 +27,7 @@ channel.py    one channel: publishing and confirms, consumers and deliveries, ac
 tags.py       delivery tags of a channel, kept as ranges
 publishing.py  publishes whose messages differ, cut into parts that go the same way on the same terms
 confirms.py   publishes on their way to one shard: runs being gathered, confirms due
+commits.py    what a channel gathered, published and settled together or not at all
 deadletters.py  what died in a queue is published to its dead-letter exchange, its death written into it
 alarms.py     who runs short of memory or disk, and connections that are to wait for it
 shardlink.py  one shard as seen from here: consumers, requests, dead letters, alarms

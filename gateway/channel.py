@@ -13,6 +13,7 @@ from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.model import Queue
 from shardmq.records import MANDATORY, PERSISTENT, Record, Run
 
 if TYPE_CHECKING:
@@ -63,14 +64,15 @@ class Front(Protocol):
 class Channel:
     """One channel: a stream of requests carried out in order."""
 
-    __slots__ = ("_confirmed", "_getters", "_retired", "_tags_made", "consumers", "is_open", "ledger", "number",
-                 "session")  # fmt: skip
+    __slots__ = ("_confirmed", "_getters", "_retired", "_tags_made", "consumers", "is_open", "ledger", "ledgers",
+                 "number", "session")  # fmt: skip
 
     def __init__(self, session: "Session", number: int) -> None:
         self.number = number
         self.session = session
         self.is_open = True
         self.ledger: TagLedger[Holding] = TagLedger()
+        self.ledgers: list[TagLedger[Holding]] = [self.ledger]  # and those of what is settled by a commit to come
         self.consumers: dict[str, Consumer] = {}
         self._retired: dict[Consumer, None] = {}  # cancelled, but they may hold messages until the channel closes
         self._getters: dict[int, Consumer] = {}
@@ -245,7 +247,22 @@ class Channel:
         timeout_ms: int = 0,
     ) -> None:
         """Start a consumer; the result is its tag."""
-        queue = self.session.queue(queue_name)
+        self.consume_from(self.session.queue(queue_name), tag, auto_ack, prefetch, reply, priority=priority,
+                          exclusive=exclusive, timeout_ms=timeout_ms)  # fmt: skip
+
+    def consume_from(
+        self,
+        queue: Queue,
+        tag: str,
+        auto_ack: bool,
+        prefetch: int,
+        reply: Reply,
+        *,
+        priority: int = 0,
+        exclusive: bool = False,
+        timeout_ms: int = 0,
+    ) -> None:
+        """As `consume`, from a queue that was found."""
         if not tag:
             self._tags_made += 1
             tag = f"amq.ctag-{self.session.hub.origin:016x}.{self.session.number}.{self.number}.{self._tags_made}"
@@ -346,7 +363,7 @@ class Channel:
         """
         for consumer, start, end in self._take_back(first, last):
             consumer.link.settle(consumer, start, end)
-        self._release_retired()
+        self.release_retired()
         self.session.hub.changed()
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
@@ -362,7 +379,7 @@ class Channel:
             )
         for consumer, start, end in self._take_back(first, last):
             consumer.link.give_back(consumer, start, end, requeue, delay_ms)
-        self._release_retired()
+        self.release_retired()
         self.session.hub.changed()
 
     def renew(self, first: int, last: int) -> None:
@@ -382,7 +399,7 @@ class Channel:
             if life == consumer.link.life:
                 consumer.unacked -= end - start
                 consumer.link.give_back(consumer, start, end, requeue=True)
-        self._release_retired()
+        self.release_retired()
         self.session.hub.changed()
 
     def close(self) -> None:
@@ -393,7 +410,8 @@ class Channel:
         self.consumers.clear()
         self._getters.clear()
         self._retired.clear()
-        self.ledger.clear()
+        for ledger in self.ledgers:
+            ledger.clear()
 
     def _forget(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.tag) is consumer:
@@ -418,7 +436,8 @@ class Channel:
         """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
         is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
         holding = consumer, consumer.link.life
-        consumer.unacked -= self.ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
+        for ledger in self.ledgers:
+            consumer.unacked -= ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
 
     def _release_getters(self) -> None:
         """Forget where it got messages from, except where it holds some. No get is under way when this is called."""
@@ -430,9 +449,9 @@ class Channel:
     def _retire(self, consumer: Consumer) -> None:
         if self.is_open:
             self._retired[consumer] = None
-            self._release_retired()
+            self.release_retired()
 
-    def _release_retired(self) -> None:
+    def release_retired(self) -> None:
         """Cancelled consumers that hold nothing any more need not be known any longer."""
         if self._retired:
             for consumer in [consumer for consumer in self._retired if consumer.unacked == 0]:

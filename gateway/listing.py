@@ -25,7 +25,7 @@ from shardmq.gateway.rows import (
     transaction_row,
     vhost_row,
 )
-from shardmq.gateway.session import Session
+from shardmq.gateway.session import REPLY_QUEUES, Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.gateway.status import ANSWER_SECONDS, gather
 from shardmq.model import User
@@ -112,7 +112,8 @@ def _list_queues(session: Session, reply: Reply) -> None:
     def join(tables: list[Row]) -> None:
         counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] == session.vhost}
         found = session.hub.topology.queues.values()
-        reply([queue_row(queue, counts.get(queue.id)) for queue in found if queue.vhost == session.vhost])
+        reply([queue_row(queue, counts.get(queue.id)) for queue in found
+               if queue.vhost == session.vhost and not queue.name.startswith(REPLY_QUEUES)])  # fmt: skip
 
     gathering = Gathering(len(session.hub.links), join)
     for link in session.hub.links:

@@ -1,6 +1,6 @@
 """A client's connection, whatever its protocol: who it is, its virtual host, its channels, and what it asks there."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from shardmq.bus.messages import Counts, Purge
 from shardmq.commands import Command, DeclareQueue
@@ -8,6 +8,7 @@ from shardmq.errors import (
     AccessRefused,
     ChannelError,
     InvalidRequest,
+    NotFound,
     PreconditionFailed,
     RequestError,
     ResourceLocked,
@@ -18,6 +19,10 @@ from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import CHANNELS_MAX
 from shardmq.model import Queue
+
+REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."
+"""What names of queues begin with that are there for answers to requests (amqp/replies.py). They are published to, and
+nothing else."""
 
 
 class Session:
@@ -95,9 +100,11 @@ class Session:
         """The queue of that name here.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none, or it is there for answers alone.
             ResourceLocked: it is another connection's alone.
         """
+        if name.startswith(REPLY_QUEUES):
+            raise NotFound(f"no queue '{name}' in vhost '{self.vhost}'")
         queue = self.hub.topology.queue(self.vhost, name)
         if queue.owner and queue.owner != self.identity:
             raise ResourceLocked(

@@ -28,7 +28,7 @@ from shardmq.bus.messages import (
     Return,
     Settle,
 )
-from shardmq.errors import ReplyCode, RequestError, Unavailable, request_error
+from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, request_error
 from shardmq.gateway.alarms import Alarms
 from shardmq.gateway.confirms import Confirms
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE, DELIVERY_WINDOW_BYTES
@@ -58,12 +58,13 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
         times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
         owed: bytes its socket has taken since the shard last heard.
     """
 
-    __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "owed", "prefetch", "priority",
+    __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "prefetch", "priority",
                  "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
@@ -73,7 +74,7 @@ class Consumer:
         self.queue = queue
         self.tag = tag
         self.auto_ack = False
-        self.prefetch = 0
+        self.prefetch = self.own_prefetch = 0
         self.priority = 0
         self.exclusive = False
         self.timeout_ms = 0
@@ -94,6 +95,7 @@ class _Asked:
     message: Any
     reply: Reply
     deadline: float
+    is_once: bool = False
 
 
 def _is_of_reservation(message: Any) -> bool:
@@ -178,6 +180,14 @@ class ShardLink:
             self._send(asked)
         else:
             self._waiting.append(asked)
+
+    def ask_once(self, message: Any, reply: Reply) -> None:
+        """As `ask`, for what may not be carried out twice: refused where the shard is not there, and where it goes away
+        before it has answered. In between there is no deadline."""
+        if self.dialer.is_open:
+            self._send(_Asked(message, reply, math.inf, is_once=True))
+        else:
+            reply(Unavailable(f"{self.name} is not there now; try again"))
 
     def _send(self, asked: _Asked) -> None:
         number = self._next_number
@@ -363,7 +373,10 @@ class ShardLink:
         self._touched.clear()
         asked, self._asked = self._asked, {}
         early, self._early = self._early, []
-        # Every request may be asked twice; their deadlines stand. Consumers are resumed anew.
+        # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
         self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
+        for each in [each for each in asked.values() if each.is_once]:
+            each.reply(Timeout(f"{self.name} went away before it answered: it was done or not, which is not certain "
+                               f"({lost.reason})"))  # fmt: skip
         self._given_up.clear()
         self._changed()

@@ -89,6 +89,26 @@ class TagLedger(Generic[Holder]):
             self._trim()
         return taken
 
+    def through(self, last: int) -> list[tuple[int, int]]:
+        """The tags up to `last` that are outstanding, as ranges with both ends included; all of them where it is 0.
+
+        Raises:
+            ChannelError: PRECONDITION_FAILED when `last` is not outstanding itself.
+        """
+        spans, end = self._spans, len(self._spans)
+        if last:
+            end = self._locate(last, last + 1) + 1
+        ranges: list[tuple[int, int]] = []
+        for place in range(self._head, end):
+            span = spans[place]
+            if ranges and ranges[-1][1] + 1 == span.first:
+                ranges[-1] = ranges[-1][0], span.end - 1
+            else:
+                ranges.append((span.first, span.end - 1))
+        if last:
+            ranges[-1] = ranges[-1][0], last
+        return ranges
+
     def look(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
         """As `settle`, and leave it as it is."""
         end = last + 1
@@ -129,6 +149,28 @@ class TagLedger(Generic[Holder]):
         """As `settle`, of all that is outstanding."""
         taken = [
             (span.holder, span.sequence, span.sequence + span.end - span.first) for span in self._spans[self._head :]
+        ]
+        self.clear()
+        return taken
+
+    def restore(self, first: int, holder: Holder, start: int, end: int) -> None:
+        """Messages [start, end) are outstanding again, under the tags from `first` on, which are settled now."""
+        place = bisect_right(self._firsts, first, self._head)
+        count = end - start
+        self.outstanding += count
+        if place > self._head:
+            before = self._spans[place - 1]
+            if before.end == first and before.holder == holder and before.sequence + first - before.first == start:
+                before.end += count
+                return
+        self._spans.insert(place, _Span(first, first + count, holder, start))
+        self._firsts.insert(place, first)
+
+    def take_all(self) -> list[tuple[int, Holder, int, int]]:
+        """As `settle_all`, each with the first of its tags: what `restore` takes."""
+        taken = [
+            (span.first, span.holder, span.sequence, span.sequence + span.end - span.first)
+            for span in self._spans[self._head :]
         ]
         self.clear()
         return taken

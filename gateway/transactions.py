@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from shardmq.bus.messages import Seal
 from shardmq.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.errors import AccessRefused
 from shardmq.gateway.answers import done, from_all, shaped
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.limits import TRANSACTION_TIMEOUT_MS
-from shardmq.model import check_name
+from shardmq.model import RESERVED_TRANSACTIONS, check_name
 from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
 
 NOUN: Final = "transaction"
@@ -25,9 +26,11 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
 
     Raises:
         InvalidRequest: that can be no name.
+        AccessRefused: it is of those that gateways make.
     """
     session, name = channel.session, operation.transaction
     check_name(NOUN, name)
+    _check_unreserved(name)
 
     def shape(begun: tuple[int, bool]) -> dict[str, Any]:
         number, is_committed = begun
@@ -64,9 +67,11 @@ def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Re
 
     Raises:
         InvalidRequest: that can be no name.
+        AccessRefused: it is of those that gateways make.
     """
     session, name = channel.session, operation.transaction
     check_name(NOUN, name)
+    _check_unreserved(name)
     command = CommitTransaction(session.vhost, name, operation.number, _decider(session), operation.attempts)
     session.perform(command, shaped(reply, lambda visible: {"visible": visible}))
 
@@ -80,6 +85,13 @@ def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Repl
     session, name = channel.session, operation.transaction
     check_name(NOUN, name)
     session.perform(AbortTransaction(session.vhost, name, operation.number, _decider(session)), done(reply))
+
+
+def _check_unreserved(name: str) -> None:
+    if name.startswith(RESERVED_TRANSACTIONS):
+        raise AccessRefused(
+            f"transaction name '{name}' contains reserved prefix '{RESERVED_TRANSACTIONS}*'; choose another name"
+        )
 
 
 def _decider(session: Session) -> str:

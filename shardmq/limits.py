@@ -57,6 +57,9 @@ COMMITTED_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 """How long the name of a committed transaction is remembered, so that committing it again does nothing; Kafka's
 `transactional.id.expiration.ms`."""
 
+RESERVED_KEPT_MS: Final = 10 * 60 * 1000
+"""The same, of one that a gateway made for AMQP's tx.commit: it asks again for as long as its client waits, seconds."""
+
 SLICES_MAX: Final = 4096
 """Slices that a queue is cut into for reading it in parallel."""
 

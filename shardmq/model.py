@@ -109,6 +109,10 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     touched_ms: int
 
 
+RESERVED_TRANSACTIONS: Final = "amq.tx."
+"""What names of transactions begin with that gateways make for AMQP's. Nobody else has them, and nobody commits one of
+them again after it was answered: they are soon forgotten."""
+
 USER_TAGS: Final = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 """Tags with a meaning; RabbitMQ's. Others may be given and mean nothing."""
 

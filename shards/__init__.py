@@ -5,6 +5,7 @@ worker.py      one pass: what has come is applied, deliveries decided, all of it
 holdings.py    the queues of the shard, what belongs to each, and who has called
 publishing.py  publishes: to queues at once or later, once each
 consuming.py   consumers and what they do with what they got
+commits.py     publishes and settlements that are carried out together or not at all
 administration.py  queues come and go, are counted, looked into, emptied
 reservations.py  messages set aside under a name, for a time
 snapshots.py   queues cut into slices, and looked through without a trace

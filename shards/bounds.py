@@ -1,6 +1,6 @@
 """How many messages may wait in a queue, and how many bytes of bodies: x-max-length, x-max-length-bytes, x-overflow."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final
@@ -67,6 +67,19 @@ class Bounds:
             room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
             taken = min(taken, passing + _fitting(body_sizes(run)[passing:], room))
         return taken
+
+    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+        """Whether the queue has room for all of these runs together; `credit` as in `room_for`."""
+        if self.overflow == "drop-head":
+            return True
+        ready = self._lanes.ready
+        if sum([run.count for run in runs]) > self._length_max + credit - ready:
+            return False
+        if self.bytes_max is None:
+            return True
+        sizes = [size for run in runs for size in body_sizes(run)]
+        room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
+        return sum(sizes[max(0, credit - ready) :]) <= room
 
     def append(self, run: Run) -> None:
         """Put a run at the end of its lane."""

@@ -43,8 +43,8 @@ class Consuming:
         self._holdings = holdings
         self._timers = timers
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            Consume: self._consume, Cancel: self._cancel, Release: self._release, Settle: self._settle,
-            Return: self._return, Renew: self._renew, Credit: self._credit, Qos: self._qos, Get: self._get,
+            Consume: self._consume, Cancel: self._cancel, Release: self._release, Settle: self.settle,
+            Return: self.give_back, Renew: self._renew, Credit: self._credit, Qos: self._qos, Get: self._get,
         }  # fmt: skip
 
     def lost(self, client: Client) -> None:
@@ -141,7 +141,8 @@ class Consuming:
             hosted.ring.wake(consumer)
         return hosted
 
-    def _settle(self, peer: Peer, message: Settle) -> None:
+    def settle(self, peer: Peer, message: Settle) -> None:
+        """Messages are done with."""
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:
             return
@@ -149,7 +150,8 @@ class Consuming:
             consumer.queue.settle(consumer.release(start, end))
         self._stir(consumer)
 
-    def _return(self, peer: Peer, message: Return) -> None:
+    def give_back(self, peer: Peer, message: Return) -> None:
+        """Messages were not taken."""
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:
             return

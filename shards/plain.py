@@ -114,6 +114,10 @@ class PlainQueue(Lane):
         self.expired += sum([end - start for start, end in ranges])
         self.drop(ranges)
 
+    def has_room(self, _runs: Sequence[Run], _credit: int) -> bool:
+        """As `Queue.has_room`: there are no bounds."""
+        return True
+
     def trim(self) -> None:
         """As `Queue.trim`: there are no bounds."""
 

@@ -68,6 +68,10 @@ class Queue(Protocol):
         """
         ...
 
+    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+        """Whether it would take all of these runs, one behind the other; `credit` as in `append`."""
+        ...
+
     def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
         """Hand out ready messages, in order; they are unacked from here on.
 

@@ -94,6 +94,10 @@ class TermedQueue:
         bounds.append(run)
         return taken
 
+    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+        """As `Queue.has_room`."""
+        return self._bounds is None or self._bounds.has_room(runs, credit)
+
     def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
         """As `Queue.take`."""
         parcels = self._take_living(limit, room, alone) if self._lanes.is_mortal else self._lanes.take(

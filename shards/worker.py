@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from shardmq.bus.link import Listener, Lost, Opened, Peer
-from shardmq.bus.messages import Alarm, Answer, Inspect, Publish, ToShard
+from shardmq.bus.messages import Alarm, Answer, Inspect, Publish, ToShard, Transact
 from shardmq.clock import SteadyClock
 from shardmq.shards.administration import Administration
 from shardmq.shards.alarms import Watch, Watermark
 from shardmq.shards.collector import Collector
+from shardmq.shards.commits import Commits
 from shardmq.shards.consuming import Consuming
 from shardmq.shards.deadletters import DeadLetters
 from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings
@@ -76,6 +77,7 @@ class Worker:
         self._transactions = Transactions(self._holdings, self._timers)
         self._publishing = Publishing(self._holdings, self._timers, self._transactions)
         self._consuming = Consuming(self._holdings, self._timers)
+        self._commits = Commits(self._holdings, self._consuming)
         self._letters = DeadLetters(self._holdings)
         self._reservations = Reservations(self._holdings)
         self._snapshots = Snapshots(self._holdings, self._reservations)
@@ -86,7 +88,7 @@ class Worker:
         self._is_stirred = True
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
-            **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers,
+            **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers, **self._commits.handlers,
             **self._administration.handlers, **self._transactions.handlers,
             **self._reservations.handlers, **self._snapshots.handlers,
             Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
@@ -235,4 +237,10 @@ class Worker:
 
 
 def _bytes(events: list[Event]) -> int:
-    return sum([len(message.run.records) for _, message in events if type(message) is Publish])
+    total = 0
+    for _, message in events:
+        if type(message) is Publish:
+            total += len(message.run.records)
+        elif type(message) is Transact:
+            total += sum([len(publish.run.records) for publish in message.publishes])
+    return total

@@ -6,6 +6,8 @@ channel.py     one channel's place in the connection: what waits, what is held, 
 declarations.py  methods about exchanges, queues, bindings
 consuming.py   methods about consumers, deliveries, acknowledgements
 publishing.py  what is published: routed in runs where messages are alike, one by one where they are not
+transactions.py  tx.select, tx.commit, tx.rollback: what a channel holds until it is committed
+replies.py     amq.rabbitmq.reply-to: where answers to a channel's requests come, without a queue of its own
 sending.py     frames out: deliveries, returns, confirms
 crossing.py    messages between native and AMQP clients
 frames.py      frames in: bytes to what they say

@@ -4,14 +4,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardmq.errors import RequestError
+from shardmq.errors import ReplyCode, RequestError
+from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.frames import Event
-from shardmq.gateway.amqp.methods import Method
+from shardmq.gateway.amqp.methods import BasicPublish, Method
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
+    from shardmq.gateway.amqp.replies import ReplyQueue
+    from shardmq.gateway.amqp.transactions import Transaction
 
 
 class AmqpChannel:
@@ -27,10 +30,14 @@ class AmqpChannel:
         published: messages so far; the number of the newest.
         last_queue: the queue declared last, which "" means.
         prefetch: that a new consumer begins with.
+        transaction: what was published and settled since the last commit or rollback; None unless the channel is
+            transactional (tx.select).
+        outlet: takes what is published (`send`) and settled (`ack`, `nack`): the channel, or its transaction.
+        replies: where answers to its requests came last; see `reply_queue`.
     """
 
-    __slots__ = ("channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number", "prefetch",
-                 "published")  # fmt: skip
+    __slots__ = ("channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number", "outlet",
+                 "prefetch", "published", "replies", "transaction")  # fmt: skip
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
@@ -42,6 +49,41 @@ class AmqpChannel:
         self.published = 0
         self.last_queue = ""
         self.prefetch = 0
+        self.transaction: Transaction | None = None
+        self.outlet: Channel | Transaction = channel
+        self.replies: ReplyQueue | None = None
+
+    def send_back(self, method: BasicPublish, properties: bytes, body: bytes) -> None:
+        """A mandatory message that no queue took comes back; in a transaction when that is committed."""
+        if self.transaction is None:
+            self.connection.send_content_return(self, method, properties, body)
+        else:
+            self.transaction.hold_return(method, properties, body)
+
+    @property
+    def reply_queue(self) -> "ReplyQueue | None":
+        """Where answers to its requests come, while it consumes from amq.rabbitmq.reply-to."""
+        replies = self.replies
+        return replies if replies is not None and replies.consumer in self.channel.consumers else None
+
+    def reply_name(self, method: tuple[int, int]) -> str:
+        """What `amq.rabbitmq.reply-to` in a publish of this channel stands for.
+
+        Args:
+            method: class and method number of the publish.
+
+        Raises:
+            AmqpFault: it does not consume from there yet.
+        """
+        replies = self.reply_queue
+        if replies is None:
+            raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", method)
+        return replies.name
+
+    def close(self) -> None:
+        """The channel is over: nothing of its transaction is kept."""
+        if self.transaction is not None:
+            self.transaction.drop()
 
     def send(self, method: Method) -> None:
         """Say something on this channel."""

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import ConnectionFault, ReplyCode, ShardmqError
-from shardmq.gateway.amqp import consuming, declarations, handshake, publishing, sending
+from shardmq.gateway.amqp import consuming, declarations, handshake, publishing, sending, transactions
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.crossing import to_amqp
 from shardmq.gateway.amqp.faults import NO_METHOD, AmqpFault, as_fault
@@ -44,7 +44,7 @@ from shardmq.records import Run
 if TYPE_CHECKING:
     from shardmq.gateway.server import Server
 
-HANDLERS: Final[dict[type[Any], Any]] = {**declarations.HANDLERS, **consuming.HANDLERS}
+HANDLERS: Final[dict[type[Any], Any]] = {**declarations.HANDLERS, **consuming.HANDLERS, **transactions.HANDLERS}
 """What carries out each method on an open channel."""
 
 MECHANISMS: Final = {"PLAIN": handshake.plain, "AMQPLAIN": handshake.amqplain}
@@ -262,6 +262,7 @@ class AmqpConnection(ClientConnection):
         if desk.held is not None:
             self._hold_less(sum([size for _, size in desk.held]))
             desk.held = None
+        desk.close()
         assert self.session is not None
         self.session.close_channel(desk.number)
 
@@ -274,6 +275,8 @@ class AmqpConnection(ClientConnection):
         self.forget()
 
     def forget(self) -> None:
+        for desk in self._desks.values():
+            desk.close()
         self._desks.clear()
 
     # --- sending --------------------------------------------------------------------------------------------------

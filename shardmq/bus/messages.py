@@ -314,6 +314,19 @@ class EndReservation(Message, frozen=True, tag=54):
     ranges: list[tuple[int, int]]
 
 
+class Transact(Message, frozen=True, tag=55):
+    """All of this or nothing, and in one commit: these publishes join their queues, these messages are done with, these
+    return. Refused where a queue is not here (404), where one does not take all its messages, or where a consumer does
+    not hold any more what is to be done with or to return (406); consumers whose queue is gone hold nothing, and are
+    passed over. Answered by nil once it is on disk. The publishes are not counted for Confirmed, and have no producer,
+    no delay and no transaction. Not to be sent again: nobody knows whether it was carried out."""
+
+    request: int
+    publishes: list[Publish]
+    settled: list[Settle]
+    returned: list[Return]
+
+
 # --- from a shard -----------------------------------------------------------------------------------------------------
 
 
@@ -469,6 +482,7 @@ ToShard = (
     | Read
     | Reserve
     | EndReservation
+    | Transact
 )
 FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Dead | Unused | Alarm | Answer | Refusal
 ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit

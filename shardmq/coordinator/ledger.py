@@ -24,8 +24,8 @@ import msgspec
 from shardmq.clock import ClockNote
 from shardmq.commands import TransactionEnded
 from shardmq.environment import Environment
-from shardmq.limits import COMMITTED_KEPT_MS
-from shardmq.model import Transaction
+from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
+from shardmq.model import RESERVED_TRANSACTIONS, Transaction
 
 LEDGER_DATABASES: Final = (
     b"transactions", b"decisions", b"conclusions", b"committed", b"committed_times", b"births",
@@ -159,9 +159,11 @@ class Ledger:
         for shard in range(shards):
             write.put(_CONCLUSION.pack(ended.number, shard), b"", db=self._dbs[b"conclusions"])
         if ended.is_committed:
-            name = _name_key(ended.vhost, ended.name)
-            write.put(name, _PAIR.pack(ended.number, ended.ended_ms), db=self._dbs[b"committed"])
-            write.put(_PAIR.pack(ended.ended_ms, ended.number), name, db=self._dbs[b"committed_times"])
+            name, ended_ms = _name_key(ended.vhost, ended.name), ended.ended_ms
+            if ended.name.startswith(RESERVED_TRANSACTIONS):
+                ended_ms -= COMMITTED_KEPT_MS - RESERVED_KEPT_MS  # as if it had ended so long ago
+            write.put(name, _PAIR.pack(ended.number, ended_ms), db=self._dbs[b"committed"])
+            write.put(_PAIR.pack(ended_ms, ended.number), name, db=self._dbs[b"committed_times"])
 
     def conclude(self, write: lmdb.Transaction, number: int, shard: int) -> None:
         """A shard has followed a decision; it is forgotten when all have."""

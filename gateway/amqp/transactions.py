@@ -1,0 +1,270 @@
+"""The class tx: a channel holds what it publishes and settles until it is committed (commits.py tells what that means).
+
+    select ─► holding ──┬─ commit ─► all of it is visible ─► holding, nothing
+                        ├─ rollback ─► publishes are forgotten, deliveries are unacked again ─► holding, nothing
+                        └─ the channel closes ─► publishes are forgotten, what was delivered returns to its queues
+
+As in RabbitMQ, publishes and acknowledgements are checked when they come, and publishes routed; mandatory messages that
+no queue took come back with the commit, before its answer; one transaction follows the other; and a commit that is
+refused is 406 and closes the channel (RabbitMQ: "partial tx completion"), by which what was acknowledged returns to its
+queues. Other than there, nothing of it is published then.
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from shardmq.bus.messages import Return, Settle
+from shardmq.errors import PreconditionFailed, RequestError
+from shardmq.gateway.amqp.methods import (
+    BasicPublish,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+from shardmq.gateway.commits import Commit, Gathered, Settlements
+from shardmq.gateway.confirms import JOINED_BYTES
+from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
+from shardmq.gateway.tags import TagLedger
+from shardmq.limits import RUN_RECORDS_MAX
+
+if TYPE_CHECKING:
+    from shardmq.gateway.amqp.channel import AmqpChannel
+    from shardmq.gateway.hub import Plan
+
+HELD_BYTES_MAX: Final = 64 << 20
+"""What one open transaction may hold; it is one message of the bus when it is committed."""
+
+ALL_HELD_BYTES_MAX: Final = 256 << 20
+"""What all of a gateway may hold together. Clients that wait for memory could not commit, which alone would free it."""
+
+MESSAGE_OVERHEAD_BYTES: Final = 256
+"""What a message costs that is held, beside its records."""
+
+SETTLED, REQUEUED, REJECTED = "settled", "requeued", "rejected"
+Range = tuple[int, int]
+
+
+class Transaction:
+    """What a transactional channel holds.
+
+    Args:
+        desk: of the channel.
+    """
+
+    __slots__ = ("_aside", "_bytes", "_desk", "_gathered", "_records", "_returns", "_run_bytes")
+    all_held_bytes: ClassVar[int] = 0
+
+    def __init__(self, desk: "AmqpChannel") -> None:
+        self._desk = desk
+        self._gathered: list[Gathered] = []  # the last one's records and count are filled in when it is closed
+        self._records: list[bytes] = []  # of the last one
+        self._run_bytes = 0
+        self._returns: list[tuple[BasicPublish, bytes, bytes]] = []
+        self._bytes = 0
+        self._aside: dict[str, TagLedger[Holding]] = {kind: TagLedger() for kind in (SETTLED, REQUEUED, REJECTED)}
+        desk.channel.ledgers += self._aside.values()
+
+    # --- what is held -----------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        _first: int,
+        exchange: str,
+        key: str,
+        flags: int,
+        count: int,
+        records: bytes,
+        plan: "Plan",
+        priority: int = 0,
+        ttl_ms: int | None = None,
+    ) -> None:
+        """As `Channel.send`, when it is committed.
+
+        Raises:
+            PreconditionFailed: it is too much.
+        """
+        self._hold(len(records) + count * MESSAGE_OVERHEAD_BYTES)
+        if not plan:
+            return
+        if self._records:
+            last = self._gathered[-1]
+            if (
+                last.plan is plan
+                and last.routing_key == key
+                and last.exchange == exchange
+                and last.flags == flags
+                and last.priority == priority
+                and last.ttl_ms == ttl_ms
+                and last.messages + count <= RUN_RECORDS_MAX
+                and self._run_bytes < JOINED_BYTES
+            ):
+                self._run_bytes += len(records)
+                self._records.append(records)
+                self._gathered[-1] = last._replace(messages=last.messages + count)
+                return
+            self._close_run()
+        self._gathered.append(Gathered(exchange, key, flags, b"", count, plan, priority, ttl_ms))
+        self._records.append(records)
+        self._run_bytes = len(records)
+
+    def hold_return(self, method: BasicPublish, properties: bytes, body: bytes) -> None:
+        """A mandatory message that no queue took comes back with the commit.
+
+        Raises:
+            PreconditionFailed: it is too much.
+        """
+        self._hold(len(properties) + len(body))
+        self._returns.append((method, properties, body))
+
+    def ack(self, first: int, last: int) -> None:
+        """As `Channel.ack`, when it is committed.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        self._set_aside(SETTLED, first, last)
+
+    def nack(self, first: int, last: int, requeue: bool) -> None:
+        """As `Channel.nack`, when it is committed.
+
+        Raises:
+            ChannelError: one of them is not outstanding.
+        """
+        self._set_aside(REQUEUED if requeue else REJECTED, first, last)
+
+    def _set_aside(self, kind: str, first: int, last: int) -> None:
+        aside, tag = self._aside[kind], first
+        for holding, start, end in self._desk.channel.ledger.settle(first, last):
+            aside.restore(tag, holding, start, end)
+            tag += end - start
+
+    def _hold(self, size: int) -> None:
+        held, everything = self._bytes + size, Transaction.all_held_bytes + size
+        if held > HELD_BYTES_MAX:
+            raise PreconditionFailed(f"transaction too large: it holds {HELD_BYTES_MAX} bytes, which is the limit; "
+                                     "commit earlier")  # fmt: skip
+        if everything > ALL_HELD_BYTES_MAX:
+            raise PreconditionFailed(f"open transactions hold {ALL_HELD_BYTES_MAX} bytes here, which is the limit; "
+                                     "commit earlier, or try again later")  # fmt: skip
+        self._bytes, Transaction.all_held_bytes = held, everything
+
+    def _close_run(self) -> None:
+        """What was gathered is a run; what comes next begins another."""
+        if self._records:
+            self._gathered[-1] = self._gathered[-1]._replace(records=b"".join(self._records))
+            self._records = []
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def rollback(self) -> None:
+        """Publishes are forgotten; deliveries are as they were, under the tags they had."""
+        self.drop()
+        ledger = self._desk.channel.ledger
+        for aside in self._aside.values():
+            for span in aside.take_all():
+                ledger.restore(*span)
+
+    def drop(self) -> None:
+        """Publishes are forgotten."""
+        Transaction.all_held_bytes -= self._bytes
+        self._bytes = 0
+        self._gathered, self._records, self._returns = [], [], []
+
+    def commit(self, reply: Reply) -> None:
+        """Make all of it visible; the outcome is None, or why there is nothing of it to be seen.
+
+        Raises:
+            PreconditionFailed: something that was settled in it has returned to its queue.
+        """
+        self._close_run()
+        channel = self._desk.channel
+        taken = [(kind, *each) for kind, aside in self._aside.items() for each in aside.settle_all()]
+        settlements = _settlements(taken)
+        gathered, self._gathered = self._gathered, []
+        returns, self._returns = self._returns, []
+        size, self._bytes = self._bytes, 0
+
+        def end(outcome: Outcome) -> None:
+            Transaction.all_held_bytes -= size
+            for _, (consumer, life), start, end in taken:
+                if life == consumer.link.life:
+                    consumer.unacked -= end - start
+            channel.after_settling()
+            if isinstance(outcome, RequestError):
+                reply(PreconditionFailed(f"not committed: {outcome.text}"))
+                return
+            if channel.is_open:
+                for method, properties, body in returns:
+                    self._desk.connection.send_content_return(self._desk, method, properties, body)
+            reply(None)
+
+        Commit(channel.session, gathered, settlements, end).begin()
+        channel.session.hub.changed()
+
+
+def _settlements(taken: list[tuple[str, Holding, int, int]]) -> dict[ShardLink, Settlements]:
+    """What each shard is to be told.
+
+    Raises:
+        PreconditionFailed: some of it is not held any more.
+    """
+    by_consumer: dict[tuple[str, Consumer], list[Range]] = {}
+    for kind, (consumer, life), start, end in taken:
+        if life != consumer.link.life:
+            raise PreconditionFailed("not committed: a delivery that was settled in it has returned to its queue; its "
+                                     "shard was away, or it was not settled in time")  # fmt: skip
+        by_consumer.setdefault((kind, consumer), []).append((start, end))
+    settlements: dict[ShardLink, Settlements] = {}
+    for (kind, consumer), ranges in by_consumer.items():
+        settled, returned = settlements.setdefault(consumer.link, Settlements([], []))
+        if kind == SETTLED:
+            settled.append(Settle(consumer.number, ranges))
+        else:
+            returned.append(Return(consumer.number, ranges, kind == REQUEUED))
+    return settlements
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+
+def tx_select(desk: "AmqpChannel", _method: TxSelect) -> None:
+    """The channel is transactional from now on.
+
+    Raises:
+        PreconditionFailed: it confirms.
+    """
+    if desk.is_confirming:
+        raise PreconditionFailed("cannot switch from confirm to tx mode")
+    if desk.transaction is None:
+        desk.transaction = desk.outlet = Transaction(desk)
+    desk.send(TxSelectOk())
+
+
+def tx_commit(desk: "AmqpChannel", method: TxCommit) -> None:
+    """Make visible what the channel holds.
+
+    Raises:
+        PreconditionFailed: it is not transactional; or something that was settled has returned.
+    """
+    _transaction(desk).commit(desk.reply(method, lambda _: TxCommitOk()))
+
+
+def tx_rollback(desk: "AmqpChannel", _method: TxRollback) -> None:
+    """Forget what the channel holds.
+
+    Raises:
+        PreconditionFailed: it is not transactional.
+    """
+    _transaction(desk).rollback()
+    desk.send(TxRollbackOk())
+
+
+def _transaction(desk: "AmqpChannel") -> Transaction:
+    if desk.transaction is None:
+        raise PreconditionFailed("channel is not transactional")
+    return desk.transaction
+
+
+HANDLERS: Final[dict[type[Any], Any]] = {TxSelect: tx_select, TxCommit: tx_commit, TxRollback: tx_rollback}

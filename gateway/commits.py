@@ -1,0 +1,236 @@
+"""Commits: what a channel gathered, publishes and settlements, becomes visible together or not at all.
+
+    publishes to one shard, or none   Transact ─► that shard: all of it and what is settled there, in one commit of its
+    (most of them)                    store. Then what is settled on other shards.
+
+    publishes to several shards       begin ─► staged on each ─► sealed ─► committed by the coordinator: one decision,
+                                      which every shard follows. Then what is settled, on each shard.
+
+Where all is on one shard, publishes and settlements stand or fall together, whoever dies. Where it is not, publishes
+are decided first, and stand or fall together; if a shard or this gateway dies, or the client goes, between the decision
+and what is settled on a shard, then messages that were settled there come again, marked redelivered. None is lost.
+
+A commit is answered when the decision is on disk and what it publishes is in its queues; with several shards also where
+one of them is away after the decision: it follows as soon as it is back. A commit that is refused has left nothing
+behind, except where its error says that the outcome is not certain: a shard went away with the question, or the
+coordinator with the decision. Even then it was whole or not at all.
+
+What a full queue refuses (x-overflow reject-publish) refuses the commit, where it publishes to one shard. Of what is
+published to several, such a queue takes what it has room for, and the rest when it has, as in all transactions of the
+broker.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from shardmq.bus.messages import Publish, Return, Seal, Settle, Transact
+from shardmq.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.errors import NotFound, PreconditionFailed, RequestError, Timeout, Unavailable
+from shardmq.gateway.answers import from_all
+from shardmq.gateway.hub import Plan
+from shardmq.gateway.session import Session
+from shardmq.gateway.shardlink import Outcome, Reply, ShardLink
+from shardmq.model import RESERVED_TRANSACTIONS
+from shardmq.records import Run
+
+TIMEOUT_MS: Final = 120_000
+"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds."""
+
+ATTEMPT: Final = 1
+"""There is one only."""
+
+NAME_BYTES: Final = 16
+"""Random bytes in a transaction's name."""
+
+
+class Gathered(NamedTuple):
+    """Messages of one kind that go the same way: a run that has not been sent."""
+
+    exchange: str
+    routing_key: str
+    flags: int
+    records: bytes
+    messages: int
+    plan: Plan
+    priority: int
+    ttl_ms: int | None
+
+
+class Settlements(NamedTuple):
+    """What consumers of one shard are done with, or give back."""
+
+    settled: list[Settle]
+    returned: list[Return]
+
+
+class Commit:
+    """One commit, under way.
+
+    Args:
+        session: whose it is.
+        gathered: what is published, in order.
+        settlements: what is settled, by shard.
+        reply: called once, with None or the error that refused it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        gathered: Sequence[Gathered],
+        settlements: dict[ShardLink, Settlements],
+        reply: Reply,
+    ) -> None:
+        self._session = session
+        self._hub = session.hub
+        self._gathered = gathered
+        self._settlements = settlements
+        self._reply = reply
+        self._publishes: dict[ShardLink, list[Publish]] = {}
+
+    def begin(self) -> None:
+        """Carry it out."""
+        self._publishes = self._route()
+        links = self._publishes or self._settlements
+        if len(self._publishes) > 1:
+            _Staged(self._session, self._publishes, self._decided).begin()
+        elif links:
+            link = next(iter(links))
+            settled, returned = self._settlements.get(link, ([], []))
+            link.ask_once(Transact(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
+        else:
+            self._reply(None)
+
+    def _route(self) -> dict[ShardLink, list[Publish]]:
+        """The runs, by shard. Queues that were deleted since they were routed have had them, and are gone with them."""
+        hub = self._hub
+        publishes: dict[ShardLink, list[Publish]] = {}
+        for exchange, key, flags, records, count, plan, priority, ttl_ms in self._gathered:
+            serial = hub.next_serial
+            hub.next_serial = serial + count
+            for link, queues in plan:
+                there = tuple([queue for queue in queues if hub.topology.queue_by_id(queue) is not None])
+                if there:
+                    run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
+                    publishes.setdefault(link, []).append(Publish(queues if len(there) == len(queues) else there, run))
+        return publishes
+
+    def _carried_out(self, link: ShardLink) -> Reply:
+        before = self._hub.topology.version
+
+        def take(outcome: Outcome) -> None:
+            if isinstance(outcome, NotFound) and self._hub.topology.version != before:
+                self.begin()  # nothing was done: a queue was deleted on the way
+                return
+            if not isinstance(outcome, RequestError):
+                self._settlements.pop(link, None)
+            self._decided(outcome)
+
+        return take
+
+    def _decided(self, outcome: Outcome) -> None:
+        """What is published is there, or will not be. What is settled follows; that can fail only where the shard has
+        died with it, or has taken it back: then it comes again."""
+        if isinstance(outcome, RequestError):
+            self._reply(outcome)
+            return
+        if not self._settlements:
+            self._reply(None)
+            return
+        missing = len(self._settlements)
+
+        def settled(_outcome: Outcome) -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                self._reply(None)
+
+        for link, (done, returned) in list(self._settlements.items()):
+            link.ask_once(Transact(0, [], done, returned), settled)
+
+
+class _Staged:
+    """What is published to several shards: staged there, then decided by the coordinator.
+
+    Args:
+        session: whose it is.
+        publishes: runs, by shard.
+        decided: called once, with None or the error that refused it.
+    """
+
+    def __init__(self, session: Session, publishes: dict[ShardLink, list[Publish]], decided: Reply) -> None:
+        self._session = session
+        self._publishes = publishes
+        self._decided = decided
+        self._name = RESERVED_TRANSACTIONS + secrets.token_hex(NAME_BYTES)
+        self._number = 0
+        self._is_asked = False  # for the decision
+        self._missing = sum(map(len, publishes.values()))
+        self._refusal: RequestError | None = None
+
+    def begin(self) -> None:
+        """Carry it out."""
+        session = self._session
+        command = BeginTransaction(session.vhost, self._name, session.user, TIMEOUT_MS)
+        session.perform(command, self._then(self._stage))
+
+    def _then(self, step: Callable[[Any], None]) -> Reply:
+        """The next step, if the one before has gone well."""
+
+        def take(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                self._give_up(outcome)
+            else:
+                step(outcome)
+
+        return take
+
+    def _stage(self, begun: tuple[int, bool]) -> None:
+        self._number, _ = begun
+        request = 0
+        for link, publishes in self._publishes.items():
+            sequence = 1
+            for publish in publishes:
+                request += 1
+                link.publish(self, request, publish.queues, publish.run, producer=ATTEMPT, sequence=sequence,
+                             transaction=self._number)  # fmt: skip
+                sequence += publish.run.count
+        self._session.hub.changed()
+
+    def confirm(self, first: int, last: int) -> None:
+        """Runs `first` to `last` are staged."""
+        self._missing -= last + 1 - first
+        if not self._missing and self._refusal is None:
+            self._seal()
+        elif not self._missing:
+            self._give_up(self._refusal)
+
+    def refuse(self, first: int, last: int, _code: int, text: str, _taken: int = 0) -> None:
+        """They are not, or it is not certain."""
+        self._refusal = Unavailable(text)
+        self.confirm(first, last)
+
+    def _seal(self) -> None:
+        join = self._then(self._commit)
+        take = from_all(len(self._publishes), join, lambda sums: sum([messages for messages, _ in sums]))
+        for link in self._publishes:
+            link.ask(Seal(0, self._number, ATTEMPT), take)
+
+    def _commit(self, messages: int) -> None:
+        session, self._is_asked = self._session, True
+        command = CommitTransaction(session.vhost, self._name, self._number, session.user, [(ATTEMPT, messages)])
+        session.perform(command, self._then(lambda _visible: self._decided(None)))
+
+    def _give_up(self, refusal: RequestError | None) -> None:
+        """It is to be undone, or to end by itself; but should only the answer be late, it was committed."""
+
+        def ended(outcome: Outcome) -> None:
+            if self._is_asked and isinstance(outcome, PreconditionFailed):
+                self._decided(None)
+            elif self._is_asked and isinstance(outcome, RequestError):
+                self._decided(Timeout(f"it was done or not, which is not certain: {outcome.text}"))
+            else:
+                self._decided(refusal)
+
+        command = AbortTransaction(self._session.vhost, self._name, self._number, self._session.user)
+        self._session.perform(command, ended)
