@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from shardmq.errors import PreconditionFailed
+from shardmq.gateway.amqp import replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.methods import (
     BasicAck,
@@ -12,6 +14,7 @@ from shardmq.gateway.amqp.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
 )
+from shardmq.gateway.amqp.properties import DIRECT_REPLY
 
 
 def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
@@ -22,6 +25,9 @@ def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
 
 def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
     """Start a consumer."""
+    if method.queue == DIRECT_REPLY:
+        replies.consume(desk, method)
+        return
     queue = method.queue or desk.last_queue
     desk.channel.session.rights.check_read(queue, "queue")
     desk.channel.consume(
@@ -34,11 +40,17 @@ def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
 def basic_ack(desk: AmqpChannel, method: BasicAck) -> None:
     """Deliveries are done with."""
     tag = method.delivery_tag
-    desk.channel.ack(tag, tag)
+    desk.outlet.ack(tag, tag)
 
 
 def confirm_select(desk: AmqpChannel, method: ConfirmSelect) -> None:
-    """Publishes are confirmed from now on."""
+    """Publishes are confirmed from now on.
+
+    Raises:
+        PreconditionFailed: it is transactional.
+    """
+    if desk.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
     desk.is_confirming = True
     desk.published = 0
     if not method.nowait:

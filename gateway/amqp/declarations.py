@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from shardmq.gateway import declarations
+from shardmq.gateway.amqp import replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.methods import QueueDeclare, QueueDeclareOk
 from shardmq.wire import operations
@@ -10,6 +11,9 @@ from shardmq.wire import operations
 
 def queue_declare(desk: AmqpChannel, method: QueueDeclare) -> None:
     """Make a queue, or see what is in it."""
+    if replies.is_reply_name(method.queue):
+        replies.declare(desk, method)
+        return
 
     def shape(table: dict[str, Any]) -> QueueDeclareOk | None:
         desk.last_queue = table["queue"]

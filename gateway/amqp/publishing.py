@@ -33,6 +33,8 @@ def publish(desk: AmqpChannel, event: Published) -> None:
     )
     for raw, body in event.contents:
         facts = _lists.facts(raw)
+        if facts.is_direct_reply:
+            raw = properties.with_reply_to(raw, desk.reply_name(method.id))
         plan = session.hub.plan(session.vhost, method.exchange, method.routing_key)
         priority, ttl_ms = 0, None
         if plan is None or not facts.is_plain:
@@ -40,6 +42,6 @@ def publish(desk: AmqpChannel, event: Published) -> None:
         desk.published += 1
         flags = AMQP | PERSISTENT if facts.is_persistent else AMQP
         if not plan and method.mandatory:
-            desk.connection.send_content_return(desk, method, raw, body)
-        channel.send(desk.published, method.exchange, method.routing_key, flags, 1, pack_raw(raw, body), plan,
-                     priority, ttl_ms)  # fmt: skip
+            desk.send_back(method, raw, body)
+        desk.outlet.send(desk.published, method.exchange, method.routing_key, flags, 1, pack_raw(raw, body), plan,
+                         priority, ttl_ms)  # fmt: skip

@@ -28,14 +28,12 @@ from shardmq.gateway.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from shardmq.gateway.amqp.properties import DIRECT_REPLY
 from shardmq.gateway.session import REPLY_QUEUES
 from shardmq.gateway.shardlink import Outcome
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.channel import AmqpChannel
-
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""The name of everybody's own."""
 
 TOKEN_BYTES: Final = 24
 """Random bytes in a reply queue's name: nobody guesses it."""
@@ -55,7 +53,7 @@ class ReplyQueue(NamedTuple):
 
 def is_reply_name(queue: str) -> bool:
     """Whether a queue's name is one that this module answers for."""
-    return queue.startswith(REPLY_TO)
+    return queue.startswith(DIRECT_REPLY)
 
 
 def consume(desk: "AmqpChannel", method: BasicConsume) -> None:
@@ -102,7 +100,7 @@ def declare(desk: "AmqpChannel", method: QueueDeclare) -> None:
         NotFound: nobody does.
     """
     session, name = desk.channel.session, method.queue
-    if name != REPLY_TO and (session.vhost, name) not in session.hub.topology.queues:
+    if name != DIRECT_REPLY and (session.vhost, name) not in session.hub.topology.queues:
         raise NotFound(f"no queue '{name}' in vhost '{session.vhost}'")
     if not method.nowait:
         desk.send(QueueDeclareOk(name, 0, 1))
