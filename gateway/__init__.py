@@ -25,6 +25,7 @@ rights.py     what a user may do in a virtual host
 session.py    one client's connection, whatever its protocol: who it is, its channels
 channel.py    one channel: publishing and confirms, consumers and deliveries, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges
+prefetch.py   one limit for what all consumers of a channel hold together
 publishing.py  publishes whose messages differ, cut into parts that go the same way on the same terms
 confirms.py   publishes on their way to one shard: runs being gathered, confirms due
 commits.py    what a channel gathered, published and settled together or not at all

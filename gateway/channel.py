@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from shardmq.bus.messages import Delivered, Got, Qos
 from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
 from shardmq.gateway.confirms import Fan, FanOfMany
+from shardmq.gateway.prefetch import SharedPrefetch
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
@@ -64,8 +65,8 @@ class Front(Protocol):
 class Channel:
     """One channel: a stream of requests carried out in order."""
 
-    __slots__ = ("_confirmed", "_getters", "_retired", "_tags_made", "consumers", "is_open", "ledger", "ledgers",
-                 "number", "session")  # fmt: skip
+    __slots__ = ("_confirmed", "_getters", "_retired", "_shared", "_tags_made", "consumers", "is_open", "ledger",
+                 "ledgers", "number", "session")  # fmt: skip
 
     def __init__(self, session: "Session", number: int) -> None:
         self.number = number
@@ -74,9 +75,10 @@ class Channel:
         self.ledger: TagLedger[Holding] = TagLedger()
         self.ledgers: list[TagLedger[Holding]] = [self.ledger]  # and those of what is settled by a commit to come
         self.consumers: dict[str, Consumer] = {}
-        self._retired: dict[Consumer, None] = {}  # cancelled, but they may hold messages until the channel closes
+        self._retired: dict[Consumer, bool] = {}  # cancelled, but may hold messages; whether their shards have heard
         self._getters: dict[int, Consumer] = {}
         self._confirmed: list[tuple[int, int]] = []
+        self._shared: SharedPrefetch | None = None
         self._tags_made = 0
 
     # --- publishing -----------------------------------------------------------------------------------------------
@@ -273,7 +275,8 @@ class Channel:
         link = self.session.hub.links[queue.shard]
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.auto_ack = auto_ack
-        consumer.prefetch = prefetch
+        consumer.own_prefetch = prefetch
+        consumer.prefetch = self._within_shared(prefetch)
         consumer.priority = priority
         consumer.exclusive = exclusive
         consumer.timeout_ms = timeout_ms
@@ -294,8 +297,16 @@ class Channel:
             reply(None)
             return
 
+        self._retired[consumer] = False
+
         def stopped(outcome: Outcome) -> None:
-            self._retire(consumer)
+            if self.is_open:
+                if self._shared is not None:
+                    for waiting in self._shared.drop(consumer):
+                        end = waiting.first + waiting.run.count
+                        consumer.link.give_back(consumer, waiting.first, end, requeue=True)
+                self._retired[consumer] = True
+                self.after_settling()
             reply(outcome)
 
         consumer.link.cancel(consumer, stopped)
@@ -305,8 +316,47 @@ class Channel:
         consumer = self.consumers.get(tag)
         if consumer is None:
             raise NotFound(f"channel {self.number} has no consumer '{tag}'")
-        consumer.prefetch = prefetch
-        consumer.link.ask(Qos(0, consumer.number, prefetch), reply)
+        self._retune(consumer, prefetch, reply)
+
+    def qos_of_all(self, prefetch: int) -> None:
+        """Change the prefetch of all running consumers; their shards follow in their time."""
+        for consumer in self.consumers.values():
+            self._retune(consumer, prefetch, _ignore)
+
+    def share(self, prefetch: int) -> None:
+        """Limit what all consumers with acknowledgements hold together, beside what each may; 0 for no such limit."""
+        shared = self._shared
+        if shared is not None and prefetch:
+            shared.limit = prefetch
+        else:
+            self._shared = SharedPrefetch(prefetch) if prefetch else None
+        for consumer in self.consumers.values():
+            self._retune(consumer, consumer.own_prefetch, _ignore)
+        if shared is not None:
+            self._hand_on(shared)
+
+    def _retune(self, consumer: Consumer, prefetch: int, reply: Reply) -> None:
+        consumer.own_prefetch = prefetch
+        consumer.prefetch = self._within_shared(prefetch)
+        consumer.link.ask(Qos(0, consumer.number, consumer.prefetch), reply)
+
+    def _within_shared(self, prefetch: int) -> int:
+        """What a consumer with that prefetch may hold at most."""
+        if self._shared is None:
+            return prefetch
+        return min(prefetch, self._shared.limit) if prefetch else self._shared.limit
+
+    def _hand_on(self, shared: SharedPrefetch) -> None:
+        """Hand out what has waited, as far as there is room for it now."""
+        while (waiting := shared.take(self._room())) is not None:
+            self._pass_on(*waiting)
+
+    def _room(self) -> int | None:
+        """For how many messages there is room within the shared limit; None where there is none. What basic.get got
+        does not count."""
+        if self._shared is None:
+            return None
+        return self._shared.limit - sum([consumer.unacked for consumer in (*self.consumers.values(), *self._retired)])
 
     def get(self, queue_name: str, auto_ack: bool, reply: Reply) -> None:
         """One message: the result is None or (tag, Got)."""
@@ -331,9 +381,16 @@ class Channel:
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
-        run = delivered.run
         if consumer.times_out and delivered.redelivered:
-            self._disown(consumer, delivered.first, run.count)
+            self._disown(consumer, delivered.first, delivered.run.count)
+        if self._shared is None or consumer.auto_ack:
+            self._pass_on(consumer, delivered)
+        else:
+            self._shared.put(consumer, delivered)
+            self._hand_on(self._shared)
+
+    def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+        run = delivered.run
         tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
         front = self.session.front
         front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run, delivered.deliveries)
@@ -363,7 +420,7 @@ class Channel:
         """
         for consumer, start, end in self._take_back(first, last):
             consumer.link.settle(consumer, start, end)
-        self.release_retired()
+        self.after_settling()
         self.session.hub.changed()
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
@@ -379,7 +436,7 @@ class Channel:
             )
         for consumer, start, end in self._take_back(first, last):
             consumer.link.give_back(consumer, start, end, requeue, delay_ms)
-        self.release_retired()
+        self.after_settling()
         self.session.hub.changed()
 
     def renew(self, first: int, last: int) -> None:
@@ -399,7 +456,7 @@ class Channel:
             if life == consumer.link.life:
                 consumer.unacked -= end - start
                 consumer.link.give_back(consumer, start, end, requeue=True)
-        self.release_retired()
+        self.after_settling()
         self.session.hub.changed()
 
     def close(self) -> None:
@@ -416,7 +473,11 @@ class Channel:
     def _forget(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.tag) is consumer:
             del self.consumers[consumer.tag]
+        self._retired.pop(consumer, None)
         consumer.link.release(consumer)
+        if self._shared is not None:
+            self._shared.drop(consumer)
+            self._hand_on(self._shared)
 
     def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
         if not auto_ack:
@@ -436,6 +497,8 @@ class Channel:
         """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
         is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
         holding = consumer, consumer.link.life
+        if self._shared is not None:
+            consumer.owed += sum([len(late.run.records) for late in self._shared.drop(consumer, start, start + count)])
         for ledger in self.ledgers:
             consumer.unacked -= ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
 
@@ -446,14 +509,16 @@ class Channel:
                 del self._getters[queue]
                 getter.link.release(getter)
 
-    def _retire(self, consumer: Consumer) -> None:
-        if self.is_open:
-            self._retired[consumer] = None
-            self.release_retired()
-
-    def release_retired(self) -> None:
-        """Cancelled consumers that hold nothing any more need not be known any longer."""
+    def after_settling(self) -> None:
+        """Some of what consumers held is settled: those that were cancelled and hold nothing any more need not be known
+        any longer, and what has waited may have room."""
         if self._retired:
-            for consumer in [consumer for consumer in self._retired if consumer.unacked == 0]:
+            for consumer in [each for each, is_stopped in self._retired.items() if is_stopped and not each.unacked]:
                 del self._retired[consumer]
                 consumer.link.release(consumer)
+        if self._shared is not None:
+            self._hand_on(self._shared)
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """A shard that was away when it was asked hears all of a consumer when it is back."""
