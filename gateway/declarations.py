@@ -115,8 +115,8 @@ def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None
     session.perform(command, shaped(reply, lambda messages: {"messages": messages}))
 
 
-def queue_bind(channel: Channel, operation: QueueBind, reply: Reply) -> None:
-    """Bind a queue to an exchange.
+def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key: bool = False) -> None:
+    """Bind a queue to an exchange; with `any_key` also by keys that have no sensible meaning there.
 
     Raises:
         AccessRefused: the default exchange, or not permitted.
@@ -126,8 +126,10 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply) -> None:
     """
     session = channel.session
     _check_ends(session, "queue", operation.queue, operation.exchange)
+    session.hub.topology.exchange(session.vhost, operation.exchange)
     session.queue(operation.queue)
-    session.hub.topology.check_binding_key(session.vhost, operation.exchange, operation.routing_key)
+    if not any_key:
+        session.hub.topology.check_binding_key(session.vhost, operation.exchange, operation.routing_key)
     command = Bind(session.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
     session.perform(command, done(reply))
 
@@ -145,7 +147,7 @@ def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None
     session.perform(command, done(reply))
 
 
-def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply) -> None:
+def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, any_key: bool = False) -> None:
     """Bind an exchange to another.
 
     Raises:
@@ -154,8 +156,10 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply) -> No
     session = channel.session
     _not_default(operation.destination, "bound")
     _check_ends(session, "exchange", operation.destination, operation.source)
+    session.hub.topology.exchange(session.vhost, operation.source)
     session.hub.topology.exchange(session.vhost, operation.destination)
-    session.hub.topology.check_binding_key(session.vhost, operation.source, operation.routing_key)
+    if not any_key:
+        session.hub.topology.check_binding_key(session.vhost, operation.source, operation.routing_key)
     command = Bind(session.vhost, operation.source, operation.destination, operation.routing_key, operation.arguments,
                    to_exchange=True)  # fmt: skip
     session.perform(command, done(reply))

@@ -78,6 +78,12 @@ CONSISTENT_HASH_ARGUMENTS: Final[Mapping[str, Check]] = {
 }
 """The same, for the type x-consistent-hash."""
 
+
+def exchange_arguments(type: str) -> Mapping[str, Check]:
+    """Every argument an exchange of that type may be declared with."""
+    return CONSISTENT_HASH_ARGUMENTS if type == "x-consistent-hash" else EXCHANGE_ARGUMENTS
+
+
 CONSUMER_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-priority": integer(-(2**31), 2**31 - 1),
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
@@ -129,7 +135,7 @@ def check_exchange_arguments(thing: str, type: str, arguments: Mapping[str, Any]
     Raises:
         PreconditionFailed: as there; or a consistent-hash exchange is to hash two things.
     """
-    check_arguments(thing, arguments, CONSISTENT_HASH_ARGUMENTS if type == "x-consistent-hash" else EXCHANGE_ARGUMENTS)
+    check_arguments(thing, arguments, exchange_arguments(type))
     if "hash-header" in arguments and "hash-property" in arguments:
         raise PreconditionFailed(f"invalid arg 'hash-property' for {thing}: hash-header and hash-property are mutually "
                                  "exclusive; set one")  # fmt: skip

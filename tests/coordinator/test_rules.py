@@ -130,7 +130,7 @@ def test_commands_become_changes(topology: Topology, command: Command, changes: 
          PreconditionFailed, "inequivalent arg 'internal' for exchange 'inner' in vhost '/'"),
         (DeclareExchange("/", "inner", "headers", False, {}, True, True), PreconditionFailed,
          "inequivalent arg 'alternate-exchange' for exchange 'inner' in vhost '/': received none but current is "
-         "'flights'"),
+         "the value 'flights' of type 'longstr'"),
         (DeclareExchange("/", "e", "direct", True, {"alternate-exchange": 1}), PreconditionFailed,
          "invalid arg 'alternate-exchange' for exchange 'e' in vhost '/': 1; expected is a string"),
         (DeclareExchange("/", "e", "direct", True, {"hash-header": "h"}), PreconditionFailed,
