@@ -100,3 +100,58 @@ def test_settling_all_leaves_nothing(spans: list[tuple[str, int, int, bool]]) ->
     assert ledger.settle_all() == []
     with pytest.raises(ChannelError):
         ledger.settle(1, 1)
+
+
+@given(deliveries, st.data())
+def test_what_is_restored_is_as_if_it_had_never_been_settled(
+    spans: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    aside: TagLedger[str] = TagLedger()
+    model: dict[int, tuple[str, int]] = {}
+    away: dict[int, tuple[str, int]] = {}
+    for holder, sequence, count, outstanding in spans:
+        first = ledger.hand_out(holder, sequence, count, outstanding)
+        if outstanding:
+            model.update({first + i: (holder, sequence + i) for i in range(count)})
+    for _ in range(data.draw(st.integers(0, 30))):
+        what = data.draw(st.sampled_from(["settle", "settle", "settle", "restore", "hand out", "pass on"]))
+        if what == "restore":
+            for span in aside.take_all():
+                ledger.restore(*span)
+            model |= away
+            away.clear()
+        elif what == "hand out":
+            model[ledger.hand_out("a", 7000, 1, True)] = ("a", 7000)
+        elif what == "pass on":
+            start = data.draw(st.integers(0, 1000))
+            for each, known in ((ledger, model), (aside, away)):
+                each.pass_on("a", start, start + 20, "c")
+                known.update({tag: ("c", number) for tag, (holder, number) in known.items()
+                              if holder == "a" and start <= number < start + 20})  # fmt: skip
+        elif model:
+            first = data.draw(st.sampled_from(sorted(model)))
+            last = data.draw(st.integers(first, first + 25))
+            wanted = range(first, last + 1)
+            if not all(tag in model for tag in wanted):
+                continue
+            tag = first
+            for holder, begin, end in ledger.settle(first, last):
+                aside.restore(tag, holder, begin, end)
+                tag += end - begin
+            away.update({tag: model.pop(tag) for tag in wanted})
+        for each, known in ((ledger, model), (aside, away)):
+            assert each.outstanding == len(known)
+            found = {tag: each.look(tag, tag)[0] for tag in known}
+            assert found == {tag: (holder, number, number + 1) for tag, (holder, number) in known.items()}
+
+
+def test_settling_one_by_one_aside_takes_one_span() -> None:
+    ledger: TagLedger[str] = TagLedger()
+    aside: TagLedger[str] = TagLedger()
+    ledger.hand_out("a", 50, 100, outstanding=True)
+    for tag in range(1, 101):
+        ((holder, start, end),) = ledger.settle(tag, tag)
+        aside.restore(tag, holder, start, end)
+    assert aside.take_all() == [(1, "a", 50, 150)]
+    assert aside.outstanding == 0
