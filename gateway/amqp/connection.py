@@ -294,11 +294,12 @@ class AmqpConnection(ClientConnection):
         self.send_frame(sending.content_frames(desk.number, properties, body, self._frame_max))
 
     def send_delivery(
-        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int  # noqa: ARG002
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
     ) -> None:
+        contents = to_amqp(run, deliveries)
         self.send_frame(
             sending.deliveries(
-                channel, consumer, tag, redelivered, run.exchange, run.routing_key, to_amqp(run), self._frame_max
+                channel, consumer, tag, redelivered, run.exchange, run.routing_key, contents, self._frame_max
             )
         )
 
