@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shardmq.commands import Command
 from shardmq.errors import RequestError
+from shardmq.gateway.amqp.crossing import to_native
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.records import Run
 from shardmq.wire.operations import BasicDeliver
@@ -31,6 +32,7 @@ def done(reply: Reply) -> Reply:
 
 def delivery_table(channel: int, tag: int, redelivered: bool, run: Run, deliveries: int) -> dict[str, Any]:
     """The fields of a BasicDeliver that has no consumer, by name."""
+    run = to_native(run)
     delivery = BasicDeliver(channel, "", tag, redelivered, run.exchange, run.routing_key, run.flags, run.timestamp_ms,
                             run.origin, run.serial, run.count, run.records, deliveries)  # fmt: skip
     return {name: getattr(delivery, name) for name in delivery.__struct_fields__}

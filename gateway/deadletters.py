@@ -21,6 +21,7 @@ headers, also where a client published a message again with them.
 * `x-first-death-queue`, `-reason`, `-exchange` are written once, `x-last-death-…` each time.
 * The property `expiration` is removed: it does not expire again where it gets to.
 * It keeps its routing key, and CC counts again; with `x-dead-letter-routing-key` it has that alone, and CC is removed.
+* What came by AMQP keeps its other properties and headers byte for byte.
 * A queue that it has been in before, with nobody having rejected it since, does not get it again: such a cycle would
   turn for ever. For a death by rejection nobody looks for cycles.
 * An exchange that is not there, or leads nowhere, is the end of it; but only for a gateway that is sure: one that does
@@ -28,7 +29,6 @@ headers, also where a client published a message again with them.
 """
 
 import datetime
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -38,22 +38,19 @@ import msgspec
 
 from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused
 from shardmq.errors import RequestError
+from shardmq.gateway.amqp import properties
 from shardmq.gateway.confirms import Fan
 from shardmq.gateway.hub import Hub, Plan
 from shardmq.gateway.publishing import CC, routing_keys
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.model import Queue
-from shardmq.records import Properties, Record, Run, pack, unpack
+from shardmq.records import AMQP, Properties, Record, Run, deeper, pack, pack_raw, unpack, unpack_raw
 from shardmq.terms import Terms
 
 REJECTED: Final = "rejected"
 """The reason that is a decision of somebody's, and so no part of a cycle that turns by itself."""
 
 COUNT_MAX: Final = 2**63 - 1
-
-RECURSION_MAX: Final = 1000
-"""Python's own limit, while dead letters are decoded. What a gateway lets in nests to a lower one: it can be read here,
-though the stack below be a little deeper."""
 
 
 @dataclass(slots=True)
@@ -120,27 +117,38 @@ class DeadLetters:
 
     def _letters(self, queue: Queue, terms: Terms, dead: Dead) -> list[tuple[Plan, int, bytes]]:
         """Of each message where it goes to, its priority there, and itself."""
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, RECURSION_MAX))
-        try:
-            return [self._letter(queue, terms, dead, record) for record in unpack(dead.run.records, dead.run.count)]
-        finally:
-            sys.setrecursionlimit(limit)
+        run = dead.run
+        with deeper():
+            if run.flags & AMQP:
+                return [
+                    self._amqp_letter(queue, terms, dead, raw, body) for raw, body in unpack_raw(run.records, run.count)
+                ]
+            return [self._letter(queue, terms, dead, record) for record in unpack(run.records, run.count)]
 
     def _letter(self, queue: Queue, terms: Terms, dead: Dead, record: Record) -> tuple[Plan, int, bytes]:
-        properties = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
-        assert properties.headers is not None
+        after = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
+        return *self._way(queue, terms, dead, after), pack(after, record.body)
+
+    def _amqp_letter(self, queue: Queue, terms: Terms, dead: Dead, raw: bytes, body: bytes) -> tuple[Plan, int, bytes]:
+        """The same; all that its death does not change keeps its bytes, and so its types."""
+        before = properties.decode(raw)
+        after = died(before, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
+        return *self._way(queue, terms, dead, after), pack_raw(properties.rewritten(raw, before, after), body)
+
+    def _way(self, queue: Queue, terms: Terms, dead: Dead, after: Properties) -> tuple[Plan, int]:
+        """Where a message goes to, and its priority there."""
+        assert after.headers is not None
         if terms.dead_letter_key is None:
-            keys = (dead.run.routing_key, *_cc(properties.headers))
+            keys = (dead.run.routing_key, *_cc(after.headers))
         else:
             keys = (terms.dead_letter_key,)
         exchange = terms.dead_letter_exchange
         assert exchange is not None
-        homes = self._hub.topology.reach(queue.vhost, exchange, keys, properties)
+        homes = self._hub.topology.reach(queue.vhost, exchange, keys, after)
         if dead.reason != REJECTED:
-            homes = tuple([home for home in homes if not is_cycle(home.name, properties.headers["x-death"])])
+            homes = tuple([home for home in homes if not is_cycle(home.name, after.headers["x-death"])])
         plan = self._hub.plan_to(homes)
-        return plan, min(properties.priority or 0, plan.levels), pack(properties, record.body)
+        return plan, min(after.priority or 0, plan.levels)
 
     def _publish(self, grave: _Grave, run: Run, plan: Plan) -> None:
         if not plan:
@@ -165,17 +173,17 @@ class DeadLetters:
             self._hub.changed()
 
 
-def died(properties: Properties | None, dead: Dead, queue: str, key: str | None, now_ms: int) -> Properties:
+def died(known: Properties | None, dead: Dead, queue: str, key: str | None, now_ms: int) -> Properties:
     """A message's properties once its death is written into them.
 
     Args:
-        properties: as they were.
+        known: its properties, as they were.
         dead: the death, and where the message was published to.
         queue: that it died in.
         key: the routing key it goes on with; None for its own.
         now_ms: the time of death, milliseconds since 1970.
     """
-    before = Properties() if properties is None else properties
+    before = Properties() if known is None else known
     headers = dict(before.headers or {})
     reason, exchange = dead.reason, dead.run.exchange
     deaths = _deaths(headers)

@@ -17,6 +17,7 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
+from shardmq.gateway.amqp.crossing import to_native
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import short
 from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, ClientConnection
@@ -340,6 +341,7 @@ class NativeConnection(ClientConnection):
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
     ) -> None:
+        run = to_native(run)
         self.send(
             BasicDeliver(channel, consumer, tag, redelivered, run.exchange, run.routing_key, run.flags,
                          run.timestamp_ms, run.origin, run.serial, run.count, run.records, deliveries)

@@ -9,11 +9,15 @@ decoding them.
               └ [nil, b'abc'] ──────┘   └ [{…}, b'd'] ──────┘
 """
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgpack
 import msgspec
+from msgspec.msgpack import Ext
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX, RUN_RECORDS_MAX
@@ -24,6 +28,13 @@ PERSISTENT: Final = 1
 AMQP: Final = 4
 """Flag of a run: its records' properties stand as AMQP 0-9-1 property lists, byte for byte as an AMQP client sent them:
 msgpack [list as bin, body as bin]. Only gateways read or write those; native clients never see them."""
+
+DECIMAL: Final = 1
+"""Extension type of decimals in headers, which msgpack has none of: its data are their text, as "12.50"."""
+
+RECURSION_MAX: Final = 1000
+"""Python's own limit, for reading again what could be read when it came in: the stack below may be deeper now. That of
+gateways is lower."""
 
 MANDATORY: Final = 2
 """Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
@@ -37,7 +48,7 @@ class Properties(
     Attributes:
         content_type: MIME type of the body.
         content_encoding: MIME encoding of the body.
-        headers: free table; keys are strings.
+        headers: free table; keys are strings. Values are whatever msgpack has, times with a zone, and decimal.Decimal.
         delivery_mode: 1 transient, 2 persistent; persistent when not set.
         priority: 0 to 255.
         correlation_id: for the application, as to match replies.
@@ -106,8 +117,19 @@ def message_id(origin: int, serial: int) -> str:
     return f"{origin:016x}-{serial:x}"
 
 
+def _extension(code: int, data: memoryview) -> Any:
+    if code == DECIMAL:
+        try:
+            return Decimal(bytes(data).decode())
+        except (InvalidOperation, UnicodeDecodeError):
+            pass  # no decimal, whatever it says: it stays what it is
+    return Ext(code, bytes(data))
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_records = msgspec.msgpack.Decoder(list[Record]).decode
+_decode_records = msgspec.msgpack.Decoder(list[Record], ext_hook=_extension).decode
+_decode_properties = msgspec.msgpack.Decoder(Properties | None, ext_hook=_extension).decode
+_decode_apart = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, bytes]]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
 _decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
@@ -119,7 +141,16 @@ _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 
 def pack(properties: Properties | None, body: bytes) -> bytes:
     """One record's bytes."""
+    if properties is not None and properties.headers is not None:
+        properties = _with_extensions(properties, properties.headers)
     return _encode((properties, body))
+
+
+def pack_properties(properties: Properties | None) -> msgspec.Raw:
+    """The bytes of a record's first half."""
+    if properties is not None and properties.headers is not None:
+        properties = _with_extensions(properties, properties.headers)
+    return msgspec.Raw(_encode(properties))
 
 
 def pack_raw(properties: bytes, body: bytes) -> bytes:
@@ -132,8 +163,46 @@ def pack_many(bodies: Iterable[bytes], properties: Properties | None = None) -> 
 
     They are encoded as one array, whose header is cut off: 54 ns a record, where one by one takes 100.
     """
-    array = _encode([(properties, body) for body in bodies])
+    if properties is not None and properties.headers is not None:
+        properties = _with_extensions(properties, properties.headers)
+    return pack_packed([(properties, body) for body in bodies])
+
+
+def pack_packed(contents: Sequence[tuple[Properties | msgspec.Raw | None, bytes]]) -> bytes:
+    """The records of several messages, back to back; their properties went through `pack_properties`, or need not."""
+    array = _encode(contents)
     return array[_ARRAY_HEADER_BYTES.get(array[0], 1) :]
+
+
+def _with_extensions(properties: Properties, headers: dict[str, Any]) -> Properties:
+    """Properties as msgpack can have them: 0.1 us where there are three headers and no decimal among them."""
+    if not _has_decimals(headers):
+        return properties
+    return msgspec.structs.replace(properties, headers=_extended(headers))
+
+
+def _has_decimals(headers: dict[str, Any]) -> bool:
+    nested: list[Iterable[Any]] = [headers.values()]
+    for values in nested:  # which grows meanwhile
+        for value in values:
+            kind = type(value)
+            if kind is Decimal:
+                return True
+            if kind is dict:
+                nested.append(value.values())
+            elif kind is list or kind is tuple:
+                nested.append(value)
+    return False
+
+
+def _extended(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return Ext(DECIMAL, str(value).encode())
+    if isinstance(value, dict):
+        return {key: _extended(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_extended(inner) for inner in value]
+    return value
 
 
 def unpack(records: bytes, count: int) -> list[Record]:
@@ -151,6 +220,39 @@ def unpack(records: bytes, count: int) -> list[Record]:
 def unpack_raw(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
     """Decode `count` records of a run with the flag AMQP: property list and body of each."""
     return _decode_lists(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+
+
+def unpack_bodies(records: bytes, count: int) -> list[tuple[None, bytes]] | None:
+    """Decode `count` records that were checked and have no properties: None where some have."""
+    if not records.startswith(_PLAIN):
+        return None
+    try:
+        return _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+    except msgspec.DecodeError:
+        return None
+
+
+def unpack_apart(records: bytes, count: int) -> list[tuple[msgspec.Raw, bytes]]:
+    """Decode `count` records that were checked, but for their properties: those stay bytes, for `unpack_properties`."""
+    return _decode_apart(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+
+
+def unpack_properties(packed: bytes) -> Properties | None:
+    """Decode a record's first half, which was checked when it came in."""
+    with deeper():
+        properties: Properties | None = _decode_properties(packed)
+    return properties
+
+
+@contextmanager
+def deeper() -> Iterator[None]:
+    """Python's own limit of recursion meanwhile, or a higher one where that is set."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, RECURSION_MAX))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _unpack_checked(records: bytes, count: int) -> list[Record]:

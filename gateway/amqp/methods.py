@@ -565,7 +565,7 @@ def _longstr(payload: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _encode_shortstr(value: str) -> bytes:
-    data = value.encode()
+    data = value.encode(errors="backslashreplace")
     if len(data) > 255:  # reply texts alone may be so long: names were checked when they came in
         data = data[:255].decode(errors="ignore").encode()
     return bytes((len(data),)) + data
@@ -609,7 +609,8 @@ def decode(payload: bytes, channel: int) -> Method:
     """Read a method frame's payload, which came on that channel.
 
     Raises:
-        AmqpFault: an unknown method (540), or fields that are not what they should be (502).
+        AmqpFault: an unknown method (540), fields that are not what they should be (502), a short string that is not
+            UTF-8 (501, as in RabbitMQ).
     """
     if len(payload) < _IDS.size:
         raise AmqpFault(ReplyCode.FRAME_ERROR, f"a method frame of {len(payload)} bytes; it has no room for its ids")
@@ -633,7 +634,9 @@ def decode(payload: bytes, channel: int) -> Method:
     except (IndexError, struct.error):
         raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
     except UnicodeDecodeError:
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} has a string that is not UTF-8", ids) from None
+        raise AmqpFault(ReplyCode.FRAME_ERROR, "Malformed UTF-8 in shortstr", ids) from None
+    except AmqpFault as fault:
+        raise AmqpFault(fault.code, fault.text, ids) from None
     if at != len(payload):
         raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} has {len(payload) - at} bytes too many", ids)
     return kind(*values)

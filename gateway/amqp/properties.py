@@ -17,7 +17,16 @@ from typing import Any, Final, NamedTuple
 
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.tables import check_table, decode_table, encode_entry, encode_value, entries_of, wrapped
+from shardmq.gateway.amqp.tables import (
+    check_table,
+    decode_table,
+    encode_entry,
+    encode_long,
+    encode_table,
+    encode_value,
+    entries_of,
+    wrapped,
+)
 from shardmq.limits import PROPERTIES_BYTES_MAX
 from shardmq.records import Properties
 
@@ -53,6 +62,9 @@ LIST_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 8 - 12
 header have of their own: what native clients send is smaller there than it is here."""
 
 SHORTSTR_BYTES_MAX: Final = 255
+
+DEATHS: Final = "x-death"
+"""The header in which dead letters have their history."""
 
 _TOO_LONG: Final = {"message_id": "x-message-id", "correlation_id": "x-correlation-id"}
 """Headers that have what is too long for these properties (RabbitMQ does this with what comes by AMQP 1.0)."""
@@ -275,11 +287,26 @@ def _write(domain: str, value: Any) -> bytes | None:
 
 
 def _write_headers(headers: Mapping[str, Any], room: int) -> bytes:
-    entries = [encode_entry(name, encode_value(value)) for name, value in headers.items()]
+    entries = [encode_entry(name, _write_header(name, value)) for name, value in headers.items()]
     size = 4 + sum(map(len, entries))
     while size > room:
         size -= len(entries.pop())
     return wrapped(b"", b"".join(entries))
+
+
+def _write_header(name: str, value: Any) -> bytes:
+    """A header's value. Java's clients cast the count of a death to a long, as RabbitMQ writes it."""
+    if name != DEATHS or not isinstance(value, list):
+        return encode_value(value)
+    return wrapped(b"A", b"".join(map(_write_death, value)))
+
+
+def _write_death(death: Any) -> bytes:
+    count = death.get("count") if isinstance(death, dict) else None
+    if not isinstance(count, int) or not 0 < count < 2**63:
+        return encode_value(death)
+    rest = encode_table({name: value for name, value in death.items() if name != "count"})
+    return wrapped(b"F", encode_entry("count", encode_long(count)) + rest[4:])
 
 
 def _cut_off() -> AmqpFault:
@@ -297,23 +324,23 @@ def _too_long(at: int, size: int) -> AmqpFault:
 
 def without_bcc(raw: bytes) -> bytes:
     """A property list without its header BCC; there is a table of headers, though it may be empty."""
-    return edited(raw, headers=lambda table: without(table, b"BCC"))
+    return edited(raw, {}, lambda table: without(table, b"BCC"))
 
 
 def with_reply_to(raw: bytes, value: str) -> bytes:
     """A property list with another reply_to."""
     written = _write("shortstr", value)
     assert written is not None, "names are short strings"
-    return edited(raw, reply_to=written)
+    return edited(raw, {"reply_to": written})
 
 
-def edited(raw: bytes, *, headers: Callable[[bytes], bytes] | None = None, **values: bytes | None) -> bytes:
+def edited(raw: bytes, values: Mapping[str, bytes | None], headers: Callable[[bytes], bytes] | None = None) -> bytes:
     """A property list with some of its values exchanged; all others keep their bytes.
 
     Args:
         raw: it, which was checked before.
-        headers: makes new headers of those that are there, both with their size first; of none where there are none.
         values: by name, encoded; None takes a property out.
+        headers: makes new headers of those that are there, both with their size first; of none where there are none.
     """
     parts = {name: raw[at:end] for name, at, end in _spans(raw)}
     if headers is not None:
@@ -324,6 +351,28 @@ def edited(raw: bytes, *, headers: Callable[[bytes], bytes] | None = None, **val
         else:
             parts[name] = value
     return _joined(parts)
+
+
+def rewritten(raw: bytes, before: Properties, after: Properties) -> bytes:
+    """A property list with what was changed in its properties. A value that is still the same object keeps its bytes.
+
+    Args:
+        raw: it, which was checked before.
+        before: what it says.
+        after: what it is to say.
+    """
+    values = {
+        name: None if getattr(after, name) is None else _write(domain, getattr(after, name))
+        for name, domain, _ in FIELDS[:-1]
+        if name != "headers" and getattr(after, name) is not getattr(before, name)
+    }
+    old, new = before.headers or {}, after.headers or {}
+    changed = {name: value for name, value in new.items() if name not in old or old[name] is not value}
+    gone = [name.encode() for name in (*changed, *(name for name in old if name not in new))]
+    if not gone:
+        return edited(raw, values)
+    entries = b"".join([encode_entry(name, _write_header(name, value)) for name, value in changed.items()])
+    return edited(raw, values, lambda table: wrapped(b"", without(table, *gone)[4:] + entries))
 
 
 def without(table: bytes, *names: bytes) -> bytes:
