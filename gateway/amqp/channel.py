@@ -28,6 +28,7 @@ class AmqpChannel:
         held: what came behind that request, with the bytes each takes; None where nothing did.
         is_confirming: confirm.select was carried out.
         published: messages so far; the number of the newest.
+        unconfirmed: those of them that came before confirm.select, and are not confirmed.
         last_queue: the queue declared last, which "" means.
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
@@ -37,7 +38,7 @@ class AmqpChannel:
     """
 
     __slots__ = ("channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number", "outlet",
-                 "prefetch", "published", "replies", "transaction")  # fmt: skip
+                 "prefetch", "published", "replies", "transaction", "unconfirmed")  # fmt: skip
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
@@ -46,7 +47,7 @@ class AmqpChannel:
         self.is_waiting = False
         self.held: deque[tuple[Event, int]] | None = None
         self.is_confirming = False
-        self.published = 0
+        self.published = self.unconfirmed = 0
         self.last_queue = ""
         self.prefetch = 0
         self.transaction: Transaction | None = None
@@ -79,6 +80,13 @@ class AmqpChannel:
         if replies is None:
             raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", method)
         return replies.name
+
+    def as_counted(self, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Numbers of publishes as the client counts them: from 1 since confirm.select."""
+        before = self.unconfirmed
+        if not before:
+            return ranges
+        return [(max(first - before, 1), last - before) for first, last in ranges if last > before]
 
     def close(self) -> None:
         """The channel is over: nothing of its transaction is kept."""

@@ -291,7 +291,11 @@ class AmqpConnection(ClientConnection):
     def send_content_return(self, desk: AmqpChannel, method: BasicPublish, properties: bytes, body: bytes) -> None:
         """A mandatory message that no queue took comes back."""
         self.send(desk.number, BasicReturn(312, "NO_ROUTE", method.exchange, method.routing_key))
-        self.send_frame(sending.content_frames(desk.number, properties, body, self._frame_max))
+        self.send_content(desk.number, properties, body)
+
+    def send_content(self, channel: int, properties: bytes, body: bytes) -> None:
+        """A message, behind the method that it belongs to."""
+        self.send_frame(sending.content_frames(channel, properties, body, self._frame_max))
 
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
@@ -306,12 +310,15 @@ class AmqpConnection(ClientConnection):
     def encode_confirms(self, channel: Channel) -> bytes:
         desk = self._desks.get(channel.number)
         ranges = channel.take_confirms()
-        return sending.acks(channel.number, ranges) if desk is not None and desk.is_confirming else b""
+        if desk is None or not desk.is_confirming:
+            return b""
+        return sending.acks(channel.number, desk.as_counted(ranges))
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002
         desk = self._desks.get(channel)
         if desk is not None and desk.is_confirming:
-            self.send_frame(sending.nacks(channel, first, last))
+            for counted in desk.as_counted([(first, last)]):
+                self.send_frame(sending.nacks(channel, *counted))
 
     def send_return(
         self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes  # noqa: ARG002
