@@ -25,10 +25,10 @@ from shardmq.gateway.rows import (
     transaction_row,
     vhost_row,
 )
-from shardmq.gateway.session import REPLY_QUEUES, Session
+from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.gateway.status import ANSWER_SECONDS, gather
-from shardmq.model import User
+from shardmq.model import REPLY_QUEUES, User
 from shardmq.wire.operations import StatusGet, TopologyList
 
 Tags = tuple[str, ...]

@@ -1,6 +1,6 @@
 """A client's connection, whatever its protocol: who it is, its virtual host, its channels, and what it asks there."""
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from shardmq.bus.messages import Counts, Purge
 from shardmq.commands import Command, DeclareQueue
@@ -18,11 +18,7 @@ from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import CHANNELS_MAX
-from shardmq.model import Queue
-
-REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."
-"""What names of queues begin with that are there for answers to requests (amqp/replies.py). They are published to, and
-nothing else."""
+from shardmq.model import REPLY_QUEUES, Queue
 
 
 class Session:
@@ -67,16 +63,16 @@ class Session:
         """Whether its user has the tag "administrator"."""
         return "administrator" in self.tags
 
-    def open_channel(self, number: int) -> Channel:
-        """Open channel `number`.
+    def open_channel(self, number: int, most: int = CHANNELS_MAX) -> Channel:
+        """Open channel `number`; `most` is the last number there is.
 
         Raises:
             ChannelError: it is open already, or no number for a channel.
         """
         if number in self.channels:
             raise ChannelError(f"channel {number} is open already")
-        if not 1 <= number <= CHANNELS_MAX:
-            raise ChannelError(f"channel {number} cannot be opened; channels are 1 to {CHANNELS_MAX}")
+        if not 1 <= number <= most:
+            raise ChannelError(f"channel {number} cannot be opened; channels are 1 to {most}")
         channel = self.channels[number] = Channel(self, number)
         return channel
 

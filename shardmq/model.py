@@ -109,6 +109,10 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     touched_ms: int
 
 
+REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."
+"""What names of queues begin with that gateways make for answers to AMQP clients' requests. They are published to, and
+nothing else is done with them by name."""
+
 RESERVED_TRANSACTIONS: Final = "amq.tx."
 """What names of transactions begin with that gateways make for AMQP's. Nobody else has them, and nobody commits one of
 them again after it was answered: they are soon forgotten."""

@@ -29,8 +29,8 @@ from shardmq.gateway.amqp.methods import (
     QueueDeleteOk,
 )
 from shardmq.gateway.amqp.properties import DIRECT_REPLY
-from shardmq.gateway.session import REPLY_QUEUES
 from shardmq.gateway.shardlink import Outcome
+from shardmq.model import REPLY_QUEUES
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.channel import AmqpChannel

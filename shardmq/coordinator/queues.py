@@ -10,11 +10,11 @@ from shardmq.commands import Change, DeclareQueue, DeleteQueue, QueueAdded
 from shardmq.coordinator.equivalence import check_same
 from shardmq.coordinator.removal import removal
 from shardmq.errors import NotFound, PreconditionFailed, ResourceLocked
-from shardmq.model import Queue, check_name, check_name_free
+from shardmq.model import REPLY_QUEUES, Queue, check_name, check_name_free
 from shardmq.terms import check_queue_arguments
 from shardmq.topology import Topology
 
-SERVER_NAMED: Final = "amq.gen-"
+SERVER_NAMED: Final = ("amq.gen-", REPLY_QUEUES)
 """What the names begin with that gateways make up."""
 
 
@@ -53,7 +53,8 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: Places) -> 
         check_name("queue", command.name)
     else:
         check_name_free("queue", command.name)
-    _check_limit(topology, command, places)
+    if not command.name.startswith(REPLY_QUEUES):  # which nobody has declared
+        _check_limit(topology, command, places)
     shard = places.of(command.vhost, command.name)
     queue = Queue(command.vhost, command.name, places.next_queue, shard, command.durable, command.arguments,
                   command.auto_delete, command.owner)  # fmt: skip
