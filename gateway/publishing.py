@@ -19,7 +19,7 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.hub import Hub, Plan
-from shardmq.limits import DELAY_MS_MAX, NAME_BYTES_MAX
+from shardmq.limits import LIFE_MS_MAX, NAME_BYTES_MAX
 from shardmq.records import Properties, Record, ends, pack
 
 Terms = tuple[int, int | None, Plan]
@@ -220,8 +220,8 @@ def ttl_ms_of(expiration: str | None) -> int | None:
     if not (expiration.isascii() and expiration.isdigit() and len(expiration) <= 20):  # int() is quadratic
         raise PreconditionFailed(f"invalid expiration '{expiration[:40]}': expected are milliseconds in decimal digits")
     ttl_ms = int(expiration)
-    if ttl_ms > DELAY_MS_MAX:
-        raise PreconditionFailed(f"invalid expiration '{expiration}': the longest is {DELAY_MS_MAX} ms")
+    if ttl_ms > LIFE_MS_MAX:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': the longest is {LIFE_MS_MAX} ms")
     return ttl_ms
 
 

@@ -37,7 +37,10 @@ PREFETCH_MAX: Final = 65_535
 """AMQP's prefetch-count is 16 bits wide."""
 
 DELAY_MS_MAX: Final = 2**32 - 1
-"""Delays, times to live and timeouts, in milliseconds: RabbitMQ's limit, some 49 days."""
+"""Delays, leases and timeouts, in milliseconds: some 49 days."""
+
+LIFE_MS_MAX: Final = 3650 * 24 * 3600 * 1000
+"""Times to live of messages and queues, in milliseconds: RabbitMQ's limit, ten years."""
 
 FRAMED_PRODUCERS: Final = 2**62
 """Producers from here on send again in the same frames, as channels of the SDK do: a gateway may number the messages of

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.errors import PreconditionFailed
-from shardmq.limits import DELAY_MS_MAX
+from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX
 
 Check = Callable[[Any], str | None]
 """What is expected of a value, where it is not that; None where it is."""
@@ -49,8 +49,8 @@ def boolean(value: Any) -> str | None:
 
 
 QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
-    "x-message-ttl": integer(0, DELAY_MS_MAX),
-    "x-expires": integer(1, DELAY_MS_MAX),
+    "x-message-ttl": integer(0, LIFE_MS_MAX),
+    "x-expires": integer(1, LIFE_MS_MAX),
     "x-max-length": integer(0, LENGTH_MAX),
     "x-max-length-bytes": integer(0, LENGTH_MAX),
     "x-overflow": one_of("drop-head", "reject-publish", "reject-publish-dlx"),
