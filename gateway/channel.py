@@ -399,10 +399,11 @@ class Channel:
             consumer.link.taken(consumer)
 
     def cancelled(self, consumer: Consumer) -> None:
-        """A consumer's queue is gone: forget the consumer, tell the client."""
+        """A consumer's queue is gone: forget the consumer, tell the client, unless it has cancelled it before."""
+        is_running = consumer not in self._retired
         self._forget(consumer)
         self._getters.pop(consumer.queue, None)
-        if consumer.tag:
+        if consumer.tag and is_running:
             self.session.front.send_cancelled(self.number, consumer.tag)
 
     def socket_has_room(self) -> None:
