@@ -1,6 +1,10 @@
-"""Where AMQP clients connect to, and a queue of each test's own."""
+"""Where AMQP clients connect to, a queue of each test's own, and where clients of other languages are."""
 
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pika
 import pytest
@@ -8,6 +12,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
 from shardmq.cmd.broker import Broker
+
+PEERS: Final = Path(sys.prefix) / "peers"
+"""What peers.py has fetched: clients of other languages, and the sources of Python's."""
+
+FindPeer = Callable[..., Path]
 
 
 def amqp_url(broker: Broker) -> str:
@@ -50,3 +59,22 @@ def queue(native: shardmq.Connection, request: pytest.FixtureRequest) -> Iterato
         channel.queue_declare(name, durable=True)
         yield name
         channel.queue_delete(name)
+
+
+@pytest.fixture(scope="session")
+def find_peer() -> FindPeer:
+    """Finds what peers.py has fetched: `find_peer("amqp-tools", "debian/usr/bin/amqp-get", Path("/usr/bin/amqp-get"))`.
+
+    A test whose peer is not there is skipped; where `.ci/run` runs it, it fails.
+    """
+
+    def find(package: str, fetched: str, *installed: Path) -> Path:
+        for place in (PEERS / fetched, *installed):
+            if place.exists():
+                return place
+        reason = f"{package} is not here: `make test` fetches it where apt-get, npm and a network are; or install it"
+        if os.environ.get("SHARDMQ_PEERS") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return find
