@@ -150,12 +150,12 @@ def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[
 
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "data", shards=shards))
-        contestants = [Contestant(f"shardmq {VERSION}", broker.port)]
+        contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()))]
         absent = []
         if rabbitmq:
             try:
                 server = stack.enter_context(Server(folder))
-                contestants.append(Contestant(f"RabbitMQ {server.version}", server.port))
+                contestants.append(Contestant(f"RabbitMQ {server.version}", server.port, (server.pid,)))
             except Absent as reason:
                 absent.append(f"{reason}; these are shardmq's figures alone")
         try:
@@ -177,9 +177,11 @@ def measure(course: Course, rounds: int, as_json: bool) -> None:
             when = f"round {turn} of {rounds}" if turn else "warming up"
             bar.update(task, description=f"{when}: {name}, {who.name}")
             rates = make()
+            bar.advance(task)
+            if as_json:
+                continue
             said = ", ".join(f"{rate_of(rates, figure):,.0f}" for figure in ROWS[name].figures)
             bar.console.print(f"{when}: {name}: {who.name}: {said} msgs/s", highlight=False, soft_wrap=True)
-            bar.advance(task)
 
 
 def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings: dict[str, Any]) -> None:

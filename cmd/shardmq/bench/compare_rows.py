@@ -1,9 +1,11 @@
 """What `bench compare` measures, row by row, and how its rounds are gone through and summed up."""
 
 import math
+import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -44,27 +46,51 @@ class Row(msgspec.Struct, frozen=True):
 
 
 ROWS: Final = {
-    "both": Row("publish and consume, window 1000", Load("both"), 20_000, (Figure("end_to_end", 3.0),)),
+    "both": Row("both at once", Load("both"), 20_000, (Figure("end_to_end", 3.0),)),
     "seq": Row("one after the other", Load("seq"), 20_000, (Figure("publish", 3.0), Figure("consume", 2.0))),
     "window-1": Row("window 1", Load("seq", window=1), 500, (Figure("publish", 0.8),)),
-    "1-kb": Row("bodies of 1 KB", Load("both", size=1024), 20_000, (Figure("end_to_end", 3.0),)),
+    "1-kb": Row("both at once, 1 KB", Load("both", size=1024), 20_000, (Figure("end_to_end", 3.0),)),
     "distinct": Row(
-        "20 connections and queues, all headers differ",
+        "20 queues, distinct",
         Load("each", window=100, connections=20),
         20_000,
         (Figure("end_to_end", 1.2),),
     ),
-    "pika": Row("pika, a confirm each", Load("confirmed"), 500, (Figure("publish", None),)),
-    "pika-unconfirmed": Row("pika, no confirms", Load("unconfirmed"), 5_000, (Figure("publish", None),)),
+    "pika": Row("pika, confirmed", Load("confirmed"), 500, (Figure("publish", None),)),
+    "pika-unconfirmed": Row("pika, unconfirmed", Load("unconfirmed"), 5_000, (Figure("publish", None),)),
 }
 """What can be measured, by name. 100-byte persistent messages with confirms, unless they say otherwise."""
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """A broker that is measured: its name for people, and its port."""
+    """A broker that is measured.
+
+    Attributes:
+        name: for people.
+        port: of AMQP.
+        pids: its processes.
+    """
 
     name: str
     port: int
+    pids: tuple[int, ...] = ()
+
+    def cpu_seconds(self) -> float:
+        """What its processes have had of the processors."""
+        return sum(map(cpu_seconds, self.pids))
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has had of the processors, in user and kernel mode (proc_pid_stat(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """What one measurement found: the load's rates, and µs of processor time the broker took for each message."""
+
+    rates: Rates
+    cpu_us: float
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -80,6 +106,8 @@ class Outcome(msgspec.Struct, frozen=True):
         ratio_min: the least of them.
         ratio_max: the greatest.
         asked: what the ratio is to be.
+        shardmq_cpu_us: processor time the broker takes for a message on all its ways of this row; median.
+        rabbitmq_cpu_us: the same.
     """
 
     row: str
@@ -91,6 +119,8 @@ class Outcome(msgspec.Struct, frozen=True):
     ratio_min: float | None
     ratio_max: float | None
     asked: float | None
+    shardmq_cpu_us: float
+    rabbitmq_cpu_us: float | None
 
 
 class Course:
@@ -125,7 +155,7 @@ class Course:
         self._messages = messages
         self._timeout = timeout
         self._next = {(name, who): ROWS[name].first for name in names for who in contestants}
-        self._rates: dict[tuple[str, Contestant], list[Rates]] = {key: [] for key in self._next}
+        self._measured: dict[tuple[str, Contestant], list[Measured]] = {key: [] for key in self._next}
 
     @property
     def steps(self) -> int:
@@ -143,25 +173,23 @@ class Course:
     def _measure(self, name: str, who: Contestant, counts: bool) -> Rates:
         load = ROWS[name].load
         messages = max(self._messages or self._next[name, who], load.connections)
+        before = who.cpu_seconds()
         try:
             rates = run_load(self._programs[name], load, who.port, messages, self._timeout)
         except ShardmqError as fault:
             raise ShardmqError(f"{name}, {who.name}: {fault.text}") from fault
         self._next[name, who] = enough(load, rates, self._seconds)
         if counts:
-            self._rates[name, who].append(rates)
+            self._measured[name, who].append(Measured(rates, (who.cpu_seconds() - before) * 1e6 / messages))
         return rates
 
     def outcomes(self) -> list[Outcome]:
         """The figures of all rows, when all is measured."""
         return [
-            outcome(name, figure, [self._of(figure, name, who) for who in self._contestants])
+            outcome(name, figure, [self._measured[name, who] for who in self._contestants])
             for name in self._names
             for figure in ROWS[name].figures
         ]
-
-    def _of(self, figure: Figure, name: str, who: Contestant) -> list[float]:
-        return [rate_of(rates, figure) for rates in self._rates[name, who]]
 
 
 def rate_of(rates: Rates, figure: Figure) -> float:
@@ -182,20 +210,28 @@ def enough(load: Load, rates: Rates, seconds: float) -> int:
     return max(1, min(MESSAGES_MAX, round(round(messages, digits))))
 
 
-def outcome(name: str, figure: Figure, rates: Sequence[Sequence[float]]) -> Outcome:
-    """The medians of a figure; `rates` are shardmq's, and RabbitMQ's where it was measured."""
-    ours = round(statistics.median(rates[0]), 1)
-    if len(rates) == 1:
-        return Outcome(name, ROWS[name].text, figure.rate, ours, None, None, None, None, figure.asked)
-    ratios = [mine / theirs for mine, theirs in zip(*rates, strict=True)]
+def outcome(name: str, figure: Figure, measured: Sequence[Sequence[Measured]]) -> Outcome:
+    """The medians of a figure: of shardmq's rounds, and of RabbitMQ's where there are some."""
+    rates = [[rate_of(one.rates, figure) for one in rounds] for rounds in measured]
+    ours, theirs = medians(rates)
+    ours_us, theirs_us = medians([[one.cpu_us for one in rounds] for rounds in measured])
+    ratios = [mine / other for mine, other in zip(*rates, strict=True)] if theirs else []
     return Outcome(
         name,
         ROWS[name].text,
         figure.rate,
         ours,
-        round(statistics.median(rates[1]), 1),
-        round(statistics.median(ratios), 3),
-        round(min(ratios), 3),
-        round(max(ratios), 3),
+        theirs,
+        round(statistics.median(ratios), 3) if ratios else None,
+        round(min(ratios), 3) if ratios else None,
+        round(max(ratios), 3) if ratios else None,
         figure.asked,
+        ours_us,
+        theirs_us,
     )
+
+
+def medians(of: Sequence[Sequence[float]]) -> tuple[float, float | None]:
+    """Of shardmq's numbers, and of RabbitMQ's where there are some."""
+    ours, *theirs = [round(statistics.median(numbers), 1) for numbers in of]
+    return ours, theirs[0] if theirs else None

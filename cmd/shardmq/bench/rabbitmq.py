@@ -37,6 +37,7 @@ class Server:
 
     Attributes:
         port: of AMQP, on 127.0.0.1.
+        pid: of the process that does it all.
         version: its.
 
     Raises:
@@ -53,6 +54,7 @@ class Server:
         if self._epmd is None:
             raise Absent("epmd, which belongs to Erlang, is not on the PATH")
         self.port = 0
+        self.pid = 0
         self.version = ""
         self._holds = contextlib.ExitStack()
 
@@ -95,6 +97,7 @@ class Server:
         server = self._child([self._program], environment, folder)
         self._holds.callback(_stop, server, folder / "pid")
         self._wait(server, names, folder)
+        self.pid = int((folder / "pid").read_text())
 
     def _child(self, command: list[str], environment: dict[str, str], folder: Path) -> "subprocess.Popen[bytes]":
         with (folder / "output").open("ab") as output:
