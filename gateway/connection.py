@@ -1,6 +1,11 @@
 """One client's connection, as far as its protocol does not matter: the socket, what waits to be sent, when not to read.
 
 A protocol's connection (native.py, amqp/connection.py) takes in bytes and says what is to be sent; the rest is here.
+
+    coming ──session──► open ──close, part──► parting ──finish──► finished ──the client hangs up, or is late──► lost
+       └──────────────────────────────────────────┘
+
+Who parts gives back at once what the client had here (`release`); its socket lives on until our last words are read.
 """
 
 import asyncio
@@ -27,6 +32,9 @@ UNREAD_BYTES_MAX: Final = 16 << 20
 """A client that does not read what it is sent is not read from either, nor is anything more carried out for it, once
 this much is waiting for it: some requests are small and have large answers."""
 
+PARTING_SECONDS: Final = 10.0
+"""What a client has, from our last words on, to read them and to hang up."""
+
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
 
@@ -51,16 +59,16 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     Attributes:
         protocol: its name, for lists.
-        session: what the client has once it is let in.
+        session: what the client has from when it is let in until one of us parts.
         is_writable: whether the client's socket takes more.
         is_blocked: whether an alarm holds its publishes.
     """
 
     protocol: ClassVar[str]
-    __slots__ = ("_accepted_at", "_confirming", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
-                 "_is_closing", "_is_unread", "_out", "_out_bytes", "_reading_held_by", "_sent_at", "_server",
-                 "_transport", "client_properties", "connected_at_ms", "is_blocked", "is_tls", "is_writable", "peer",
-                 "peer_port", "session")  # fmt: skip
+    __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
+                 "_is_closing", "_is_finished", "_is_unread", "_out", "_out_bytes", "_reading_held_by", "_sent_at",
+                 "_server", "_transport", "client_properties", "connected_at_ms", "is_blocked", "is_tls", "is_writable",
+                 "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -71,10 +79,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_unread = False
         self._confirming: list[Channel] = []
-        self._heard_at = self._sent_at = self._accepted_at = time.monotonic()
+        self._heard_at = self._sent_at = time.monotonic()
+        self._deadline = self._heard_at + HANDSHAKE_SECONDS
         self._heartbeat = 0
         self._is_authenticating = False
         self._is_closing = False
+        self._is_finished = False
         self._reading_held_by: frozenset[str] = frozenset()
         self._transport: asyncio.Transport
         self.is_writable = True
@@ -92,7 +102,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def close(self, fault: ShardmqError) -> None:
-        """Tell the client why, send what is waiting, and hang up."""
+        """Part from the client, and tell it why."""
         raise NotImplementedError
 
     def go_on(self) -> None:
@@ -102,6 +112,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def forget(self) -> None:
         """The connection is over: drop what its channels hold."""
         raise NotImplementedError
+
+    def give_up(self, fault: ShardmqError) -> None:
+        """The client has not done in time what it should have."""
+        self.close(fault)
 
     def send_heartbeat(self) -> None:
         """Give a sign of life."""
@@ -131,20 +145,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._server.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
-        self._is_closing = True
-        self._hub.alarms.leave(self)
+        self._is_closing = self._is_finished = True
+        self._out.clear()
+        self.release()
         self._server.remove(self)
-        if self.session is not None:
-            self.session.close()
-            self.session = None  # a circle, which would lie around until the collector comes by
-        self.forget()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
         return READ_BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_at = time.monotonic()
-        self.take(READ_BUFFER[:nbytes])
+        if not self._is_finished:
+            self.take(READ_BUFFER[:nbytes])
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -155,17 +167,54 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.session is not None:
             self.session.socket_has_room()
 
-    # --- closing ----------------------------------------------------------------------------------------------------
+    # --- parting ----------------------------------------------------------------------------------------------------
 
-    def finish(self) -> None:
-        """Send what is waiting, and hang up."""
+    def part(self) -> None:
+        """Carry out nothing more for the client, and give back what it has here; it may still be told why, and answer.
+
+        Confirms and what else was said in this pass go out before. A client that we do not read would never hear of
+        it, hence it is read again, whatever held that.
+        """
+        if self._is_closing:
+            return
         self._is_closing = True  # before the flush, which would go on with what is held
         self.flush()
+        self.release()
+        self._deadline = time.monotonic() + PARTING_SECONDS
+        if self._reading_held_by and not self._transport.is_closing():
+            self._reading_held_by = frozenset()
+            self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """Hang up: what was said is sent, and then nothing more.
+
+        What the client still says is dropped until it hangs up, too. A socket that is closed with something unread is
+        reset, and a client that is reset may lose what it has not read: our last words.
+        """
+        self.part()
+        if self._is_finished:
+            return
+        self.flush()
+        self._is_finished = True
+        if self._transport.is_closing():
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()  # TLS, which parts in a similar way by itself
+
+    def abort(self) -> None:
+        """Hang up at once, whatever the client has not read."""
+        self._transport.abort()
+
+    def release(self) -> None:
+        """Give back what the client has here: consumers, what is unacked, exclusive queues."""
+        self._hub.alarms.leave(self)
         if self.session is not None:
+            self._server.left(self.session)
             self.session.close()
-            self.session.channels.clear()
+            self.session = None  # a circle, which would lie around until the collector comes by
         self.forget()
-        self._transport.close()
 
     def stop_reading(self) -> None:
         """The process is about to stop: what is under way will be answered, nothing more is begun."""
@@ -174,16 +223,16 @@ class ClientConnection(asyncio.BufferedProtocol):
     def abort_if_silent(self, now: float) -> None:
         """Called about once a second: enforces the handshake's time and the heartbeat, and sends ours."""
         if self._is_closing:
-            if not self.is_writable and now - self._sent_at > HANDSHAKE_SECONDS:
-                self._transport.abort()
+            if now >= self._deadline:
+                self.abort()
         elif self.session is None:
-            if now - self._accepted_at > HANDSHAKE_SECONDS and not self._is_authenticating:
-                self.close(ConnectionLost(f"no ConnectionOpen within {HANDSHAKE_SECONDS:.0f} s"))
+            if now >= self._deadline and not self._is_authenticating:
+                self.give_up(ConnectionLost(f"not opened within {HANDSHAKE_SECONDS:.0f} s"))
         elif self._heartbeat:
             if now - self._sent_at >= self._heartbeat / 2:
                 self.send_heartbeat()
             if now - self._heard_at > 2 * self._heartbeat and not self._reading_held_by:
-                self.close(
+                self.give_up(
                     ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
                 )
 
@@ -191,6 +240,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def send_frame(self, frame: bytes) -> None:
         """Queue a frame, or several, for the end of the pass."""
+        if self._is_finished:
+            return
         if not self._out:
             self._hub.write_due(self)
         self._out.append(frame)
@@ -203,7 +254,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._confirming:
             confirming, self._confirming = self._confirming, []
             self._out += [self.encode_confirms(channel) for channel in confirming]
-        if not self._out or self._transport.is_closing():
+        if not self._out or self._is_finished or self._transport.is_closing():
             return
         out, self._out, self._out_bytes = self._out, [], 0
         self._sent_at = time.monotonic()
@@ -215,6 +266,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._was_read()
 
     def confirms_due(self, channel: Channel) -> None:
+        if self._is_closing:
+            return
         if not self._confirming:
             self._hub.write_due(self)
         self._confirming.append(channel)
@@ -244,6 +297,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._resume_reading("held")
 
     def _hold_reading(self, reason: str) -> None:
+        if self._is_closing:
+            return
         if not self._reading_held_by and not self._transport.is_closing():
             self._transport.pause_reading()
         self._reading_held_by |= {reason}

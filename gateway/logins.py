@@ -84,18 +84,19 @@ class Logins:
                 await check()
             except ConnectionFault as refused:
                 fault = refused
-                self._complain(peer, login.user, refused)
+                self.complain(peer, login.user, refused.text)
             then(fault)
 
         task = asyncio.create_task(run())
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    def _complain(self, peer: str, user: str, fault: ConnectionFault) -> None:
+    def complain(self, peer: str, user: str, text: str) -> None:
+        """Log why somebody was not let in; clients are not always told."""
         self._complaints += 1
         if self._complaints <= COMPLAINTS_MAX:
-            text = fault.text if fault.text.isprintable() else repr(fault.text)  # names are the client's; one line each
-            _log.warning("login of user %r from %s refused: %s", user[:NAME_BYTES_MAX], peer, text)
+            shown = text if text.isprintable() else repr(text)  # names are the client's; one line each
+            _log.warning("login of user %r from %s refused: %s", user[:NAME_BYTES_MAX], peer, shown)
 
     async def _check_user(self, peer: str, login: Login) -> None:
         name = login.user
@@ -108,7 +109,7 @@ class Logins:
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
 
     async def _check_password(self, name: str, password: str, stored: str) -> None:
-        proof = hmac.digest(self._key, f"{stored}\0{password}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        proof = hmac.digest(self._key, f"{stored}\0{password}".encode(errors="surrogateescape"), hashlib.sha256)
         if not hmac.compare_digest(self._verified.get(name, b""), proof):
             if not await asyncio.to_thread(_is_password, password, stored):
                 raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' is not known, or the password is wrong")
@@ -129,12 +130,9 @@ class Logins:
     def _check_access(self, name: str, vhost: str) -> None:
         topology = self._hub.topology
         if vhost not in topology.vhosts:
-            raise AuthenticationFailed(f"there is no virtual host '{vhost[:NAME_BYTES_MAX]}'", ReplyCode.NOT_ALLOWED)
+            raise AuthenticationFailed(f"vhost {vhost[:NAME_BYTES_MAX]} not found", ReplyCode.NOT_ALLOWED)
         if name not in topology.users or (name, vhost) not in topology.permissions:
-            raise AuthenticationFailed(
-                f"access to vhost '{vhost}' refused for user '{name}'; a permission there is missing",
-                ReplyCode.NOT_ALLOWED,
-            )
+            raise AuthenticationFailed(f"access to vhost '{vhost}' refused for user '{name}'", ReplyCode.NOT_ALLOWED)
 
 
 def _is_password(password: str, stored: str) -> bool:

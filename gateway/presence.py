@@ -91,7 +91,10 @@ class Presence:
         places = [place for place in self._clients if place[1] == session.user]
         opened = sum(len(client.session.channels) for client in self._at(places) if client.session is not None)
         if opened >= most:
-            raise NotAllowed(f"user '{session.user}' has {opened} channels open and may have {most}; close some")
+            raise NotAllowed(
+                f"number of channels opened for user '{session.user}' has reached the maximum allowed user limit of "
+                f"{most}"
+            )
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,11 @@ from shardmq.limits import HANDSHAKE_SECONDS
 
 BACKLOG: Final = 1024
 SILENCE_CHECK_SECONDS: Final = 1.0
+STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
+"""What clients are told when the process stops; RabbitMQ's words, which programs know."""
+
+GOODBYE_SECONDS: Final = 1.0
+"""What clients have to hang up when the process stops, once all is said."""
 
 
 class Server:
@@ -102,11 +107,13 @@ class Server:
         """
         self._presence.check_channels(session)
 
+    def left(self, session: Session) -> None:
+        """A client that was let in has nothing here any more, though its socket may live on for a while."""
+        self._presence.closed(session)
+
     def remove(self, connection: ClientConnection) -> None:
         """A client is gone."""
         self._connections.discard(connection)
-        if connection.session is not None:
-            self._presence.closed(connection.session)
 
     async def drain(self, seconds: float) -> None:
         """Accept no more, read no more, wait until every publish is answered, then part from everybody."""
@@ -120,9 +127,12 @@ class Server:
         while not self.hub.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
-            connection.close(ShardmqError("the broker is shutting down", ReplyCode.CONNECTION_FORCED))
+            connection.close(ShardmqError(STOPPING, ReplyCode.CONNECTION_FORCED))
+        deadline = min(deadline, asyncio.get_running_loop().time() + GOODBYE_SECONDS)
         while self._connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
 
     def _doorway(self) -> Doorway:
         return Doorway(self)

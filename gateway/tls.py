@@ -3,7 +3,7 @@
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from shardmq.errors import StartupRefused
 
@@ -19,8 +19,9 @@ class TlsOptions:
         port: TCP port of its own; gateways of one broker share it.
         certificate: file with the server's certificate, and those between it and its authority (PEM).
         key: file with the certificate's private key (PEM, not encrypted).
-        ca: file with the authorities that clients' certificates are verified by (PEM).
-        verify_client: whether a client without a certificate of theirs is refused.
+        ca: file with the authorities that clients' certificates are verified by (PEM). Clients that show one may log in
+            by it (EXTERNAL); who shows one that is not theirs is refused.
+        verify_client: whether a client without a certificate is refused, too.
     """
 
     port: int
@@ -54,9 +55,23 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
             context.load_verify_locations(cafile=options.ca)
         except ssl.SSLError as fault:
             raise StartupRefused(f"TLS: there are no certificates in PEM in {options.ca}: {_reason(fault)}") from fault
+        context.verify_mode = ssl.CERT_OPTIONAL
     if options.verify_client:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def common_name(certificate: dict[str, Any] | None) -> str | None:
+    """Whose a peer's certificate is, as `ssl.SSLSocket.getpeercert` has it: its common name, several joined by a comma
+    (RabbitMQ's `ssl_cert_login_from = common_name`).
+
+    Returns:
+        "" where there is none in the certificate; None where there is no certificate that was verified.
+    """
+    if not certificate:
+        return None
+    subject = certificate.get("subject", ())
+    return ",".join([value for part in subject for name, value in part if name == "commonName"])
 
 
 def _check_readable(what: str, path: Path | None) -> None:

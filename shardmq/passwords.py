@@ -131,12 +131,17 @@ def _read_rabbit(algorithm: str, fields: list[str]) -> tuple[bytes, Callable[[st
         raise ValueError(
             f"salt and hash are {len(salt)} and {len(digest)} bytes, which is no {algorithm} of RabbitMQ's"
         )
-    return digest, lambda password: hashlib.new(algorithm, salt + password.encode()).digest()
+    return digest, lambda password: hashlib.new(algorithm, salt + _bytes(password)).digest()
+
+
+def _bytes(password: str) -> bytes:
+    """Passwords are bytes to AMQP clients; what of them is not UTF-8 comes as surrogates."""
+    return password.encode(errors="surrogateescape")
 
 
 def _scrypt(password: str, salt: bytes, cost: int, block_size: int, parallelism: int) -> bytes:
     return hashlib.scrypt(
-        password.encode(), salt=salt, n=cost, r=block_size, p=parallelism, maxmem=MEMORY_BYTES_MAX, dklen=32
+        _bytes(password), salt=salt, n=cost, r=block_size, p=parallelism, maxmem=MEMORY_BYTES_MAX, dklen=32
     )
 
 

@@ -96,7 +96,7 @@ _TLS_OPTIONS: Final = (
         type=_FILE,
         envvar="SHARDMQ_TLS_CA",
         show_envvar=True,
-        help="Authorities that clients' certificates are verified by (PEM).",
+        help="Authorities that clients' certificates are verified by (PEM). AMQP clients may log in by theirs (EXTERNAL).",
     ),
     click.option(
         "--tls-verify",

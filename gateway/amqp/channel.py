@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shardmq.errors import ReplyCode, RequestError
+from shardmq.gateway.amqp.confirming import Told
 from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import Event
+from shardmq.gateway.amqp.frames import Acked, Came, Published, Refused
 from shardmq.gateway.amqp.methods import BasicPublish, Method
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
     from shardmq.gateway.amqp.replies import ReplyQueue
     from shardmq.gateway.amqp.transactions import Transaction
+
+OnChannel = Published | Acked | Came | Refused
+"""What comes on channels."""
 
 
 class AmqpChannel:
@@ -29,6 +33,7 @@ class AmqpChannel:
         is_confirming: confirm.select was carried out.
         published: messages so far; the number of the newest.
         unconfirmed: those of them that came before confirm.select, and are not confirmed.
+        told: what the client knows of the others.
         last_queue: the queue declared last, which "" means.
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
@@ -38,16 +43,17 @@ class AmqpChannel:
     """
 
     __slots__ = ("channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number", "outlet",
-                 "prefetch", "published", "replies", "transaction", "unconfirmed")  # fmt: skip
+                 "prefetch", "published", "replies", "told", "transaction", "unconfirmed")  # fmt: skip
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
         self.channel = channel
         self.number = channel.number
         self.is_waiting = False
-        self.held: deque[tuple[Event, int]] | None = None
+        self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = False
         self.published = self.unconfirmed = 0
+        self.told = Told()
         self.last_queue = ""
         self.prefetch = 0
         self.transaction: Transaction | None = None

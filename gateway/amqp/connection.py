@@ -1,20 +1,27 @@
 """One client connection speaking AMQP 0-9-1: bytes to session calls, and back.
 
-    header ──start──► starting ──tune──► tuning ──► opening ──open-ok──► running ──close──► closing ──close-ok──► gone
+    opening ──open-ok──► running ──connection.close from us──► parting ──close-ok, or no time left──► finished
+                            └─────connection.close from the client──► leaving ──close-ok────────────────►┘
 
-Methods of one channel are carried out in order: while one waits for an answer, what follows on its channel is held.
+Who hangs up, and when: `close` tells the client why and waits for close-ok; `fail` ends one channel, or all where the
+fault is that hard; `leave` answers a client that closes; `finish`, the socket's side, says no more. opening.py has all
+that comes before.
+
+Methods of one channel are carried out in order: while one waits for an answer, or a publish for an alarm to go off,
+what follows on its channel is held.
 """
 
+import logging
+import time
 from collections import deque
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from shardmq.errors import ConnectionFault, ReplyCode, ShardmqError
-from shardmq.gateway.amqp import consuming, declarations, handshake, publishing, sending, transactions
-from shardmq.gateway.amqp.channel import AmqpChannel
+from shardmq.errors import ReplyCode, RequestError, ShardmqError
+from shardmq.gateway.amqp import consuming, declarations, packing, publishing, sending, transactions
+from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
 from shardmq.gateway.amqp.crossing import to_amqp
-from shardmq.gateway.amqp.faults import NO_METHOD, AmqpFault, as_fault
-from shardmq.gateway.amqp.frames import Beat, Came, Event, FrameReader, Published
+from shardmq.gateway.amqp.faults import AmqpFault, as_fault
+from shardmq.gateway.amqp.frames import Acked, Beat, Came, Event, FrameReader, Published, Refused
 from shardmq.gateway.amqp.methods import (
     BasicCancel,
     BasicPublish,
@@ -26,229 +33,247 @@ from shardmq.gateway.amqp.methods import (
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionOpen,
     ConnectionOpenOk,
-    ConnectionStartOk,
     ConnectionTuneOk,
     ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
     Method,
 )
+from shardmq.gateway.amqp.opening import Opening
 from shardmq.gateway.channel import Channel
-from shardmq.gateway.clients import short
-from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, ClientConnection
+from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, ClientConnection
 from shardmq.gateway.logins import Login
 from shardmq.gateway.session import Session
+from shardmq.gateway.tls import common_name
 from shardmq.limits import MESSAGE_BYTES_MAX
-from shardmq.records import Run
+from shardmq.records import AMQP, Run
 
 if TYPE_CHECKING:
+    import asyncio
+
     from shardmq.gateway.server import Server
 
 HANDLERS: Final[dict[type[Any], Any]] = {**declarations.HANDLERS, **consuming.HANDLERS, **transactions.HANDLERS}
 """What carries out each method on an open channel."""
 
-MECHANISMS: Final = {"PLAIN": handshake.plain, "AMQPLAIN": handshake.amqplain}
+CHANNEL_NUMBERS: Final = 2**16 - 1
+"""The highest number a channel may have; how many there may be is agreed on."""
 
+SILENT_SECONDS: Final = 3.0
+"""How long a stranger who made a mistake waits for nothing, as in RabbitMQ (`SILENT_CLOSE_DELAY`): nobody tries
+passwords fast."""
 
-class State(Enum):
-    """Of a connection; what is expected of the client."""
-
-    HEADER = auto()
-    START_OK = auto()
-    TUNE_OK = auto()
-    OPEN = auto()
-    RUNNING = auto()
-    CLOSE_OK = auto()
+_log = logging.getLogger(__name__)
 
 
 class AmqpConnection(ClientConnection):
-    """See the module. One for each accepted socket that speaks it."""
+    """See the module. One for each accepted socket that speaks it.
+
+    Attributes:
+        capabilities: what the client is able to hear of, those of `handshake.ASKED_CAPABILITIES`.
+    """
 
     protocol: ClassVar = "AMQP 0-9-1"
-    __slots__ = ("_capabilities", "_desks", "_frame_max", "_header", "_login", "_reader", "_state")
+    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_leaving", "_is_told_blocked", "_opening", "_reader",
+                 "capabilities")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         super().__init__(server)
-        self._state = State.HEADER
-        self._header = b""
-        self._reader = FrameReader(MESSAGE_BYTES_MAX)
-        self._frame_max = 0
-        self._login = Login("", None)
-        self._capabilities: dict[str, Any] = {}
+        self._opening: Opening | None = None
+        self._reader = FrameReader(0)  # nobody publishes before the connection is open
+        self._frame_max = self._channel_max = 0
         self._desks: dict[int, AmqpChannel] = {}
+        self._is_leaving = False
+        self._is_told_blocked = False
+        self.capabilities: frozenset[str] = frozenset()
+
+    def connection_made(self, transport: "asyncio.BaseTransport") -> None:
+        super().connection_made(transport)
+        self._opening = Opening(self, self._server.logins, common_name(transport.get_extra_info("peercert")))
 
     # --- taking in ------------------------------------------------------------------------------------------------
 
     def take(self, data: memoryview) -> None:
         received = bytes(data)
-        if self._state is State.HEADER:
-            received = self._take_header(received)
-            if not received:
-                return
+        if self._opening is not None:
+            received = self._opening.take_header(received)
         try:
             for event in self._reader.feed(received):
                 self._take(event)
+        except AmqpFault as fault:  # nothing that comes behind it can be understood, not even close-ok
+            is_told = self._opening is None or self._opening.is_known
+            self.close(fault)
+            if is_told:
+                self.finish()
+
+    def _take(self, event: Event) -> None:
+        desk = self._desks.get(event.channel)
+        try:
+            if desk is not None:
+                assert not isinstance(event, Beat)
+                if desk.is_waiting or desk.held or self._is_unread or self._is_blocked_by(event):
+                    self._hold(desk, event)
+                else:
+                    self._take_on_channel(desk, event)
+            elif self._is_closing:
+                self._take_goodbye(event)
+            elif isinstance(event, Beat):
+                pass
+            elif self._opening is not None:
+                self._opening.take(event)
+            elif isinstance(event, Came) and not event.channel:
+                self._take_on_connection(event.method)
+            else:
+                self._take_off_channel(event)
         except AmqpFault as fault:
             self.close(fault)
 
-    def _take_header(self, received: bytes) -> bytes:
-        """Compare the protocol header; returns what came behind it."""
-        self._header += received
-        wanted = handshake.PROTOCOL_HEADER
-        if not wanted.startswith(self._header[: len(wanted)]):
-            self.send_frame(wanted)
-            self.finish()
-            return b""
-        if len(self._header) < len(wanted):
-            return b""
-        rest, self._header = self._header[len(wanted) :], b""
-        self._state = State.START_OK
-        self.send(0, handshake.start(" ".join(MECHANISMS).encode()))
-        return rest
-
-    def _take(self, event: Event) -> None:
-        if type(event) is Beat:
-            return
-        if self._state is State.CLOSE_OK:
-            if isinstance(event, Came) and isinstance(event.method, ConnectionClose | ConnectionCloseOk):
-                if isinstance(event.method, ConnectionClose):
-                    self.send(0, ConnectionCloseOk())
-                self.finish()
-            return
-        if event.channel == 0:
-            assert isinstance(event, Came)
-            self._take_on_connection(event.method)
-            return
-        if self._state is not State.RUNNING:
-            raise AmqpFault(ReplyCode.CHANNEL_ERROR, f"a frame on channel {event.channel} before connection.open-ok")
-        desk = self._desks.get(event.channel)
-        if desk is None:
-            self._take_off_channel(event)
-        elif desk.is_waiting or desk.held or self._is_unread:
-            self._hold(desk, event)
-        else:
-            self._take_on_channel(desk, event)
-
-    def _hold(self, desk: AmqpChannel, event: Event) -> None:
-        size = HELD_OVERHEAD_BYTES
-        if isinstance(event, Published):
-            size += sum([len(body) + len(properties) for properties, body in event.contents])
-        if desk.held is None:
-            desk.held = deque()
-        desk.held.append((event, size))
-        self._hold_more(size)
-
     def _take_on_connection(self, method: Method) -> None:
         match method:
-            case ConnectionStartOk() if self._state is State.START_OK and not self._is_authenticating:
-                self._authenticate(method)
-            case ConnectionTuneOk() if self._state is State.TUNE_OK:
-                handshake.check_tuned(method)
-                self._frame_max = self._reader.frame_max = method.frame_max
-                self._heartbeat = method.heartbeat
-                self._state = State.OPEN
-            case ConnectionOpen() if self._state is State.OPEN and not self._is_authenticating:
-                self._open(method)
             case ConnectionClose():
-                self.send(0, ConnectionCloseOk())
-                self.finish()
+                self.leave()
+            case ConnectionUpdateSecret():  # of no consequence: passwords are looked at once
+                self.send(0, ConnectionUpdateSecretOk())
             case _:
-                raise AmqpFault(ReplyCode.COMMAND_INVALID, f"{method.name} is not expected now", method.id)
+                text = "unexpected method in connection state running"
+                raise AmqpFault(ReplyCode.CHANNEL_ERROR, text, method.id)
 
-    def _take_off_channel(self, event: Event) -> None:
-        if isinstance(event, Came) and isinstance(event.method, ChannelOpen):
-            assert self.session is not None
-            self._desks[event.channel] = AmqpChannel(self, self.session.open_channel(event.channel))
-            self.send(event.channel, ChannelOpenOk())
-        elif isinstance(event, Came) and isinstance(event.method, ChannelCloseOk):
-            self._reader.ignored -= {event.channel}
-        elif isinstance(event, Came) and isinstance(event.method, ChannelClose):
-            self.send(event.channel, ChannelCloseOk())
+    def _take_off_channel(self, event: OnChannel) -> None:
+        """What comes for a channel that is not open, or that we closed and the client may not have heard of."""
+        number = event.channel
+        method = event.method if isinstance(event, Came) else None
+        if number in self._reader.ignored and not isinstance(event, Refused):
+            if isinstance(method, ChannelCloseOk):
+                self._reader.ignored -= {number}
+            elif isinstance(method, ChannelClose):  # at the same time
+                self.send(number, ChannelCloseOk())
+        elif isinstance(method, ChannelOpen):
+            self._open_channel(number)
         else:
-            method = event.method if isinstance(event, Came | Published) else None
-            raise AmqpFault(
-                ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", NO_METHOD if method is None else method.id
-            )
+            raise AmqpFault(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", event.method.id)
 
-    def _take_on_channel(self, desk: AmqpChannel, event: Event) -> None:
-        assert isinstance(event, Came | Published)
+    def _open_channel(self, number: int) -> None:
+        assert self.session is not None
+        opened = len(self._desks) + len(self._reader.ignored)
+        if opened >= self._channel_max:
+            text = f"number of channels opened ({opened}) has reached the negotiated channel_max ({self._channel_max})"
+            raise AmqpFault(ReplyCode.NOT_ALLOWED, text)
+        try:
+            self._server.check_channels(self.session)
+        except RequestError as error:
+            raise AmqpFault(error.code, error.text) from error
+        self._desks[number] = AmqpChannel(self, self.session.open_channel(number, CHANNEL_NUMBERS))
+        self.send(number, ChannelOpenOk())
+
+    def _take_on_channel(self, desk: AmqpChannel, event: OnChannel) -> None:
         try:
             if type(event) is Published:
                 publishing.publish(desk, event)
-            elif isinstance(event, Came):
+            elif type(event) is Acked:
+                for first, last in event.ranges:
+                    desk.outlet.ack(first, last)
+            elif isinstance(event, Refused):
+                raise event.fault
+            else:
                 self._carry_out(desk, event.method)
         except ShardmqError as error:
             desk.is_waiting = False
             self.fail(desk, error, event.method.id)
 
     def _carry_out(self, desk: AmqpChannel, method: Method) -> None:
-        if isinstance(method, ChannelClose):
-            self._drop_channel(desk)
-            self.send(desk.number, ChannelCloseOk())
-            return
         handler = HANDLERS.get(type(method))
-        if handler is None:
-            raise AmqpFault(ReplyCode.COMMAND_INVALID, f"{method.name} is not expected here", method.id)
-        handler(desk, method)
+        if handler is not None:
+            handler(desk, method)
+        elif isinstance(method, ChannelClose):
+            self._close_channel(desk)
+        elif isinstance(method, ChannelOpen):
+            raise AmqpFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", method.id)
+        else:
+            raise AmqpFault(ReplyCode.COMMAND_INVALID, "unimplemented method", method.id)
+
+    # --- what is held -----------------------------------------------------------------------------------------------
+
+    def _hold(self, desk: AmqpChannel, event: OnChannel) -> None:
+        size = HELD_OVERHEAD_BYTES
+        if isinstance(event, Published):
+            size += event.size
+        if desk.held is None:
+            desk.held = deque()
+        desk.held.append((event, size))
+        self._hold_more(size)
+        if self.is_blocked and not desk.is_waiting:
+            self._close_past_alarm(desk)
 
     def catch_up(self, desk: AmqpChannel) -> None:
-        """Carry out what was held on a channel."""
+        """Carry out what was held on a channel, as far as nothing holds it any more."""
         while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
-            event, size = desk.held.popleft()
+            event, size = desk.held[0]
+            if self._is_blocked_by(event):
+                self._close_past_alarm(desk)
+                break
+            desk.held.popleft()
             self._hold_less(size)
             self._take_on_channel(desk, event)
         if not desk.held:
             desk.held = None
+        if self._is_leaving:
+            self.leave()
+
+    def _close_past_alarm(self, desk: AmqpChannel) -> None:
+        """A channel that publishes under an alarm can be closed: what was held is refused, and not waited for."""
+        assert desk.held is not None
+        (first, _), (last, _) = desk.held[0], desk.held[-1]
+        if type(first) is not Published or not isinstance(last, Came) or not isinstance(last.method, ChannelClose):
+            return
+        held = sum([len(event.bodies) for event, _ in desk.held if isinstance(event, Published)])
+        if held:
+            self.send_refusal(desk.number, desk.published + 1, desk.published + held, 0, "")
+        self._close_channel(desk)
 
     def go_on(self) -> None:
         for desk in [desk for desk in self._desks.values() if desk.held]:
             self.catch_up(desk)
 
-    # --- opening and closing ----------------------------------------------------------------------------------------
+    # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _authenticate(self, method: ConnectionStartOk) -> None:
-        read = MECHANISMS.get(method.mechanism)
-        if read is None:
-            raise AmqpFault(
-                ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{method.mechanism}'", method.id
-            )
-        self.client_properties = short(method.client_properties)
-        capabilities = method.client_properties.get("capabilities")
-        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self._login = read(method)
+    def begin_check(self) -> None:
+        """It is being found out whether the client may come in. However long that takes is not the client's fault."""
         self._is_authenticating = True
-        self._server.logins.authenticate(self.peer, self._login, self._authenticated)
 
-    def _authenticated(self, fault: ConnectionFault | None) -> None:
+    def end_check(self) -> bool:
+        """It was found out. Returns whether the client is still there."""
         self._is_authenticating = False
-        if self._is_closing:
-            return
-        if fault is not None:
-            self.close(fault)
-            return
-        self._state = State.TUNE_OK
-        self.send(0, handshake.tune())
+        return not self._is_closing
 
-    def _open(self, method: ConnectionOpen) -> None:
-        self._login = self._login._replace(vhost=method.virtual_host)
-        self._is_authenticating = True
-        self._server.logins.admit(self.peer, self._login, self._opened)
+    def refuse_login(self, fault: AmqpFault) -> None:
+        """The client is not who it says; clients without that capability take it for granted that they know."""
+        if "authentication_failure_close" in self.capabilities:
+            self._say_goodbye(fault)
+        else:
+            self._part_silently()
 
-    def _opened(self, fault: ConnectionFault | None) -> None:
-        self._is_authenticating = False
-        if self._is_closing:
-            return
-        if fault is not None:
-            self.close(fault)
-            return
-        self.session = Session(self._hub, self, self._login.vhost, self._login.user)
+    def tuned(self, method: ConnectionTuneOk) -> None:
+        """Limits are agreed on."""
+        self._frame_max = self._reader.frame_max = method.frame_max
+        self._channel_max = method.channel_max
+        self._heartbeat = method.heartbeat
+
+    def opened(self, login: Login) -> None:
+        """The client is let in."""
+        self._opening = None
+        self._reader.message_max = MESSAGE_BYTES_MAX
+        self.session = Session(self._hub, self, login.vhost, login.user)
         self._server.opened(self, self.session)
-        self._state = State.RUNNING
         self.send(0, ConnectionOpenOk())
         self._hub.alarms.join(self)
 
+    # --- closing ------------------------------------------------------------------------------------------------------
+
     def fail(self, desk: AmqpChannel, error: ShardmqError, method: tuple[int, int]) -> None:
         """Something on a channel could not be done: the channel ends, or all does."""
+        if self._is_closing:
+            return
         fault = as_fault(error, method)
         if fault.is_hard:
             self.close(fault)
@@ -256,28 +281,85 @@ class AmqpConnection(ClientConnection):
         self._drop_channel(desk)
         self._reader.ignore(desk.number)
         self.send(desk.number, ChannelClose(fault.code, str(fault), *fault.method))
+        if self._is_leaving:
+            self.leave()
+
+    def _close_channel(self, desk: AmqpChannel) -> None:
+        """The client closes a channel."""
+        self._drop_channel(desk)
+        self.send(desk.number, ChannelCloseOk())
 
     def _drop_channel(self, desk: AmqpChannel) -> None:
+        if desk.channel in self._confirming:  # that is told before the channel ends
+            self._confirming.remove(desk.channel)
+            self.send_frame(self.encode_confirms(desk.channel))
         del self._desks[desk.number]
         if desk.held is not None:
-            self._hold_less(sum([size for _, size in desk.held]))
-            desk.held = None
+            held, desk.held = desk.held, None
+            self._hold_less(sum([size for _, size in held]))
         desk.close()
         assert self.session is not None
         self.session.close_channel(desk.number)
 
+    def leave(self) -> None:
+        """The client closes the connection: once what it asked for before is done, that is answered."""
+        if any(desk.is_waiting for desk in self._desks.values()):
+            if not self._is_leaving:
+                self._is_leaving = True
+                self._hold_reading("leaving")
+                self._deadline = time.monotonic() + PARTING_SECONDS
+            if time.monotonic() < self._deadline:
+                return
+        self.part()
+        self.send(0, ConnectionCloseOk())
+        self.finish()
+
     def close(self, fault: ShardmqError) -> None:
-        if self._is_closing or self._state is State.CLOSE_OK:
+        if self._is_closing:
             return
-        method = fault.method if isinstance(fault, AmqpFault) else NO_METHOD
-        self.send(0, ConnectionClose(fault.code, str(fault), *method))
-        self._state = State.CLOSE_OK
-        self.forget()
+        if self._opening is None or self._opening.is_known:
+            self._say_goodbye(as_fault(fault))
+        elif fault.code is ReplyCode.CONNECTION_FORCED:
+            self.finish()
+        else:
+            self._server.logins.complain(self.peer, self._opening.login.user, fault.text)
+            self._part_silently()
+
+    def give_up(self, fault: ShardmqError) -> None:
+        if self._opening is not None:
+            self._server.logins.complain(self.peer, self._opening.login.user, fault.text)
+        else:
+            _log.info("connection from %s is given up: %s", self.peer, fault.text)
+        self.abort()
+
+    def abort_if_silent(self, now: float) -> None:
+        super().abort_if_silent(now)
+        if self._is_leaving and not self._is_closing:
+            self.leave()
 
     def forget(self) -> None:
+        self._opening = None  # a circle
         for desk in self._desks.values():
             desk.close()
         self._desks.clear()
+
+    def _say_goodbye(self, fault: AmqpFault) -> None:
+        """Tell the client why; it answers with close-ok, and hangs up."""
+        self.part()
+        self.send(0, ConnectionClose(fault.code, str(fault), *fault.method))
+
+    def _part_silently(self) -> None:
+        self.part()
+        self._transport.pause_reading()
+        self._deadline = time.monotonic() + SILENT_SECONDS
+
+    def _take_goodbye(self, event: Event) -> None:
+        """We closed: only what belongs to that counts any more."""
+        method = event.method if isinstance(event, Came) and not event.channel else None
+        if isinstance(method, ConnectionCloseOk):
+            self.finish()
+        elif isinstance(method, ConnectionClose):  # at the same time; close-ok comes next
+            self.send(0, ConnectionCloseOk())
 
     # --- sending --------------------------------------------------------------------------------------------------
 
@@ -300,25 +382,26 @@ class AmqpConnection(ClientConnection):
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
     ) -> None:
-        contents = to_amqp(run, deliveries)
+        if run.flags & AMQP and not deliveries:
+            lists, bodies = packing.unpack(run.records, run.count)
+        else:
+            lists, bodies = zip(*to_amqp(run, deliveries), strict=True)
         self.send_frame(
-            sending.deliveries(
-                channel, consumer, tag, redelivered, run.exchange, run.routing_key, contents, self._frame_max
-            )
-        )
+            sending.deliveries(channel, consumer, tag, redelivered, run.exchange, run.routing_key, lists, bodies,
+                               self._frame_max)
+        )  # fmt: skip
 
     def encode_confirms(self, channel: Channel) -> bytes:
         desk = self._desks.get(channel.number)
         ranges = channel.take_confirms()
         if desk is None or not desk.is_confirming:
             return b""
-        return sending.acks(channel.number, desk.as_counted(ranges))
+        return desk.told.acks(channel.number, desk.as_counted(ranges))
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002
         desk = self._desks.get(channel)
         if desk is not None and desk.is_confirming:
-            for counted in desk.as_counted([(first, last)]):
-                self.send_frame(sending.nacks(channel, *counted))
+            self.send_frame(desk.told.nacks(channel, desk.as_counted([(first, last)])))
 
     def send_return(
         self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes  # noqa: ARG002
@@ -326,17 +409,26 @@ class AmqpConnection(ClientConnection):
         raise AssertionError("messages that came by AMQP return by send_content_return")
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
-        if self._capabilities.get("consumer_cancel_notify"):
+        if "consumer_cancel_notify" in self.capabilities:
             self.send(channel, BasicCancel(consumer, nowait=True))
 
     # --- alarms -----------------------------------------------------------------------------------------------------
 
-    def block(self, reason: str) -> None:
+    def block(self, reason: str) -> None:  # noqa: ARG002  (told when it publishes)
         self.is_blocked = True
-        if self._capabilities.get("connection.blocked"):
-            self.send(0, ConnectionBlocked(reason[:255]))
 
     def unblock(self) -> None:
         self.is_blocked = False
-        if self._capabilities.get("connection.blocked"):
+        if self._is_told_blocked:
+            self._is_told_blocked = False
             self.send(0, ConnectionUnblocked())
+        self.go_on()
+
+    def _is_blocked_by(self, event: Event) -> bool:
+        """Whether an alarm holds what came. The client is told once it publishes, as in RabbitMQ."""
+        if not self.is_blocked or type(event) is not Published:
+            return False
+        if not self._is_told_blocked and "connection.blocked" in self.capabilities:
+            self._is_told_blocked = True
+            self.send(0, ConnectionBlocked(self._hub.alarms.reason))
+        return True

@@ -10,12 +10,17 @@ connection.open ─────────────►                      
               ◄───────────────  connection.open-ok
 """
 
+import functools
+import platform
+import struct
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.frames import FRAME_MIN
 from shardmq.gateway.amqp.methods import ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk
+from shardmq.gateway.amqp.sending import method_frame
 from shardmq.gateway.amqp.tables import Table, decode_table
 from shardmq.gateway.logins import Login
 from shardmq.limits import CHANNELS_MAX, HEARTBEAT_SECONDS, REQUEST_BYTES_MAX
@@ -25,6 +30,9 @@ PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
 FRAME_BYTES_MAX: Final = REQUEST_BYTES_MAX
 """The largest frame offered: RabbitMQ's default."""
+
+CHANNELS_MIN: Final = 1
+"""The least of channels that makes sense."""
 
 CAPABILITIES: Final[Table] = {
     "publisher_confirms": True,
@@ -40,43 +48,103 @@ CAPABILITIES: Final[Table] = {
 SERVER_PROPERTIES: Final[Table] = {
     "capabilities": CAPABILITIES,
     "cluster_name": "shardmq",
+    "copyright": "Copyright (c) the shardmq authors",
+    "information": "Licensed under the Apache License 2.0",
+    "platform": f"Python {platform.python_version()}",
     "product": "shardmq",
     "version": VERSION,
-    "platform": "Python",
-    "copyright": "The shardmq authors",
-    "information": "Licensed under the Apache License 2.0",
 }
 LOCALES: Final = b"en_US"
 
+ASKED_CAPABILITIES: Final = frozenset({"authentication_failure_close", "connection.blocked", "consumer_cancel_notify"})
+"""What the server does only for clients that say they can."""
 
-def start(mechanisms: bytes) -> ConnectionStart:
-    """The server's first word."""
-    return ConnectionStart(0, 9, SERVER_PROPERTIES, mechanisms, LOCALES)
+_capabilities: Final[dict[frozenset[str], frozenset[str]]] = {}
+"""One of each set of them that there is, for all connections; eight at most."""
 
 
-def plain(answer: ConnectionStartOk) -> Login:
-    """Who a client says it is, by PLAIN: \\0 user \\0 password.
+@functools.cache
+def start_frame(mechanisms: tuple[str, ...]) -> bytes:
+    """The server's first word, as bytes: it is the same for everybody."""
+    return method_frame(0, ConnectionStart(0, 9, SERVER_PROPERTIES, " ".join(mechanisms).encode(), LOCALES))
+
+
+def capabilities_of(properties: Table) -> frozenset[str]:
+    """Which of `ASKED_CAPABILITIES` a client has, by what it says of itself."""
+    said = properties.get("capabilities")
+    has = frozenset([name for name in ASKED_CAPABILITIES if isinstance(said, dict) and said.get(name) is True])
+    return _capabilities.setdefault(has, has)
+
+
+# --- who it is --------------------------------------------------------------------------------------------------------
+
+
+def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
+    """Who a client says it is, by PLAIN: \\0 user \\0 password. Nobody may act for another, hence nothing before.
 
     Raises:
         AmqpFault: that is not what it says.
     """
     parts = answer.response.split(b"\0")
-    if len(parts) != 3:
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "the response of PLAIN is not authorization, user, password", answer.id)
+    if len(parts) != 3 or parts[0]:
+        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "response invalid: PLAIN is NUL, user, NUL, password", answer.id)
     return Login(parts[1].decode(errors="replace"), parts[2].decode(errors="surrogateescape"))
 
 
-def amqplain(answer: ConnectionStartOk) -> Login:
+def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
     """The same, by AMQPLAIN: a field table without its size.
 
     Raises:
         AmqpFault: that is not what it says.
     """
-    table, _ = decode_table(len(answer.response).to_bytes(4, "big") + answer.response, 0)
-    user, password = table.get("LOGIN"), table.get("PASSWORD")
-    if not isinstance(user, str) or not isinstance(password, str):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "the response of AMQPLAIN has no LOGIN and PASSWORD", answer.id)
+    try:
+        table, _ = decode_table(len(answer.response).to_bytes(4, "big") + answer.response, 0)
+    except (IndexError, struct.error, UnicodeDecodeError):
+        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "AMQPLAIN auth info is no field table", answer.id) from None
+    user, password = _text(table.get("LOGIN")), _text(table.get("PASSWORD"))
+    if user is None or password is None:
+        text = "AMQPLAIN auth info is missing LOGIN or PASSWORD field"
+        raise AmqpFault(ReplyCode.SYNTAX_ERROR, text, answer.id)
     return Login(user, password)
+
+
+def external(_answer: ConnectionStartOk, certificate_name: str | None) -> Login:
+    """By the certificate it has shown, whatever else it says; "" is nobody's name."""
+    return Login(certificate_name or "", None)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    return value if isinstance(value, str) else None
+
+
+_MECHANISMS: Final[Mapping[str, Callable[[ConnectionStartOk, str | None], Login]]] = {
+    "PLAIN": plain,
+    "AMQPLAIN": amqplain,
+    "EXTERNAL": external,
+}
+
+
+def mechanisms(certificate_name: str | None) -> tuple[str, ...]:
+    """The ways to log in, for a client whose certificate has that name; None where it has shown none."""
+    return tuple(name for name in _MECHANISMS if name != "EXTERNAL" or certificate_name is not None)
+
+
+def login(answer: ConnectionStartOk, certificate_name: str | None) -> Login:
+    """Who a client says it is; whether it is true is for others to find out.
+
+    Raises:
+        AmqpFault: a mechanism that there is not, or not here; a response that makes no sense.
+    """
+    name = answer.mechanism
+    if name not in mechanisms(certificate_name):
+        kind = "invalid" if name in _MECHANISMS else "unknown"
+        raise AmqpFault(ReplyCode.COMMAND_INVALID, f"{kind} authentication mechanism '{name}'", answer.id)
+    return _MECHANISMS[name](answer, certificate_name)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 def tune() -> ConnectionTune:
@@ -92,12 +160,12 @@ def check_tuned(answer: ConnectionTuneOk) -> None:
     """
     for name, chosen, least, most in (
         ("frame_max", answer.frame_max, FRAME_MIN, FRAME_BYTES_MAX),
-        ("channel_max", answer.channel_max, 1, CHANNELS_MAX),
+        ("channel_max", answer.channel_max, CHANNELS_MIN, CHANNELS_MAX),
     ):
         if chosen == 0 or chosen > most:
-            shown = "0 (no limit)" if chosen == 0 else str(chosen)
+            shown = "0 (no limit)" if name == "channel_max" and chosen == 0 else str(chosen)
             text = f"negotiated {name} = {shown} is higher than the maximum allowed value ({most})"
-            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, answer.id)
+            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)
         if chosen < least:
             text = f"negotiated {name} = {chosen} is lower than the minimum allowed value ({least})"
-            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, answer.id)
+            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)

@@ -181,7 +181,7 @@ def test_no_more_channels_than_the_limit(broker: Broker, admin: RawClient) -> No
     admin.ask(LimitsPut, "user", "neil", {"max-channels": 2})
     with RawClient(broker).open("neil", "secret", "moon") as client:
         client.ask(ChannelOpen, channel=2)
-        with pytest.raises(Denied, match="may have 2") as denied:
+        with pytest.raises(Denied, match="limit of 2") as denied:
             client.ask(ChannelOpen, channel=3)
         assert denied.value.code == ReplyCode.NOT_ALLOWED
         client.ask(QueueDeclare, "still-open", exclusive=True, channel=2)
