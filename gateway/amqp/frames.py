@@ -3,20 +3,27 @@
     frame      type u8, channel u16, size u32, payload, 0xCE
     type       1 method · 2 content header · 3 content body · 8 heartbeat
 
-A parser has three outcomes: an event, a fault, or "need more", which ends `feed`. Publishes that follow one another on
-a channel with the same exchange, key and flags come as one event: most clients send the same method frame, and often
-the same content header, for every message, byte for byte; such neighbours are found by comparing bytes.
+A parser has three outcomes: an event, a fault, or "need more", which ends `feed`.
+
+Per-message work is what costs, so neighbours are taken together. Most clients send the same method frame for every
+publish, byte for byte, and often the same content header; such neighbours are found by comparing bytes:
+
+    ├─ basic.publish ─┤├─ header ─┤├─ body ─┤├─ basic.publish ─┤├─ header ─┤├─ body ─┤ …
+    └──── the same ───────────────────┘ 100B └──── the same ───────────────────┘ 100B
+
+Acknowledgements of one delivery after the other are taken together, too. Frames that are cut off by the end of what was
+read, or in any way unusual, take the way on which everything is looked at one by one; both ways say the same.
 """
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import methods
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.methods import BasicPublish, ChannelClose, ChannelCloseOk, Method
+from shardmq.gateway.amqp.faults import NO_METHOD, AmqpFault
+from shardmq.gateway.amqp.methods import BasicAck, BasicPublish, ChannelClose, ChannelCloseOk, Method
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -33,10 +40,35 @@ FRAME_MIN: Final = 4096
 FRAME_BEFORE_TUNE: Final = 8192
 """… twice that, as in RabbitMQ (`initial_frame_max`): client properties and tokens may need it."""
 
+UNFINISHED_BYTES_MAX: Final = 64 << 20
+"""What a connection may have sent of messages that are not complete, on all its channels: four of the largest. Without
+it, they would be 2047 times as much as the largest message."""
+
+PUBLISHES_KNOWN: Final = 4096
+"""Methods that are known by their bytes, of all connections; past it they are forgotten, as those of messages whose
+routing keys all differ are. Each takes a kilobyte at most."""
+
+ALIKE_AT_ONCE: Final = 8
+"""Alike messages are looked for so many at a time at first, and twice as many after each time that all were: taken
+apart and compared together they cost 0.12 µs each, one by one 0.3. What is taken apart in vain is never much more than
+what was not."""
+
+SNIPPET_BYTES: Final = 16
+
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
+_HEADER_SIZES: Final = struct.Struct(">I4sQ")
+_BODY_START: Final = struct.Struct(">4sI")
+_START: Final = struct.Struct(">BH")
+_ACK: Final = struct.Struct(">11sQ2s")
 _BASIC: Final = 60
+_BASIC_CONTENT: Final = b"\x00\x3c\x00\x00"
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
+_ACK_HEAD: Final = b"\x00\x00\x00\x0d\x00\x3c\x00\x50"
+_ACK_SINGLE: Final = b"\x00\xce"
+_END: Final = b"\xce"
+_IDS: Final = 4
+_ON_IGNORED: Final = {struct.pack(">HH", *method.id) for method in (ChannelClose, ChannelCloseOk)}
 
 
 @dataclass(slots=True)
@@ -44,12 +76,36 @@ class Published:
     """Messages that were published one after the other on a channel, by the same method.
 
     Attributes:
-        contents: each one's property list and body.
+        lists: each one's property list; the same object for neighbours that have the same.
+        bodies: each one's body.
     """
 
     channel: int
     method: BasicPublish
-    contents: list[tuple[bytes, bytes]]
+    lists: list[bytes]
+    bodies: list[bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(map(len, self.lists)) + sum(map(len, self.bodies))
+
+
+@dataclass(slots=True)
+class Acked:
+    """Deliveries were acknowledged one after the other, each by a basic.ack of its own.
+
+    Attributes:
+        ranges: their tags, in the order they came: first to last, both included.
+    """
+
+    channel: int
+    ranges: list[tuple[int, int]]
+
+    @property
+    def method(self) -> BasicAck:
+        """The first of those methods."""
+        return BasicAck(self.ranges[0][0])
 
 
 @dataclass(slots=True)
@@ -61,159 +117,313 @@ class Came:
 
 
 @dataclass(slots=True)
+class Refused:
+    """A message that is too large; whatever comes after it on its channel is ignored already."""
+
+    channel: int
+    method: BasicPublish
+    fault: AmqpFault
+
+
+@dataclass(slots=True)
 class Beat:
     """A heartbeat, which is on channel 0."""
 
     channel: int = 0
 
 
-Event = Published | Came | Beat
+Event = Published | Acked | Came | Refused | Beat
 
 
-@dataclass(slots=True)
 class _Content:
-    """A message whose frames have not all come."""
+    """A message whose frames have not all come.
 
-    method: BasicPublish
-    properties: bytes | None = None
-    missing: int = 0
-    parts: list[bytes] = field(default_factory=list)
+    Attributes:
+        properties: its list; None before the header.
+        missing: bytes of the body that have not come.
+        body: what has. One buffer that grows: parts may be of a byte each, and would take 40 times as much.
+    """
+
+    __slots__ = ("body", "method", "missing", "properties")
+
+    def __init__(self, method: BasicPublish) -> None:
+        self.method = method
+        self.properties: bytes | None = None
+        self.missing = 0
+        self.body = bytearray()
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + len(self.properties or b"")
+
+
+_known: Final[dict[bytes, BasicPublish]] = {}
+
+
+def _publish(payload: bytes, channel: int) -> BasicPublish:
+    """The method of that payload: the same object each time, while it is known."""
+    publish = _known.get(payload)
+    if publish is None:
+        decoded = methods.decode(payload, channel)
+        assert isinstance(decoded, BasicPublish)
+        if len(_known) >= PUBLISHES_KNOWN:
+            _known.clear()
+        publish = _known[payload] = decoded
+    return publish
 
 
 class FrameReader:
     """See the module. One for each connection.
 
+    Args:
+        message_max: the largest message, in bytes, body and properties together.
+
     Attributes:
-        frame_max: the largest frame allowed, in bytes, all of it counted; 0 is no limit.
-        body_max: the largest message body, in bytes.
+        frame_max: the largest frame agreed on, in bytes. Payloads may be that large, as in RabbitMQ: clients get it
+            wrong by the eight bytes around them.
         ignored: channels that the server has closed: until the client has heard, nothing else counts there.
     """
 
-    __slots__ = ("_contents", "_publishes", "_rest", "body_max", "frame_max", "ignored")
+    __slots__ = ("_contents", "_needed", "_rest", "_unfinished_bytes", "frame_max", "ignored", "message_max")
 
-    def __init__(self, body_max: int) -> None:
+    def __init__(self, message_max: int) -> None:
         self.frame_max = FRAME_BEFORE_TUNE
-        self.body_max = body_max
+        self.message_max = message_max
         self.ignored: frozenset[int] = frozenset()
-        self._rest = b""
+        self._rest = bytearray()  # of a frame that has not come whole, nor is looked at before `_needed` bytes are here
+        self._needed = 0
         self._contents: dict[int, _Content] = {}
-        self._publishes: dict[bytes, BasicPublish] = {}
+        self._unfinished_bytes = 0
 
     def ignore(self, channel: int) -> None:
         """The server closes a channel."""
         self.ignored |= {channel}
-        self._contents.pop(channel, None)
+        content = self._contents.pop(channel, None)
+        if content is not None:
+            self._unfinished_bytes -= content.size
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Take bytes in, and say what they say.
+        """Take bytes in, and say what they say. All of it has to be taken out before more is fed.
 
         Raises:
             AmqpFault: they make no sense; nothing after them does.
         """
-        buffer = self._rest + data if self._rest else data
-        at, size = 0, len(buffer)
-        gathered: Published | None = None
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        at, size = 0, len(data)
         while size - at >= FRAME_OVERHEAD:
-            kind, channel, length = _FRAME.unpack_from(buffer, at)
-            if self.frame_max and length > self.frame_max - FRAME_OVERHEAD:
-                raise AmqpFault(
-                    ReplyCode.FRAME_ERROR,
-                    f"type {kind}, frame of {length + FRAME_OVERHEAD} bytes is larger than "
-                    f"the negotiated frame_max of {self.frame_max}",
-                )
+            kind, channel, length = _FRAME.unpack_from(data, at)
             end = at + 7 + length
+            if length > self.frame_max:
+                reason = f"{{frame_too_large,{length},{self.frame_max - FRAME_OVERHEAD}}}"
+                raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, b'')}: {reason}")
             if end >= size:
                 break
-            if buffer[end] != END:
-                raise AmqpFault(ReplyCode.FRAME_ERROR, f"type {kind}, no frame end (206) but {buffer[end]}")
-            payload = buffer[at + 7 : end]
+            if data[end] != END:
+                reason = f"{{invalid_frame_end_marker,{data[end]}}}"
+                raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, data[at + 7 : end])}: {reason}")
+            event: Event | None
+            if kind == METHOD and channel and channel not in self._contents and channel not in self.ignored:
+                if data.startswith(_PUBLISH, at + 7):
+                    event, after = self._publishes(data, at, end, channel)
+                    if event is not None:
+                        at = after
+                        yield event
+                        continue
+                elif data.startswith(_ACK_HEAD, at + 3) and data.startswith(_ACK_SINGLE, end - 1):
+                    event, at = _acks(data, at, size, channel)
+                    yield event
+                    continue
+            event = self._take(kind, channel, data[at + 7 : end])
             at = end + 1
-            event = self._take(kind, channel, payload)
-            if (
-                type(event) is Published
-                and gathered is not None
-                and gathered.channel == channel
-                and gathered.method is event.method
-            ):
-                gathered.contents += event.contents
-                continue
-            if event is None:
-                continue
-            if gathered is not None:
-                yield gathered
-                gathered = None
-            if type(event) is Published:
-                gathered = event
-            else:
+            if event is not None:
                 yield event
-        self._rest = buffer[at:]
-        if gathered is not None:
-            yield gathered
+        if at < size:
+            self._rest += data[at:] if at else data
+            self._needed = FRAME_OVERHEAD if size - at < FRAME_OVERHEAD else FRAME_OVERHEAD + length
+
+    # --- many at once -----------------------------------------------------------------------------------------------
+
+    def _publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[Published | None, int]:
+        """Publishes by the method in data[at:end + 1] that are here whole, each in a frame for its body at most.
+
+        Returns:
+            None where there is none, or something is wrong with the first; where the next one begins.
+        """
+        method = _publish(data[at + 7 : end], channel)
+        start = data[at : end + 1] + _START.pack(HEADER, channel)
+        middle = _END + _START.pack(BODY, channel)
+        frame_max, room = self.frame_max, self.message_max + _CONTENT.size
+        size, sizes_at, least = len(data), len(start), len(start) + _HEADER_SIZES.size
+        lists: list[bytes] = []
+        bodies: list[bytes] = []
+        newest = b""
+        while at + least < size and data.startswith(start, at):
+            header_size, fixed, body_size = _HEADER_SIZES.unpack_from(data, at + sizes_at)
+            header_end = at + sizes_at + 4 + header_size
+            after = header_end + (body_size + 9 if body_size else 1)
+            if (
+                after > size
+                or fixed != _BASIC_CONTENT
+                or not _CONTENT.size <= header_size <= frame_max
+                or body_size > frame_max
+                or header_size + body_size > room
+                or data[after - 1] != END
+                or (body_size and _BODY_START.unpack_from(data, header_end) != (middle, body_size))
+                or data[header_end] != END
+            ):
+                break
+            raw = data[at + least : header_end]
+            is_alike = raw == newest
+            if not is_alike:
+                newest = raw
+            lists.append(newest)
+            bodies.append(data[header_end + 8 : after - 1])
+            if is_alike and body_size:
+                alike, after = _alike(data, data[at : header_end + 8], body_size, after)
+                lists += [newest] * len(alike)
+                bodies += alike
+            at = after
+        return (Published(channel, method, lists, bodies), at) if bodies else (None, at)
+
+    # --- one by one -------------------------------------------------------------------------------------------------
 
     def _take(self, kind: int, channel: int, payload: bytes) -> Event | None:
-        if kind == HEARTBEAT:
-            if channel or payload:
-                raise AmqpFault(ReplyCode.FRAME_ERROR, f"a heartbeat on channel {channel} with {len(payload)} bytes")
-            return Beat()
         content = self._contents.get(channel)
-        if kind == METHOD:
+        if kind == METHOD and len(payload) >= _IDS:
             return self._method(channel, payload, content)
-        if kind not in (HEADER, BODY):
-            raise AmqpFault(ReplyCode.FRAME_ERROR, f"unknown frame type {kind}")
+        if kind == HEARTBEAT and not payload:
+            if channel:
+                raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
+            return Beat()
+        if kind != BODY and (kind != HEADER or len(payload) < _CONTENT.size):
+            raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, payload)}: unknown_frame")
+        if channel == 0:
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
         if channel in self.ignored:
             return None
-        if kind == HEADER:
-            return self._header(channel, payload, content)
-        return self._body(channel, payload, content)
+        if content is None:
+            raise _unexpected("expected method frame, got non method frame instead")
+        if content.properties is None:
+            return self._header(kind, channel, payload, content)
+        return self._body(kind, channel, payload, content)
 
     def _method(self, channel: int, payload: bytes, content: _Content | None) -> Event | None:
         if channel in self.ignored:
-            method = methods.decode(payload, channel)
-            return Came(channel, method) if isinstance(method, ChannelClose | ChannelCloseOk) else None
+            return Came(channel, methods.decode(payload, channel)) if payload[:_IDS] in _ON_IGNORED else None
         if content is not None:
-            expected = "header" if content.properties is None else "body"
-            raise AmqpFault(
-                ReplyCode.UNEXPECTED_FRAME,
-                f"expected content {expected} for class 60, got method frame instead",
-                content.method.id,
-            )
-        if not payload.startswith(_PUBLISH):
-            return Came(channel, methods.decode(payload, channel))
-        publish = self._publishes.get(payload)
-        if publish is None:
-            decoded = methods.decode(payload, channel)
-            assert isinstance(decoded, BasicPublish)
-            publish = self._publishes[payload] = decoded
-        self._contents[channel] = _Content(publish)
-        return None
-
-    def _header(self, channel: int, payload: bytes, content: _Content | None) -> Event | None:
-        if content is None or content.properties is not None:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, f"a content header on channel {channel} where none belongs")
-        if len(payload) < _CONTENT.size + 2:
-            raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"a content header of {len(payload)} bytes")
-        class_id, _, size = _CONTENT.unpack_from(payload)
-        if class_id != _BASIC:
-            raise AmqpFault(
-                ReplyCode.UNEXPECTED_FRAME,
-                f"expected content header for class 60, got one for class {class_id} instead",
-            )
-        content.properties = payload[_CONTENT.size :]
-        content.missing = size
-        return self._finished(channel, content)
-
-    def _body(self, channel: int, payload: bytes, content: _Content | None) -> Event | None:
-        if content is None or content.properties is None:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, f"a content body on channel {channel} where none belongs")
-        content.missing -= len(payload)
-        if content.missing < 0:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, f"a body {-content.missing} bytes longer than its header said")
-        content.parts.append(payload)
-        return self._finished(channel, content)
-
-    def _finished(self, channel: int, content: _Content) -> Event | None:
-        if content.missing:
+            raise _misplaced(content)
+        if channel and payload.startswith(_PUBLISH):
+            self._contents[channel] = _Content(_publish(payload, channel))
             return None
+        return Came(channel, methods.decode(payload, channel))
+
+    def _header(self, kind: int, channel: int, payload: bytes, content: _Content) -> Event | None:
+        class_id, weight, size = _CONTENT.unpack_from(payload) if kind == HEADER else (0, 1, 0)
+        if weight:
+            raise _misplaced(content)
+        if class_id != _BASIC:
+            text = f"expected content header for class {_BASIC}, got one for class {class_id} instead"
+            raise _unexpected(text, content.method.id)
+        properties = payload[_CONTENT.size :]
+        total = size + len(properties)
+        if total > self.message_max:
+            self.ignore(channel)
+            text = f"message size {total} is larger than configured max size {self.message_max}"
+            return Refused(channel, content.method, AmqpFault(ReplyCode.PRECONDITION_FAILED, text, content.method.id))
+        content.properties = properties
+        content.missing = size
+        self._count(len(properties), content)
+        return None if size else self._finished(channel, content, b"")
+
+    def _body(self, kind: int, channel: int, payload: bytes, content: _Content) -> Event | None:
+        if kind != BODY:
+            raise _misplaced(content)
+        if len(payload) > content.missing:
+            text = "content body frame exceeds remaining content size"
+            raise AmqpFault(ReplyCode.FRAME_ERROR, text, content.method.id)
+        content.missing -= len(payload)
+        if not content.missing and not content.body:
+            return self._finished(channel, content, payload)
+        content.body += payload
+        self._count(len(payload), content)
+        return None if content.missing else self._finished(channel, content, bytes(content.body))
+
+    def _count(self, size: int, content: _Content) -> None:
+        self._unfinished_bytes += size
+        if self._unfinished_bytes > UNFINISHED_BYTES_MAX:
+            text = f"over {UNFINISHED_BYTES_MAX} bytes of messages that are not complete; finish some before others"
+            raise AmqpFault(ReplyCode.RESOURCE_ERROR, text, content.method.id)
+
+    def _finished(self, channel: int, content: _Content, body: bytes) -> Event:
         del self._contents[channel]
+        self._unfinished_bytes -= content.size
         assert content.properties is not None
-        return Published(channel, content.method, [(content.properties, b"".join(content.parts))])
+        return Published(channel, content.method, [content.properties], [body])
+
+
+def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[Acked, int]:
+    """Acknowledgements that follow one another, from the one at `at` on; where they end."""
+    head, first, _ = _ACK.unpack_from(data, at)
+    last, step = first, _ACK.size
+    ranges = []
+    at += step
+    while at + step <= size:
+        start, tag, end = _ACK.unpack_from(data, at)
+        if start != head or end != _ACK_SINGLE:
+            break
+        if tag != last + 1:
+            ranges.append((first, last))
+            first = tag
+        last = tag
+        at += step
+    ranges.append((first, last))
+    return Acked(channel, ranges), at
+
+
+def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[bytes], int]:
+    """The bodies, all of one size, of messages that begin with `prefix` and are here whole; where they end."""
+    bodies: list[bytes] = []
+    shape = struct.Struct(f"{len(prefix)}s{body_size}sc")
+    count = ALIKE_AT_ONCE
+    while data.startswith(prefix, at):
+        count = min(count, (len(data) - at) // shape.size)
+        if count == 0:
+            break
+        prefixes, some, ends = zip(*shape.iter_unpack(data[at : at + count * shape.size]), strict=True)
+        if prefixes.count(prefix) != count or ends.count(_END) != count:
+            alike = [each == (prefix, _END) for each in zip(prefixes, ends, strict=True)]
+            count = alike.index(False)
+            bodies += some[:count]
+            return bodies, at + count * shape.size
+        bodies += some
+        at += count * shape.size
+        count *= 2
+    return bodies, at
+
+
+def _unexpected(text: str, method: tuple[int, int] = NO_METHOD) -> AmqpFault:
+    return AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, method)
+
+
+def _misplaced(content: _Content) -> AmqpFault:
+    """A frame where a part of a message belongs."""
+    if content.properties is None:
+        text = f"expected content header for class {_BASIC}, got non content header frame instead"
+    else:
+        text = "expected content body, got non content body frame instead"
+    return _unexpected(text, content.method.id)
+
+
+def _shown(kind: int, payload: bytes) -> str:
+    """A frame in an error's text, as RabbitMQ shows it."""
+    snippet = payload[:SNIPPET_BYTES]
+    shown = ",".join(map(str, snippet))
+    if snippet and snippet.isascii() and snippet.decode().isprintable():
+        shown = '"' + snippet.decode().replace("\\", "\\\\").replace('"', '\\"') + '"'
+    extent = "all" if len(payload) <= SNIPPET_BYTES else f"first {SNIPPET_BYTES}"
+    return f"type {kind}, {extent} octets = <<{shown}>>"
