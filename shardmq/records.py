@@ -133,6 +133,7 @@ _decode_apart = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, bytes]]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
 _decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
+_LOOKED_INTO: Final = frozenset((Decimal, dict, list, tuple))
 _PLAIN: Final = b"\x92\xc0"
 """How a record without properties begins."""
 
@@ -182,6 +183,8 @@ def _with_extensions(properties: Properties, headers: dict[str, Any]) -> Propert
 
 
 def _has_decimals(headers: dict[str, Any]) -> bool:
+    if _LOOKED_INTO.isdisjoint(map(type, headers.values())):
+        return False
     nested: list[Iterable[Any]] = [headers.values()]
     for values in nested:  # which grows meanwhile
         for value in values:

@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
-from shardmq.gateway.amqp import consuming, declarations, packing, publishing, sending, transactions
+from shardmq.gateway.amqp import consuming, declarations, publishing, sending, transactions
 from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
 from shardmq.gateway.amqp.crossing import to_amqp
 from shardmq.gateway.amqp.faults import AmqpFault, as_fault
@@ -47,7 +47,7 @@ from shardmq.gateway.logins import Login
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import common_name
 from shardmq.limits import MESSAGE_BYTES_MAX
-from shardmq.records import AMQP, Run
+from shardmq.records import Run
 
 if TYPE_CHECKING:
     import asyncio
@@ -382,10 +382,7 @@ class AmqpConnection(ClientConnection):
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
     ) -> None:
-        if run.flags & AMQP and not deliveries:
-            lists, bodies = packing.unpack(run.records, run.count)
-        else:
-            lists, bodies = zip(*to_amqp(run, deliveries), strict=True)
+        lists, bodies = to_amqp(run, deliveries)
         self.send_frame(
             sending.deliveries(channel, consumer, tag, redelivered, run.exchange, run.routing_key, lists, bodies,
                                self._frame_max)

@@ -98,7 +98,7 @@ def basic_get(desk: AmqpChannel, method: BasicGet) -> None:
             return BasicGetEmpty()
         tag, got = outcome
         run = got.run
-        ((properties, body),) = to_amqp(run)
+        (properties,), (body,) = to_amqp(run, got.deliveries)
         desk.send(BasicGetOk(tag, got.redelivered, run.exchange, run.routing_key, got.ready))
         desk.connection.send_content(desk.number, properties, body)
         return None
