@@ -8,7 +8,7 @@ from shardmq.errors import ReplyCode, RequestError
 from shardmq.gateway.amqp.confirming import Told
 from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.frames import Acked, Came, Published, Refused
-from shardmq.gateway.amqp.methods import BasicPublish, Method
+from shardmq.gateway.amqp.methods import BasicCancel, BasicPublish, Method
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
 
@@ -40,10 +40,11 @@ class AmqpChannel:
             transactional (tx.select).
         outlet: takes what is published (`send`) and settled (`ack`, `nack`): the channel, or its transaction.
         replies: where answers to its requests came last; see `reply_queue`.
+        cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
 
-    __slots__ = ("channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number", "outlet",
-                 "prefetch", "published", "replies", "told", "transaction", "unconfirmed")  # fmt: skip
+    __slots__ = ("cancelled", "channel", "connection", "held", "is_confirming", "is_waiting", "last_queue", "number",
+                 "outlet", "prefetch", "published", "replies", "told", "transaction", "unconfirmed")  # fmt: skip
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
@@ -59,6 +60,7 @@ class AmqpChannel:
         self.transaction: Transaction | None = None
         self.outlet: Channel | Transaction = channel
         self.replies: ReplyQueue | None = None
+        self.cancelled: list[str] = []
 
     def send_back(self, method: BasicPublish, properties: bytes, body: bytes) -> None:
         """A mandatory message that no queue took comes back; in a transaction when that is committed."""
@@ -103,6 +105,17 @@ class AmqpChannel:
         """Say something on this channel."""
         self.connection.send(self.number, method)
 
+    def cancel(self, consumer: str) -> None:
+        """Tell the client that a consumer is over, as its queue is gone. Where the client has deleted that itself, it
+        hears so first, as from RabbitMQ: py-amqp raises in queue.delete what comes before queue.delete-ok."""
+        self.cancelled.append(consumer)
+        if not self.is_waiting:
+            self._tell_cancelled()
+
+    def _tell_cancelled(self) -> None:
+        while self.cancelled:
+            self.send(BasicCancel(self.cancelled.pop(0), nowait=True))
+
     def reply(self, method: Method, shape: Callable[[Any], Method | None]) -> Reply:
         """For a request that is under way: until its answer comes, nothing else is carried out on this channel.
 
@@ -122,6 +135,7 @@ class AmqpChannel:
             answer = shape(outcome)
             if answer is not None:
                 self.send(answer)
+            self._tell_cancelled()
             self.connection.catch_up(self)
 
         return take

@@ -23,7 +23,6 @@ from shardmq.gateway.amqp.crossing import to_amqp
 from shardmq.gateway.amqp.faults import AmqpFault, as_fault
 from shardmq.gateway.amqp.frames import Acked, Beat, Came, Event, FrameReader, Published, Refused
 from shardmq.gateway.amqp.methods import (
-    BasicCancel,
     BasicPublish,
     BasicReturn,
     ChannelClose,
@@ -406,8 +405,9 @@ class AmqpConnection(ClientConnection):
         raise AssertionError("messages that came by AMQP return by send_content_return")
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
-        if "consumer_cancel_notify" in self.capabilities:
-            self.send(channel, BasicCancel(consumer, nowait=True))
+        desk = self._desks.get(channel)
+        if desk is not None and "consumer_cancel_notify" in self.capabilities:
+            desk.cancel(consumer)
 
     # --- alarms -----------------------------------------------------------------------------------------------------
 

@@ -108,6 +108,17 @@ def test_recover_brings_again_what_was_not_acknowledged(connect: Connect) -> Non
     assert channel.basic_get(queue) is None
 
 
+def test_a_queue_is_deleted_first_and_its_consumers_hear_of_it_then(connect: Connect) -> None:
+    connection = connect()
+    channel = connection.channel()
+    queue = own_queue(channel)
+    cancelled: list[str] = []
+    tag = channel.basic_consume(queue, callback=lambda _: None, on_cancel=cancelled.append)
+    assert channel.queue_delete(queue) == 0
+    drain(connection, lambda: cancelled)
+    assert cancelled == [tag]
+
+
 def test_transactions_commit_and_roll_back(connect: Connect) -> None:
     channel, other = connect().channel(), connect().channel()
     queue = other.queue_declare("py-amqp.tx", auto_delete=False, durable=True).queue
