@@ -6,6 +6,7 @@ a client asks ─► its gateway: own rows ─┬─► filtered by who asks ─
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,12 +25,17 @@ ANSWER_SECONDS: Final = 2.0
 CLIENT_PROPERTIES_BYTES_MAX: Final = 4096
 """What a client may say of itself and have it kept, as msgpack; 5,000 connections make 20 MB of it at most."""
 
+CLIENTS_KNOWN: Final = 1024
+"""Connections of one program say the same of themselves, and share it: so many that are different."""
+
 Row = dict[str, Any]
 
 
 class Client(Protocol):
     """A connection, whatever its protocol."""
 
+    @property
+    def protocol(self) -> str: ...
     @property
     def session(self) -> Session | None: ...
     @property
@@ -44,16 +50,44 @@ class Client(Protocol):
     def connected_at_ms(self) -> int: ...
     @property
     def client_properties(self) -> dict[str, Any]: ...
+    def modes(self, channel: int) -> tuple[bool, bool]:
+        """Whether a channel confirms what is published there, and whether it is transactional."""
 
 
-def short(properties: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of what a client says of itself: all, or nothing where it is too much or no table of names."""
+def short(properties: dict[str, Any]) -> bytes:
+    """What is kept of what a client says of itself, as msgpack: all, or nothing where it is too much or no table of
+    names."""
     try:
         check_nesting(properties)
-        fits = len(msgspec.msgpack.encode(properties)) <= CLIENT_PROPERTIES_BYTES_MAX
+        kept = msgspec.msgpack.encode(_plain(properties))
     except (RequestError, RecursionError):
-        fits = False
-    return properties if fits else {}
+        kept = NOTHING
+    return _shared(kept) if len(kept) <= CLIENT_PROPERTIES_BYTES_MAX else NOTHING
+
+
+NOTHING: Final = msgspec.msgpack.encode({})
+
+
+@lru_cache(maxsize=CLIENTS_KNOWN)
+def _shared(kept: bytes) -> bytes:
+    return kept
+
+
+def _plain(value: Any) -> Any:
+    """A value that every reader of lists knows: AMQP has types of its own."""
+    match value:
+        case dict():
+            return {name: _plain(inner) for name, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+        case str():
+            return value.encode(errors="replace").decode()
+        case bytes():
+            return value.decode(errors="replace")
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return str(value)
 
 
 class Lists:
@@ -92,6 +126,7 @@ class Lists:
             "vhost": session.vhost,
             "peer_host": client.peer,
             "peer_port": client.peer_port,
+            "protocol": client.protocol,
             "tls": client.is_tls,
             "state": "blocked" if client.is_blocked else "running",
             "channels": len(session.channels),
@@ -124,10 +159,11 @@ class Lists:
         }
 
 
-def _channels(_client: Client, session: Session, unconfirmed: Counter[Publisher]) -> list[Row]:
+def _channels(client: Client, session: Session, unconfirmed: Counter[Publisher]) -> list[Row]:
     rows = []
     for channel in session.channels.values():
         prefetches = [consumer.prefetch for consumer in channel.consumers.values()]
+        confirms, transactional = client.modes(channel.number)
         row = {
             "number": channel.number,
             "connection": session.identity,
@@ -137,6 +173,8 @@ def _channels(_client: Client, session: Session, unconfirmed: Counter[Publisher]
             "unacked": channel.ledger.outstanding,
             "unconfirmed": unconfirmed[channel],
             "prefetch": 0 if 0 in prefetches else sum(prefetches),
+            "confirm": confirms,
+            "transactional": transactional,
         }
         rows.append(row)
     return rows

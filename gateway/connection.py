@@ -13,8 +13,11 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+import msgspec
+
 from shardmq.errors import ConnectionLost, ShardmqError
 from shardmq.gateway.channel import Channel
+from shardmq.gateway.clients import NOTHING
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.limits import HANDSHAKE_SECONDS
@@ -62,12 +65,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         session: what the client has from when it is let in until one of us parts.
         is_writable: whether the client's socket takes more.
         is_blocked: whether an alarm holds its publishes.
+        client: what the client says of itself, as msgpack.
     """
 
     protocol: ClassVar[str]
     __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
                  "_is_closing", "_is_finished", "_is_unread", "_out", "_out_bytes", "_reading_held_by", "_sent_at",
-                 "_server", "_transport", "client_properties", "connected_at_ms", "is_blocked", "is_tls", "is_writable",
+                 "_server", "_transport", "client", "connected_at_ms", "is_blocked", "is_tls", "is_writable",
                  "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
@@ -93,7 +97,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.is_tls = False
         self.is_blocked = False
         self.connected_at_ms = 0
-        self.client_properties: dict[str, Any] = {}
+        self.client = NOTHING
+
+    @property
+    def client_properties(self) -> dict[str, Any]:
+        """What the client says of itself."""
+        return msgspec.msgpack.decode(self.client, type=dict[str, Any])
 
     # --- the protocol's ---------------------------------------------------------------------------------------------
 
@@ -112,6 +121,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def forget(self) -> None:
         """The connection is over: drop what its channels hold."""
         raise NotImplementedError
+
+    def modes(self, channel: int) -> tuple[bool, bool]:  # noqa: ARG002  (some protocols' channels differ)
+        """Whether a channel confirms what is published there, and whether it is transactional."""
+        return True, False
 
     def give_up(self, fault: ShardmqError) -> None:
         """The client has not done in time what it should have."""

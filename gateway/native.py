@@ -304,7 +304,7 @@ class NativeConnection(ClientConnection):
             self.close(fault)
             return
         self.session = Session(self._hub, self, operation.vhost, operation.user)
-        self.client_properties = short(operation.client)
+        self.client = short(operation.client)
         self._server.opened(self, self.session)
         self._reader.allow(REQUEST_BYTES_MAX, _LARGER_OF_ALL if self.session.is_administrator else _LARGER)
         self._heartbeat = operation.heartbeat

@@ -17,4 +17,7 @@ def channel() -> None:
 def channel_list(*, url: str, as_json: bool) -> None:
     """Show the channels of the connections this user may see."""
     columns = ("connection", "number", "user", "vhost")
-    show("channels", rows_of(url, "channels"), as_json, columns, ("consumers", "unacked", "unconfirmed"))
+    rows = rows_of(url, "channels")
+    if not as_json:
+        rows = [{**row, "mode": [mode for mode in ("confirm", "transactional") if row[mode]]} for row in rows]
+    show("channels", rows, as_json, (*columns, "mode"), ("consumers", "unacked", "unconfirmed"))

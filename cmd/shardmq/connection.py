@@ -2,7 +2,7 @@
 
 import click
 
-from shardmq.cmd.listing import carry_out, rows_of, show
+from shardmq.cmd.listing import Row, carry_out, rows_of, show
 from shardmq.cmd.session import JSON, URL
 
 
@@ -18,9 +18,24 @@ def connection_list(*, url: str, as_json: bool) -> None:
     """Show the connections this user may see."""
     rows = rows_of(url, "connections")
     if not as_json:
-        rows = [{**row, "peer": f"{row['peer_host']}:{row['peer_port']}"} for row in rows]
-    columns = ("name", "user", "vhost", "peer", "tls", "gateway", "state")
+        rows = [
+            {
+                **row,
+                "peer": f"{row['peer_host']}:{row['peer_port']}",
+                "client": _client(row),
+                "protocol": [row["protocol"], "TLS"] if row["tls"] else row["protocol"],
+            }
+            for row in rows
+        ]
+    columns = ("name", "user", "vhost", "peer", "client", "protocol", "state")
     show("connections", rows, as_json, columns, ("channels",))
+
+
+def _client(row: Row) -> str:
+    """What a client calls itself: the name its program gave the connection, or its library and version."""
+    said = row["client_properties"]
+    library = " ".join(str(said[name]) for name in ("product", "version") if name in said)
+    return str(said.get("connection_name") or library)
 
 
 @connection.command("close")

@@ -96,7 +96,7 @@ _TLS_OPTIONS: Final = (
         type=_FILE,
         envvar="SHARDMQ_TLS_CA",
         show_envvar=True,
-        help="Authorities that clients' certificates are verified by (PEM). AMQP clients may log in by theirs (EXTERNAL).",
+        help="Authorities that clients' certificates are verified by (PEM); AMQP's EXTERNAL logs in by these.",
     ),
     click.option(
         "--tls-verify",

@@ -421,6 +421,10 @@ class AmqpConnection(ClientConnection):
             self.send(0, ConnectionUnblocked())
         self.go_on()
 
+    def modes(self, channel: int) -> tuple[bool, bool]:
+        desk = self._desks[channel]
+        return desk.is_confirming, desk.transaction is not None
+
     def _is_blocked_by(self, event: Event) -> bool:
         """Whether an alarm holds what came. The client is told once it publishes, as in RabbitMQ."""
         if not self.is_blocked or type(event) is not Published:

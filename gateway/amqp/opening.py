@@ -108,7 +108,7 @@ class Opening:
 
     def _authenticate(self, method: ConnectionStartOk) -> None:
         connection = self._connection
-        connection.client_properties = short(method.client_properties)
+        connection.client = short(method.client_properties)
         connection.capabilities = handshake.capabilities_of(method.client_properties)
         self.login = handshake.login(method, self._certificate_name)
         self._mechanism = method.mechanism
