@@ -22,7 +22,6 @@ from shardmq.gateway.amqp.frames import FRAME_MIN
 from shardmq.gateway.amqp.methods import ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk
 from shardmq.gateway.amqp.sending import method_frame
 from shardmq.gateway.amqp.tables import Table, decode_table
-from shardmq.gateway.logins import Login
 from shardmq.limits import CHANNELS_MAX, HEARTBEAT_SECONDS, REQUEST_BYTES_MAX
 from shardmq.version import VERSION
 
@@ -78,8 +77,11 @@ def capabilities_of(properties: Table) -> frozenset[str]:
 
 # --- who it is --------------------------------------------------------------------------------------------------------
 
+Claim = tuple[str, str | None]
+"""A user's name, and the password; None where there is a certificate instead."""
 
-def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
+
+def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
     """Who a client says it is, by PLAIN: \\0 user \\0 password. Nobody may act for another, hence nothing before.
 
     Raises:
@@ -88,10 +90,10 @@ def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
     parts = answer.response.split(b"\0")
     if len(parts) != 3 or parts[0]:
         raise AmqpFault(ReplyCode.SYNTAX_ERROR, "response invalid: PLAIN is NUL, user, NUL, password", answer.id)
-    return Login(parts[1].decode(errors="replace"), parts[2].decode(errors="surrogateescape"))
+    return parts[1].decode(errors="replace"), parts[2].decode(errors="surrogateescape")
 
 
-def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
+def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
     """The same, by AMQPLAIN: a field table without its size.
 
     Raises:
@@ -105,12 +107,12 @@ def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Login:
     if user is None or password is None:
         text = "AMQPLAIN auth info is missing LOGIN or PASSWORD field"
         raise AmqpFault(ReplyCode.SYNTAX_ERROR, text, answer.id)
-    return Login(user, password)
+    return user, password
 
 
-def external(_answer: ConnectionStartOk, certificate_name: str | None) -> Login:
+def external(_answer: ConnectionStartOk, certificate_name: str | None) -> Claim:
     """By the certificate it has shown, whatever else it says; "" is nobody's name."""
-    return Login(certificate_name or "", None)
+    return certificate_name or "", None
 
 
 def _text(value: object) -> str | None:
@@ -119,7 +121,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-_MECHANISMS: Final[Mapping[str, Callable[[ConnectionStartOk, str | None], Login]]] = {
+_MECHANISMS: Final[Mapping[str, Callable[[ConnectionStartOk, str | None], Claim]]] = {
     "PLAIN": plain,
     "AMQPLAIN": amqplain,
     "EXTERNAL": external,
@@ -131,7 +133,7 @@ def mechanisms(certificate_name: str | None) -> tuple[str, ...]:
     return tuple(name for name in _MECHANISMS if name != "EXTERNAL" or certificate_name is not None)
 
 
-def login(answer: ConnectionStartOk, certificate_name: str | None) -> Login:
+def login(answer: ConnectionStartOk, certificate_name: str | None) -> Claim:
     """Who a client says it is; whether it is true is for others to find out.
 
     Raises:

@@ -110,7 +110,7 @@ class Opening:
         connection = self._connection
         connection.client = short(method.client_properties)
         connection.capabilities = handshake.capabilities_of(method.client_properties)
-        self.login = handshake.login(method, self._certificate_name)
+        self.login = Login(*handshake.login(method, self._certificate_name))
         self._mechanism = method.mechanism
         self._state = State.SECURING
         connection.begin_check()
