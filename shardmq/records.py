@@ -242,8 +242,12 @@ def unpack_apart(records: bytes, count: int) -> list[tuple[msgspec.Raw, bytes]]:
 
 def unpack_properties(packed: bytes) -> Properties | None:
     """Decode a record's first half, which was checked when it came in."""
-    with deeper():
-        properties: Properties | None = _decode_properties(packed)
+    properties: Properties | None
+    try:
+        properties = _decode_properties(packed)
+    except RecursionError:
+        with deeper():
+            properties = _decode_properties(packed)
     return properties
 
 
