@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
@@ -29,9 +29,14 @@ class Publisher(Protocol):
 
 
 class Fan:
-    """A publish in several parts: confirmed when the last is, refused when one is."""
+    """A publish in several parts: confirmed when the last is, refused when one is.
+
+    Attributes:
+        is_of_many: whether it puts publishes of one message each together.
+    """
 
     __slots__ = ("refusal", "remaining", "taken")
+    is_of_many: ClassVar = False
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
@@ -61,6 +66,7 @@ class FanOfMany(Fan):
     the run are certain to have its message."""
 
     __slots__ = ("last",)
+    is_of_many: ClassVar = True
 
     def __init__(self, remaining: int, last: int) -> None:
         super().__init__(remaining)
@@ -91,6 +97,7 @@ class _Unconfirmed:
     size: int
     fan: Fan | None
     offset: int  # how many messages of the publish that a fan puts together are in the parts before
+    is_many: bool  # publishes of one message each that were handed in together
 
 
 @dataclass(slots=True)
@@ -173,7 +180,8 @@ class Confirms:
             fan: puts the parts of the publish together, where it has several.
             offset: how many of the first messages of such a publish are in the parts before it.
             producer: as in `Publish`, as are `sequence`, `delay_ms` and `transaction`.
-            singly: each message is a publish of its own; `request` is the first one's number.
+            singly: each message is a publish of its own; `request` is the first one's number. As with `FanOfMany`,
+                queues that are deleted meanwhile have had it: who publishes so (AMQP) is not told of them.
 
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
@@ -223,8 +231,9 @@ class Confirms:
                                          sequence, sequence + count if producer else 0, delay_ms,
                                          transaction)  # fmt: skip
             self._numbers += 1
+        is_many = singly or (fan is not None and fan.is_of_many)
         self._unconfirmed.append(
-            _Unconfirmed(self._numbers, queues, publisher, request, last, each, start, size, fan, offset)
+            _Unconfirmed(self._numbers, queues, publisher, request, last, each, start, size, fan, offset, is_many)
         )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
@@ -255,10 +264,8 @@ class Confirms:
             self.unconfirmed_bytes -= entry.size
             if refusals and entry.number in refusals:
                 self._refuse(entry, refusals[entry.number])
-            elif entry.fan is None:
-                entry.publisher.confirm(entry.first, entry.last)
             else:
-                entry.fan.confirm(entry.publisher, entry.first)
+                _confirm(entry)
         if refusals:
             self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
         self._relieve()
@@ -278,18 +285,21 @@ class Confirms:
         code, text = refusal.code, refusal.text
         if code == ReplyCode.NOT_FOUND and any(map(self._exists, entry.queues)):
             code, text = ReplyCode.RESOURCE_ERROR, f"{self._name} is back, but has not all its queues; publish again"
+        elif code == ReplyCode.NOT_FOUND and entry.is_many:
+            _confirm(entry)
+            return
         taken = max(0, refusal.taken - entry.start)
         publisher = entry.publisher
         if entry.fan is not None:
             if taken >= entry.each:
-                entry.fan.confirm(publisher, entry.first)
+                _confirm(entry)
             else:
                 entry.fan.refuse(publisher, entry.first, code, text, entry.offset + taken)
             return
         whole, part = divmod(taken, entry.each)
         first = entry.first + whole
         if first > entry.last:
-            publisher.confirm(entry.first, entry.last)
+            _confirm(entry)
             return
         if whole:
             publisher.confirm(entry.first, first - 1)
@@ -304,6 +314,13 @@ class Confirms:
             relieved, self.relieved = self.relieved, []
             for call in relieved:
                 call()
+
+
+def _confirm(entry: _Unconfirmed) -> None:
+    if entry.fan is None:
+        entry.publisher.confirm(entry.first, entry.last)
+    else:
+        entry.fan.confirm(entry.publisher, entry.first)
 
 
 def refuse(publisher: Publisher, first: int, last: int, fan: Fan | None, text: str) -> None:

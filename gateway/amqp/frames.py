@@ -274,7 +274,6 @@ class FrameReader:
                 or header_size + body_size > room
                 or data[after - 1] != END
                 or (body_size and _BODY_START.unpack_from(data, header_end) != (middle, body_size))
-                or data[header_end] != END
             ):
                 break
             raw = data[at + least : header_end]
@@ -347,11 +346,11 @@ class FrameReader:
             text = "content body frame exceeds remaining content size"
             raise AmqpFault(ReplyCode.FRAME_ERROR, text, content.method.id)
         content.missing -= len(payload)
-        if not content.missing and not content.body:
-            return self._finished(channel, content, payload)
+        if not content.missing:
+            return self._finished(channel, content, b"%b%b" % (content.body, payload) if content.body else payload)
         content.body += payload
         self._count(len(payload), content)
-        return None if content.missing else self._finished(channel, content, bytes(content.body))
+        return None
 
     def _count(self, size: int, content: _Content) -> None:
         self._unfinished_bytes += size

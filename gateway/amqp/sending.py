@@ -102,13 +102,11 @@ def deliveries(
     """
     envelope = _envelope(channel, consumer, redelivered, exchange, key)
     sizes = set(map(len, bodies))
-    if len(sizes) == 1 and len(lists) > 1 and lists.count(lists[0]) == len(lists):
-        size = sizes.pop()
-        if 0 < size <= ALIKE_BYTES_MAX and size <= frame_max - FRAME_OVERHEAD:
-            return _alike(envelope, tag, lists[0], bodies, size)
-    longest = max(sizes, default=0)
+    longest = max(sizes)
     if longest > frame_max - FRAME_OVERHEAD:
         return _long(envelope, channel, tag, lists, bodies, frame_max)
+    if len(sizes) == 1 and 0 < longest <= ALIKE_BYTES_MAX and len(lists) > 1 and lists.count(lists[0]) == len(lists):
+        return _alike(envelope, tag, lists[0], bodies, longest)
     return _different(envelope, tag, lists, bodies)
 
 

@@ -1,0 +1,178 @@
+"""What clients send, as bytes; and a reader of it that is as plain as can be, to compare the broker's with."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from shardmq.errors import ReplyCode
+from shardmq.gateway.amqp import methods, sending
+from shardmq.gateway.amqp.faults import AmqpFault
+from shardmq.gateway.amqp.frames import (
+    BODY,
+    END,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    Acked,
+    Came,
+    Event,
+    FrameReader,
+    Published,
+    Refused,
+)
+from shardmq.gateway.amqp.methods import BasicAck, BasicPublish, ChannelClose, ChannelCloseOk
+
+CONTENT: Final = struct.Struct(">HHQ")
+PUBLISH: Final = BasicPublish(0, "", "q")
+PERSISTENT_LIST: Final = b"\x10\x00\x02"
+
+Said = tuple[Any, ...]
+"""An event, told so that it can be compared: a publish or an acknowledgement each."""
+
+
+def header(channel: int, size: int, properties: bytes = b"\0\0", class_id: int = 60, weight: int = 0) -> bytes:
+    """A content header's frame."""
+    return sending.frame(HEADER, channel, CONTENT.pack(class_id, weight, size) + properties)
+
+
+def body(channel: int, data: bytes) -> bytes:
+    """A frame of a body."""
+    return sending.frame(BODY, channel, data)
+
+
+def publish(
+    data: bytes, channel: int = 1, properties: bytes = b"\0\0", method: BasicPublish = PUBLISH, room: int = 4000
+) -> bytes:
+    """A message's frames, with at most `room` bytes of it in each."""
+    return sending.method_frame(channel, method) + sending.content_frames(channel, properties, data, room + 8)
+
+
+def ack(tag: int, channel: int = 1, *, multiple: bool = False) -> bytes:
+    """A basic.ack's frame."""
+    return sending.method_frame(channel, BasicAck(tag, multiple=multiple))
+
+
+def told(event: Event) -> list[Said]:
+    """What an event says, message by message."""
+    match event:
+        case Published(channel, method, lists, bodies):
+            contents = zip(lists, bodies, strict=True)
+            return [("publish", channel, method, properties, data) for properties, data in contents]
+        case Acked(channel, ranges):
+            return [("ack", channel, tag) for first, last in ranges for tag in range(first, last + 1)]
+        case Came(channel, BasicAck(tag, False)):
+            return [("ack", channel, tag)]
+        case Came(channel, method):
+            return [("method", channel, method)]
+        case Refused(channel, _, fault):
+            return [("refused", channel, fault.text)]
+    return [("beat",)]
+
+
+def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[Said], Said | None]:
+    """All that is said, and the fault at its end, if there is one: code, text, method."""
+    said: list[Said] = []
+    try:
+        for chunk in chunks:
+            for event in reader.feed(chunk):
+                said += told(event)
+    except AmqpFault as fault:
+        return said, (fault.code, fault.text, fault.method)
+    return said, None
+
+
+class PlainReader:
+    """Reads everything frame by frame, from bytes that are all there."""
+
+    def __init__(self, frame_max: int, message_max: int) -> None:
+        self._frame_max = frame_max
+        self._message_max = message_max
+        self._started: dict[int, list[Any]] = {}  # channel: method, properties, size, body
+        self._ignored: set[int] = set()
+        self._said: list[Said] = []
+
+    def read(self, data: bytes) -> tuple[list[Said], Said | None]:
+        """As `read`."""
+        try:
+            while len(data) >= 8:
+                kind, channel, size = struct.unpack_from(">BHI", data)
+                if size > self._frame_max:
+                    reason = f"{{frame_too_large,{size},{self._frame_max - 8}}}"
+                    raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, b'')}: {reason}")
+                if len(data) < size + 8:
+                    break
+                payload, end, data = data[7 : size + 7], data[size + 7], data[size + 8 :]
+                if end != END:
+                    reason = f"{{invalid_frame_end_marker,{end}}}"
+                    raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: {reason}")
+                self._take(kind, channel, payload)
+        except AmqpFault as fault:
+            return self._said, (fault.code, fault.text, fault.method)
+        return self._said, None
+
+    def _take(self, kind: int, channel: int, payload: bytes) -> None:
+        sizes = {METHOD: len(payload) >= 4, HEADER: len(payload) >= 12, BODY: True, HEARTBEAT: not payload}
+        if not sizes.get(kind):
+            raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: unknown_frame")
+        if (kind == HEARTBEAT) == (channel != 0) and kind != METHOD:
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, shown(kind, payload))
+        if kind == HEARTBEAT:
+            self._said.append(("beat",))
+        elif kind == METHOD and channel in self._ignored:
+            if struct.unpack_from(">HH", payload) in (ChannelClose.id, ChannelCloseOk.id):
+                self._said += told(Came(channel, methods.decode(payload, channel)))
+        elif channel not in self._ignored:
+            self._take_on_channel(kind, channel, payload)
+
+    def _take_on_channel(self, kind: int, channel: int, payload: bytes) -> None:
+        started = self._started.get(channel)
+        if started is None and kind == METHOD:
+            method = methods.decode(payload, channel)
+            if isinstance(method, BasicPublish) and channel:
+                self._started[channel] = [method, None, 0, b""]
+            else:
+                self._said += told(Came(channel, method))
+        elif started is None:
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+        elif started[1] is None:
+            self._take_header(kind, channel, payload, started)
+        elif kind != BODY:
+            text = "expected content body, got non content body frame instead"
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+        else:
+            started[3] += payload
+            if len(started[3]) > started[2]:
+                text = "content body frame exceeds remaining content size"
+                raise AmqpFault(ReplyCode.FRAME_ERROR, text, BasicPublish.id)
+            self._finish(channel, started)
+
+    def _take_header(self, kind: int, channel: int, payload: bytes, started: list[Any]) -> None:
+        class_id, weight, size = CONTENT.unpack_from(payload) if kind == HEADER else (0, 1, 0)
+        if weight:
+            text = "expected content header for class 60, got non content header frame instead"
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+        if class_id != 60:
+            text = f"expected content header for class 60, got one for class {class_id} instead"
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+        total = size + len(payload) - 12
+        if total > self._message_max:
+            self._ignored.add(channel)
+            text = f"message size {total} is larger than configured max size {self._message_max}"
+            self._said.append(("refused", channel, text))
+            return
+        started[1:3] = payload[12:], size
+        self._finish(channel, started)
+
+    def _finish(self, channel: int, started: Sequence[Any]) -> None:
+        method, properties, size, data = started
+        if len(data) == size:
+            del self._started[channel]
+            self._said.append(("publish", channel, method, properties, data))
+
+
+def shown(kind: int, payload: bytes) -> str:
+    """A frame in RabbitMQ's error texts."""
+    is_text = all(32 <= byte < 127 for byte in payload[:16])
+    text = payload[:16].decode("latin-1").replace("\\", "\\\\").replace('"', '\\"')
+    octets = f'"{text}"' if is_text and payload else ",".join([str(byte) for byte in payload[:16]])
+    return f"type {kind}, {'all' if len(payload) <= 16 else 'first 16'} octets = <<{octets}>>"

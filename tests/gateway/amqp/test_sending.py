@@ -1,0 +1,48 @@
+"""Frames out: deliveries by the run say what one by one would."""
+
+import pytest
+
+from shardmq.gateway.amqp import sending
+from shardmq.gateway.amqp.methods import BasicDeliver
+
+from .bytestreams import PERSISTENT_LIST
+
+FRAME_MAX = 5000
+
+
+def one_by_one(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str = "c") -> bytes:
+    frames = []
+    for number, (properties, body) in enumerate(zip(lists, bodies, strict=True), tag):
+        frames.append(sending.method_frame(3, BasicDeliver(consumer, number, True, "e", "k.ü")))
+        frames.append(sending.content_frames(3, properties, body, FRAME_MAX))
+    return b"".join(frames)
+
+
+def together(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str = "c") -> bytes:
+    return sending.deliveries(3, consumer, tag, True, "e", "k.ü", lists, bodies, FRAME_MAX)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 4096, 4097, 4992, 4993, 20_000])
+@pytest.mark.parametrize("count", [1, 2, 300])
+@pytest.mark.parametrize("tag", [1, 200, 2**32 - 5, 2**64 - 400])
+def test_alike_messages(size: int, count: int, tag: int) -> None:
+    if size > 4096 and count > 2:
+        count = 5
+    lists, bodies = [PERSISTENT_LIST] * count, [bytes((number % 256,)) * size for number in range(count)]
+    assert together(tag, lists, bodies) == one_by_one(tag, lists, bodies)
+
+
+def test_messages_that_differ() -> None:
+    lists = [PERSISTENT_LIST, b"\0\0", b"\x80\0\3a/b", PERSISTENT_LIST] * 30
+    bodies = [b"x" * (number % 50) for number in range(120)]
+    assert together(7, lists, bodies) == one_by_one(7, lists, bodies)
+    assert together(7, lists, [b"same"] * 120) == one_by_one(7, lists, [b"same"] * 120)
+    assert together(7, [PERSISTENT_LIST] * 120, bodies) == one_by_one(7, [PERSISTENT_LIST] * 120, bodies)
+    bodies[60] = b"y" * 12_345
+    assert together(7, lists, bodies) == one_by_one(7, lists, bodies)
+
+
+def test_a_consumer_tag_may_be_any_text() -> None:
+    tag = "ü" * 127
+    assert together(1, [b"\0\0"], [b"x"], tag) == one_by_one(1, [b"\0\0"], [b"x"], tag)
+    assert together(1, [b"\0\0"], [b"x"], "") == one_by_one(1, [b"\0\0"], [b"x"], "")
