@@ -6,6 +6,7 @@ binding that asks for nothing matches every message with `all`, none with `any`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -75,7 +76,10 @@ class Headers(ExchangeType):
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equal as RabbitMQ has it: numbers by their value, whatever their width, and True is none; text by its bytes."""
+    """Equal as RabbitMQ has it: numbers by their value, whatever their width, and True is none; text by its bytes.
+
+    A decimal equals its text: that is what it is among a binding's arguments, once those have travelled.
+    """
     if type(left) is type(right):
         if isinstance(left, list):
             return len(left) == len(right) and all(map(equal, left, right))
@@ -84,6 +88,8 @@ def equal(left: Any, right: Any) -> bool:
         return bool(left == right)
     if isinstance(left, bool) or isinstance(right, bool):
         return False
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return str(left) == str(right)
     if isinstance(left, str) and isinstance(right, bytes):
         return left.encode() == right
     if isinstance(left, bytes) and isinstance(right, str):

@@ -1,5 +1,6 @@
 """Headers exchanges against RabbitMQ's documentation of x-match, and what counts as equal."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -67,6 +68,11 @@ def test_matches_as_rabbitmq_does(arguments: dict[str, Any], headers: dict[str, 
         ({"a": 1}, {"b": 1}, False),
         (None, 0, False),
         (1, None, False),
+        (Decimal("1.50"), Decimal("1.5"), True),
+        (Decimal("1.50"), "1.50", True),
+        ("1.50", Decimal("1.50"), True),
+        (Decimal("1.50"), "1.5", False),
+        (Decimal(1), True, False),
     ],
 )
 def test_equal_is_by_value_but_true_is_no_number(left: Any, right: Any, expected: bool) -> None:
