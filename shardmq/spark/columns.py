@@ -33,6 +33,9 @@ from shardmq.spark.unpacking import Parts, take_apart
 Delivery = dict[str, Any]
 """A table of an answer to queue.read: the fields of basic.deliver, and `first`."""
 
+DECIMAL: Final = 1
+"""The extension type of decimals, as in `shardmq.records`, which takes more than executors have to have."""
+
 PROPERTIES: Final = StructType([
     StructField("content_type", StringType()),
     StructField("content_encoding", StringType()),
@@ -66,8 +69,9 @@ READ_SCHEMA: Final = StructType([
 """All columns.
 
 message_id is the publisher's, or else the one that the broker gave. headers has strings as they are, bytes as base64,
-times as ISO 8601 and all else as JSON; null where there are none. deliveries is how often a message was delivered in
-vain, where its queue counts that. timestamp is when the broker took it. position is its number in the queue.
+times as ISO 8601, decimals as their digits and all else as JSON; null where there are none. deliveries is how often a
+message was delivered in vain, where its queue counts that. timestamp is when the broker took it. position is its number
+in the queue.
 raw_properties is the msgpack map of its properties as it was published, null where there is none.
 """
 
@@ -273,8 +277,9 @@ def _decoded(raw: bytes | None) -> dict[str, Any] | None:
     if raw is None:
         return None
     try:
-        # Keys of inner maps are whatever the publisher likes; tuples, as lists are no keys. Of extensions, their bytes.
-        table = msgpack.unpackb(raw, timestamp=3, ext_hook=_bytes_of, strict_map_key=False, use_list=False)
+        # Keys of inner maps are whatever the publisher likes; tuples, as lists are no keys. Of extensions
+        # their bytes, of decimals their text.
+        table = msgpack.unpackb(raw, timestamp=3, ext_hook=_of_extension, strict_map_key=False, use_list=False)
         if not isinstance(table, dict):
             raise ValueError("they are no map")
     except (ValueError, TypeError, RecursionError, OverflowError) as fault:
@@ -283,8 +288,11 @@ def _decoded(raw: bytes | None) -> dict[str, Any] | None:
     return table
 
 
-def _bytes_of(_code: int, data: bytes) -> bytes:
-    return data
+def _of_extension(code: int, data: bytes) -> str | bytes:
+    try:
+        return data.decode("ascii") if code == DECIMAL else data
+    except UnicodeDecodeError:
+        return data
 
 
 def _as_text(name: str, value: Any) -> str:

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgpack
@@ -23,9 +24,10 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from shardmq import records
 from shardmq.errors import InvalidRequest, ProtocolError
 from shardmq.records import PERSISTENT, Properties, message_id, pack
-from shardmq.spark.columns import PROPERTIES, READ_SCHEMA, Columns, Delivery, arrow_schema
+from shardmq.spark.columns import DECIMAL, PROPERTIES, READ_SCHEMA, Columns, Delivery, arrow_schema
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,6 +88,13 @@ def test_a_message_with_everything_has_everything() -> None:
         "persistent": True,
         "raw_properties": msgspec.msgpack.encode(properties),
     }  # fmt: skip
+
+
+def test_decimals_are_their_text() -> None:
+    headers = {"price": Decimal("12.50"), "prices": [Decimal("1"), {"n": Decimal("-1.5")}]}
+    [row] = table([delivery([(Properties(headers=headers), b"")])])
+    assert row["headers"] == {"price": "12.50", "prices": '["1",{"n":"-1.5"}]'}
+    assert DECIMAL == records.DECIMAL
 
 
 def test_a_message_with_nothing_has_what_the_broker_gave_it() -> None:
