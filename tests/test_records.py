@@ -1,8 +1,13 @@
 """Records and runs: packing, checking, cutting, joining."""
 
+import inspect
+import sys
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.msgpack import Ext
 
 from shardmq import records
 from shardmq.errors import ContentTooLarge, InvalidRequest
@@ -87,3 +92,53 @@ def test_a_message_over_the_limit_is_refused_wherever_it_stands() -> None:
     packed = records.pack_many([b"small", b"x" * MESSAGE_BYTES_MAX])
     with pytest.raises(ContentTooLarge, match=str(MESSAGE_BYTES_MAX)):
         records.check(packed, 2)
+
+
+# --- decimals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["12.50", "-0.0", "1E+30", "NaN", "Infinity", "1" * 1000])
+def test_decimals_in_headers_arrive_as_they_were(text: str) -> None:
+    headers = {"a": Decimal(text), "b": [Decimal(text), {"c": (Decimal(text), "text")}], "d": {"e": 1}}
+    packed = records.pack(Properties(headers=headers), b"body")
+    assert packed == records.pack_many([b"body"], Properties(headers=headers))
+    assert packed == records.pack_packed([(records.pack_properties(Properties(headers=headers)), b"body")])
+    [record] = records.check(packed, 1) or []
+    assert record.properties is not None
+    assert repr(record.properties.headers) == repr({**headers, "b": [Decimal(text), {"c": [Decimal(text), "text"]}]})
+    assert records.pack(record.properties, record.body) == packed
+
+
+def test_an_extension_that_is_no_decimal_stays_what_it_is() -> None:
+    headers = {"a": Ext(records.DECIMAL, b"twelve"), "b": Ext(records.DECIMAL, b"\xff"), "c": Ext(7, b"")}
+    packed = records.pack(Properties(headers=headers), b"")
+    [record] = records.unpack(packed, 1)
+    assert record.properties == Properties(headers=headers)
+    assert records.pack(record.properties, b"") == packed
+
+
+# --- halves -----------------------------------------------------------------------------------------------------------
+
+
+@given(messages)
+def test_records_come_apart_into_properties_and_bodies(items: list[tuple[Properties | None, bytes]]) -> None:
+    run = run_of(items)
+    apart = records.unpack_apart(run.records, run.count)
+    assert [(records.unpack_properties(bytes(packed)), body) for packed, body in apart] == items
+    assert records.pack_packed(apart) == run.records
+    plain = records.unpack_bodies(run.records, run.count)
+    assert plain == (items if all(properties is None for properties, _ in items) else None)
+
+
+def test_properties_that_could_be_read_once_can_be_read_where_the_stack_is_deeper() -> None:
+    deep = b"\x81\xa7headers\x81\xa1a" + b"\x91" * 300 + b"\xc0"
+    limit = sys.getrecursionlimit()
+    depth = len(inspect.stack())
+    try:
+        sys.setrecursionlimit(depth + 100)
+        properties = records.unpack_properties(deep)
+        assert sys.getrecursionlimit() == depth + 100
+    finally:
+        sys.setrecursionlimit(limit)
+    assert properties is not None
+    assert properties.headers is not None
