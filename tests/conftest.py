@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from shardmq.cmd.broker import Broker
 
@@ -13,19 +14,53 @@ from shardmq.cmd.broker import Broker
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shardmq")
 
-# Java is not worth warming up for tests: half the processor time goes into compiling what soon ends.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+# A broker starts in half the time where its processes find compiled code. In the tree it does no harm: git ignores it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Java is not worth warming up for tests: half the processor time goes into compiling what soon ends, and a third of
+# what is left into checking again that Spark's classes are ones.
+QUICK_JAVA = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)  # it only puts the command line together
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each of Spark's Pythons starts threads for nothing
 
 StartBroker = Callable[..., Broker]
 
-FIRST = ["test_cluster", "test_pipeline", "test_faults", "test_write", "test_read", "test_drain", "test_spark_guide"]
-"""Files in tests/spark that take longest, in this order: begun last, they would be what all wait for."""
+SESSIONS = {
+    "tests/spark/test_pipeline.py": "first session",
+    "tests/spark/test_read.py": "first session",
+    "tests/spark/test_drain.py": "first session",
+    "tests/spark/test_spark_guide.py": "first session",
+    "tests/spark/test_faults.py": "second session",
+    "tests/spark/test_write.py": "second session",
+}
+"""Files that share a session, in two parts about equal: to start one and to get it warm takes longer than all tests of
+most files take then."""
+
+FIRST = ["tests/spark/test_cluster.py", *SESSIONS, "tests/cmd/test_spark.py", "tests/test_flights.py"]
+"""What takes longest, in this order: begun last, it would be what all wait for."""
+
+
+class SessionScheduling(LoadFileScheduling):
+    """Workers get whole files, and whole parts of Spark's."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return SESSIONS.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """For `--dist loadfile` alone; whoever says otherwise gets that."""
+    return SessionScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, for several workers to share them (`--no-loadscope-reorder` leaves the order as it is)."""
-    places = {Path(__file__).parent / "spark" / f"{name}.py": place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
+    places = {file: place for place, file in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +115,26 @@ def test_moments_are_utc_unless_they_say_another_zone() -> None:
     assert moment(context, option, None) is None
 
 
+@pytest.fixture
+def keep_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """From when it is called on, commands leave Spark running, and those that follow use it: for each of them to start
+    its own takes longer than the jobs.
+    """
+    pyspark_sql = pytest.importorskip("pyspark.sql")
+    stop = pyspark_sql.SparkSession.stop
+    yield lambda: monkeypatch.setattr(pyspark_sql.SparkSession, "stop", lambda _session: None)
+    session = pyspark_sql.SparkSession.getActiveSession()
+    if session is not None:
+        stop(session)
+
+
 @needs_java
 def test_all_jobs_run_from_the_command_line(
     at: Broker,
     parsed: Callable[..., Any],
     printed: Callable[..., bytes],
     refused: Refused,
+    keep_spark: Callable[[], None],
     tmp_path: Path,
 ) -> None:
     with shardmq.connect(at.url) as connection:
@@ -136,6 +150,7 @@ def test_all_jobs_run_from_the_command_line(
         done = parsed(*publish)
         assert (done["rows"], done["messages"], done["transaction"]) == (10, 10, "jobs")
         assert channel.queue_declare("spark-jobs", passive=True).messages == 10
+        keep_spark()  # once it has been stopped, and the next command has to start it again
         said = printed(*publish).decode()
         assert "published to the default exchange" in said
         assert "was committed before" in said

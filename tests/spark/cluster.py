@@ -18,8 +18,8 @@ import pyspark
 
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 START_SECONDS: Final = 120.0
-QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options of Java's for programs that end before they are warm."""
+QUICK: Final = os.environ["SPARK_SUBMIT_OPTS"]
+"""Options of Java's for programs that end before they are warm: those of all tests."""
 
 BARE: Final = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "pytz", "tzdata", "python-dateutil", "six")
 """What executors have: PySpark and what it needs, nothing of ours."""
@@ -126,7 +126,8 @@ class Cluster:
         kept = {name: value for name, value in os.environ.items() if not re.match("PYTHON|SPARK|PYSPARK|VIRTUAL", name)}
         return {**kept, "SPARK_LOCAL_IP": host, "SPARK_HOME": str(self._home), "PYSPARK_PYTHON": str(self._python),
                 "PYSPARK_DRIVER_PYTHON": str(self._python), "SPARK_NO_DAEMONIZE": "1",
-                "SPARK_DAEMON_JAVA_OPTS": QUICK, "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
+                "SPARK_LAUNCHER_OPTS": QUICK, "SPARK_DAEMON_JAVA_OPTS": QUICK,
+                "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
 
     def _launch(self, name: str, host: str, kind: str, *arguments: str) -> None:
         log = (self._folder / f"{name}.log").open("wb")
