@@ -5,7 +5,7 @@ it, also those whose declaration is answered later.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from shardmq.bus.messages import Present
@@ -54,6 +54,7 @@ class Presence:
         self._identities: dict[str, tuple[str, str]] = {}
         self._owned: dict[str, dict[tuple[str, str], Queue]] = {}  # exclusive queues by identity
         self._owners: dict[tuple[str, str], str] = {}
+        self._awaited: dict[str, Callable[[], None]] = {}  # who waits until an identity owns none
         self._is_news = True
         hub.coordinator.follow(self)
         hub.on_tick(self._tick)
@@ -77,6 +78,13 @@ class Presence:
         self._is_news = True
         for queue in list(self._owned.get(session.identity, {}).values()):
             self._delete(queue)
+
+    def when_gone(self, session: Session, then: Callable[[], None]) -> None:
+        """Call back when the exclusive queues of a client that is gone are gone, too; at once where there are none."""
+        if session.identity in self._owned:
+            self._awaited[session.identity] = then
+        else:
+            then()
 
     def check_channels(self, session: Session) -> None:
         """Make sure that the user may open one more channel.
@@ -111,6 +119,8 @@ class Presence:
         self._owners.clear()
         for queue in topology.queues.values():
             self._own(queue)
+        for identity in [each for each in self._awaited if each not in self._owned]:
+            self._awaited.pop(identity)()
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Something is different."""
@@ -166,6 +176,8 @@ class Presence:
             del self._owned[owner][name]
             if not self._owned[owner]:
                 del self._owned[owner]
+                if owner in self._awaited:
+                    self._awaited.pop(owner)()
 
     def _delete(self, queue: Queue) -> None:
         def deleted(outcome: Outcome) -> None:

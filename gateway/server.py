@@ -1,6 +1,7 @@
 """Listens, accepts, and knows the connections."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
@@ -110,6 +111,10 @@ class Server:
     def left(self, session: Session) -> None:
         """A client that was let in has nothing here any more, though its socket may live on for a while."""
         self._presence.closed(session)
+
+    def when_gone(self, session: Session, then: Callable[[], None]) -> None:
+        """Call back when the exclusive queues of a client that has left are gone."""
+        self._presence.when_gone(session, then)
 
     def remove(self, connection: ClientConnection) -> None:
         """A client is gone."""

@@ -14,6 +14,7 @@ what follows on its channel is held.
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
@@ -74,8 +75,8 @@ class AmqpConnection(ClientConnection):
     """
 
     protocol: ClassVar = "AMQP 0-9-1"
-    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_leaving", "_is_told_blocked", "_opening", "_reader",
-                 "capabilities")  # fmt: skip
+    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_leaving", "_is_silent", "_is_told_blocked", "_opening",
+                 "_reader", "capabilities")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         super().__init__(server)
@@ -84,6 +85,7 @@ class AmqpConnection(ClientConnection):
         self._frame_max = self._channel_max = 0
         self._desks: dict[int, AmqpChannel] = {}
         self._is_leaving = False
+        self._is_silent = False
         self._is_told_blocked = False
         self.capabilities: frozenset[str] = frozenset()
 
@@ -101,10 +103,14 @@ class AmqpConnection(ClientConnection):
             for event in self._reader.feed(received):
                 self._take(event)
         except AmqpFault as fault:  # nothing that comes behind it can be understood, not even close-ok
-            is_told = self._opening is None or self._opening.is_known
-            self.close(fault)
-            if is_told:
+            if self._is_silent:
+                return
+            if self._is_closing:
                 self.finish()
+            elif self._opening is None or self._opening.is_known:
+                self._say_goodbye(fault, self.finish)
+            else:
+                self.close(fault)
 
     def _take(self, event: Event) -> None:
         desk = self._desks.get(event.channel)
@@ -309,9 +315,7 @@ class AmqpConnection(ClientConnection):
                 self._deadline = time.monotonic() + PARTING_SECONDS
             if time.monotonic() < self._deadline:
                 return
-        self.part()
-        self.send(0, ConnectionCloseOk())
-        self.finish()
+        self._part_with(ConnectionCloseOk(), self.finish)
 
     def close(self, fault: ShardmqError) -> None:
         if self._is_closing:
@@ -342,13 +346,29 @@ class AmqpConnection(ClientConnection):
             desk.close()
         self._desks.clear()
 
-    def _say_goodbye(self, fault: AmqpFault) -> None:
+    def _say_goodbye(self, fault: AmqpFault, then: Callable[[], None] | None = None) -> None:
         """Tell the client why; it answers with close-ok, and hangs up."""
+        self._part_with(ConnectionClose(fault.code, str(fault), *fault.method), then)
+
+    def _part_with(self, words: Method, then: Callable[[], None] | None) -> None:
+        """Give back what the client has, and say so when its exclusive queues are gone: as with RabbitMQ, a client that
+        has heard it may declare them anew at once, over another connection."""
+        session = self.session
+
+        def say() -> None:
+            self.send(0, words)
+            if then is not None:
+                then()
+
         self.part()
-        self.send(0, ConnectionClose(fault.code, str(fault), *fault.method))
+        if session is None:
+            say()
+        else:
+            self._server.when_gone(session, say)
 
     def _part_silently(self) -> None:
         self.part()
+        self._is_silent = True
         self._transport.pause_reading()
         self._deadline = time.monotonic() + SILENT_SECONDS
 
