@@ -204,7 +204,7 @@ def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings:
 
 def label(row: Outcome) -> str:
     """What a line of the table is about."""
-    return row.text if row.figure == "end_to_end" else f"{row.text}: {row.figure}"
+    return row.text if len(ROWS[row.row].figures) == 1 else f"{row.text}: {row.figure}"
 
 
 def compared(row: Outcome) -> tuple[str, ...]:

@@ -47,8 +47,8 @@ class Row(msgspec.Struct, frozen=True):
 
 ROWS: Final = {
     "both": Row("both at once", Load("both"), 20_000, (Figure("end_to_end", 3.0),)),
-    "seq": Row("one after the other", Load("seq"), 20_000, (Figure("publish", 3.0), Figure("consume", 2.0))),
-    "window-1": Row("window 1", Load("seq", window=1), 500, (Figure("publish", 0.8),)),
+    "seq": Row("by itself", Load("seq"), 20_000, (Figure("publish", 3.0), Figure("consume", 2.0))),
+    "window-1": Row("publish, window 1", Load("seq", window=1), 500, (Figure("publish", 0.8),)),
     "1-kb": Row("both at once, 1 KB", Load("both", size=1024), 20_000, (Figure("end_to_end", 3.0),)),
     "distinct": Row(
         "20 queues, distinct",
