@@ -277,8 +277,8 @@ def test_permissions_and_limits_of_virtual_hosts_and_users_hold(broker: Broker) 
                 return client.expect_close(ReplyCode.NOT_ALLOWED, method=ConnectionOpen)
 
         assert refused("mars") == "NOT_ALLOWED - access to vhost 'mars' refused for user 'neil'"
+        admin.ask(LimitsPut, "vhost", "moon", {"max-connections": 1})
         with RawClient(broker.port, user="neil", password="secret", vhost="moon"):
-            admin.ask(LimitsPut, "vhost", "moon", {"max-connections": 1})
             assert refused("moon") == (
                 "NOT_ALLOWED - access to vhost 'moon' refused for user 'neil': connection limit (1) is reached"
             )
