@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from shardmq.bus.messages import Confirmed, Dead, DeadLettered, DeadLetterRefused, Publish, PublishRefusal
+from shardmq.gateway.amqp.properties import decode
+from shardmq.gateway.amqp.tables import wrapped
 from shardmq.gateway.deadletters import died, is_cycle
 from shardmq.model import Binding, Exchange
-from shardmq.records import PERSISTENT, Properties, Run, pack, unpack
+from shardmq.records import AMQP, PERSISTENT, Properties, Run, pack, pack_raw, unpack, unpack_raw
 
+from .amqp.test_properties import EVERY_TYPE
 from .stage import Stage
 
 StartStage = Callable[..., Stage]
@@ -277,3 +280,81 @@ def test_headers_as_deep_as_a_gateway_lets_in_are_passed_on(start_stage: StartSt
     deep = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * 390 + b"\xc0\xc4\x00"
     stage.say(0, Dead(1, 0, "expired", Run("e", "k", 0, 1, 7, 40, 1, deep)))
     assert b"\x91" * 390 in stage.expect(1, Publish).run.records
+
+
+# --- what came by AMQP ------------------------------------------------------------------------------------------------
+
+AMQP_MODE = b"\x10\x00\x02"
+
+
+def dying_amqp(first: int, *messages: tuple[bytes, bytes], reason: str = "rejected", queue: int = 1) -> Dead:
+    records = b"".join(pack_raw(raw, body) for body, raw in messages)
+    return Dead(queue, first, reason, Run("e", "k", PERSISTENT | AMQP, 1, 7, 40, len(messages), records, 3, 1000))
+
+
+def test_what_came_by_amqp_stays_so_and_keeps_the_bytes_of_all_that_does_not_change(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("home", 1, {"x-max-priority": 9})], FANOUT, bound("home"))
+    before = b"\x2d\x04" + wrapped(b"", EVERY_TYPE) + b"\x05" + b"\x02\xff\xfe" + b"\x045000" + b"\x01c"
+    stage.say(0, dying_amqp(10, (b"1", before), (b"2", AMQP_MODE)))
+    firsts = stage.expect(1, Publish).run
+    assert (firsts.exchange, firsts.routing_key, firsts.flags) == ("dlx", "k", PERSISTENT | AMQP)
+    assert (firsts.origin, firsts.serial, firsts.count, firsts.priority, firsts.ttl_ms) == (7, 40, 1, 5, None)
+    [(raw, body)] = unpack_raw(firsts.records, 1)
+    assert body == b"1"
+    assert raw.startswith(b"\x2c\x04")  # without its expiration
+    assert raw.endswith(b"\x05" + b"\x02\xff\xfe" + b"\x01c")
+    headers = raw[6:].removesuffix(b"\x05" + b"\x02\xff\xfe" + b"\x01c")
+    assert headers.startswith(EVERY_TYPE)
+    written = decode(b"\x20\x00" + wrapped(b"", headers.removeprefix(EVERY_TYPE))).headers
+    assert written is not None
+    [death] = written.pop("x-death")
+    assert written == {
+        "x-first-death-reason": "rejected", "x-first-death-queue": "q", "x-first-death-exchange": "e",
+        "x-last-death-reason": "rejected", "x-last-death-queue": "q", "x-last-death-exchange": "e",
+    }  # fmt: skip
+    assert (death["count"], death["original-expiration"], death["routing-keys"]) == (1, "5000", ["k"])
+    assert b"\x05countl\x00\x00\x00\x00\x00\x00\x00\x01" in headers
+    seconds = stage.expect(1, Publish).run
+    [(raw, body)] = unpack_raw(seconds.records, 1)
+    assert (body, seconds.serial, seconds.priority) == (b"2", 41, 0)
+    after = decode(raw)
+    assert after.delivery_mode == 2
+    assert after.headers is not None
+    assert "original-expiration" not in after.headers["x-death"][0]
+
+
+def test_a_second_death_of_what_came_by_amqp_touches_what_it_changes(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
+    raw = AMQP_MODE
+    for deaths in (1, 2, 3):
+        stage.say(0, dying_amqp(deaths, (b"1", raw)))
+        [(raw, _)] = unpack_raw(stage.expect(1, Publish).run.records, 1)
+        headers = decode(raw).headers
+        assert headers is not None
+        assert [(death["queue"], death["count"]) for death in headers["x-death"]] == [("q", deaths)]
+        assert len(headers) == 7
+
+
+def test_copies_of_what_came_by_amqp_count_again_or_go_with_a_key_of_the_queue(start_stage: StartStage) -> None:
+    cc = b"\x02CC" + wrapped(b"A", wrapped(b"S", b"copy"))
+    raw = b"\x20\x00" + wrapped(b"", cc + EVERY_TYPE)
+    stage = start_stage([("q", 0, {"x-dead-letter-exchange": ""}), ("k", 1, {}), ("copy", 1, {})])
+    stage.say(0, dying_amqp(0, (b"1", raw)))
+    sent = stage.expect(1, Publish)
+    assert set(sent.queues) == {2, 3}
+    assert cc + EVERY_TYPE in sent.run.records
+    terms = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "home"}
+    stage = start_stage([("q", 0, terms), ("home", 1, {}), ("k", 1, {})])
+    stage.say(0, dying_amqp(0, (b"1", raw)))
+    sent = stage.expect(1, Publish)
+    assert sent.queues == (2,)
+    assert EVERY_TYPE in sent.run.records
+    assert cc not in sent.run.records
+
+
+def test_what_came_by_amqp_is_routed_by_its_headers(start_stage: StartStage) -> None:
+    asked = Binding("/", "dlx", "home", "", {"x-match": "all", "b": -1, "S": "a"})
+    stage = start_stage([("q", 0, DLX), ("home", 1, {})], [Exchange("/", "dlx", "headers")], [asked])
+    stage.say(0, dying_amqp(0, (b"1", b"\x20\x00" + wrapped(b"", EVERY_TYPE)), (b"2", AMQP_MODE)))
+    assert stage.expect(1, Publish).run.count == 1
+    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(1, 2)])
