@@ -1,0 +1,339 @@
+"""Transactions of AMQP channels: publishes and acknowledgements that become visible together, or not at all."""
+
+from collections.abc import Callable, Iterator
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.errors import AccessRefused
+
+from .conftest import amqp_url
+
+SECONDS = 30.0
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+QUEUES = 9
+"""Enough to have some on each of four shards."""
+
+
+@pytest.fixture
+def tx(connection: pika.BlockingConnection) -> Iterator[BlockingChannel]:
+    """A transactional channel."""
+    channel = connection.channel()
+    channel.tx_select()
+    yield channel
+    if channel.is_open:
+        channel.close()
+
+
+@pytest.fixture
+def queues(channel: BlockingChannel, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Durable queues on all shards, all bound to an exchange of the test's name."""
+    name = request.node.name
+    names = [f"{name}-{number}" for number in range(QUEUES)]
+    channel.exchange_declare(name, "fanout", durable=True)
+    for each in names:
+        channel.queue_declare(each, durable=True)
+        channel.queue_bind(each, name)
+    yield names
+    for each in names:
+        channel.queue_delete(each)
+    channel.exchange_delete(name)
+
+
+def bodies(channel: BlockingChannel, queue: str) -> list[bytes]:
+    """What is ready in a queue, which is empty afterwards."""
+    found = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        found.append(got[2])
+    return found
+
+
+def refused(call: Callable[[], object]) -> tuple[int, str]:
+    """Why a channel was closed when it was asked for something."""
+    with pytest.raises(ChannelClosedByBroker) as caught:
+        call()
+    return caught.value.reply_code, caught.value.reply_text
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+
+
+def test_selecting_again_changes_nothing(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    tx.basic_publish("", queue, b"one", PERSISTENT)
+    tx.tx_select()
+    tx.tx_commit()
+    assert bodies(channel, queue) == [b"one"]
+
+
+def test_a_channel_confirms_or_is_transactional(connection: pika.BlockingConnection, tx: BlockingChannel) -> None:
+    confirming = connection.channel()
+    confirming.confirm_delivery()
+    text = "PRECONDITION_FAILED - cannot switch from confirm to tx mode"
+    assert refused(confirming.tx_select) == (406, text)
+    text = "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
+    assert refused(tx.confirm_delivery) == (406, text)
+
+
+@pytest.mark.parametrize("ending", ["tx_commit", "tx_rollback"])
+def test_a_channel_that_is_not_transactional_has_nothing_to_end(
+    connection: pika.BlockingConnection, ending: str
+) -> None:
+    channel = connection.channel()
+    assert refused(getattr(channel, ending)) == (406, "PRECONDITION_FAILED - channel is not transactional")
+
+
+# --- what becomes visible, and when -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_visible_before_the_commit_and_all_of_it_after(
+    tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest
+) -> None:
+    for number in range(100):
+        tx.basic_publish(request.node.name, "", b"%d" % number, PERSISTENT)
+    assert [bodies(channel, queue) for queue in queues] == [[]] * QUEUES
+    tx.tx_commit()
+    assert [bodies(channel, queue) for queue in queues] == [[b"%d" % number for number in range(100)]] * QUEUES
+    tx.tx_commit()
+    assert [bodies(channel, queue) for queue in queues] == [[]] * QUEUES
+
+
+def test_one_transaction_follows_the_other(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    for number in range(20):
+        tx.basic_publish("", queue, b"%d" % number, PERSISTENT)
+        if number % 3 == 0:
+            tx.tx_commit()
+        elif number % 3 == 1:
+            tx.tx_rollback()
+    tx.tx_commit()
+    kept = [number for number in range(20) if number % 3 != 1]
+    assert bodies(channel, queue) == [b"%d" % number for number in kept]
+
+
+def test_messages_of_all_kinds_keep_their_order_and_properties(
+    tx: BlockingChannel, channel: BlockingChannel, queue: str
+) -> None:
+    kinds = [
+        pika.BasicProperties(delivery_mode=1 + number % 2, message_id=str(number), priority=number % 4, type="t",
+                             expiration="600000" if number % 5 else None, headers={"n": number})
+        for number in range(300)
+    ]  # fmt: skip
+    for number, properties in enumerate(kinds):
+        tx.basic_publish("", queue, b"x" * number, properties)
+    tx.tx_commit()
+    for number, properties in enumerate(kinds):
+        _, found, body = channel.basic_get(queue, auto_ack=True)
+        assert (body, vars(found)) == (b"x" * number, vars(properties))
+
+
+def test_a_rollback_forgets_publishes_and_has_deliveries_outstanding_again_under_their_tags(
+    tx: BlockingChannel, channel: BlockingChannel, queue: str
+) -> None:
+    for number in range(6):
+        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
+    tags = [tx.basic_get(queue)[0].delivery_tag for _ in range(6)]
+    tx.basic_ack(tags[0])
+    tx.basic_ack(tags[4], multiple=True)
+    tx.basic_publish("", queue, b"forgotten", PERSISTENT)
+    tx.tx_rollback()
+    tx.basic_nack(tags[1], multiple=True, requeue=False)
+    tx.basic_reject(tags[5], requeue=True)
+    tx.tx_commit()
+    tx.basic_ack(tags[2])
+    tx.tx_rollback()
+    tx.close()
+    assert sorted(bodies(channel, queue)) == [b"2", b"3", b"4", b"5"]
+
+
+def test_acknowledgements_count_from_the_commit_on(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    for number in range(4):
+        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
+    tags = [tx.basic_get(queue)[0].delivery_tag for _ in range(4)]
+    tx.basic_ack(tags[0])
+    tx.basic_nack(tags[1], requeue=True)
+    tx.basic_reject(tags[2], requeue=False)
+    assert bodies(channel, queue) == []
+    tx.tx_commit()
+    assert bodies(channel, queue) == [b"1"]
+    tx.close()
+    assert bodies(channel, queue) == [b"3"]
+
+
+def test_messages_move_from_queue_to_queue_once_each(
+    tx: BlockingChannel, channel: BlockingChannel, queues: list[str]
+) -> None:
+    source, *targets = queues
+    for number in range(60):
+        channel.basic_publish("", source, b"%d" % number, PERSISTENT)
+    tx.basic_qos(prefetch_count=10)
+    for moved, (method, _, body) in enumerate(tx.consume(source, inactivity_timeout=SECONDS)):
+        tx.basic_publish("", targets[moved % len(targets)], body, PERSISTENT)
+        tx.basic_ack(method.delivery_tag)
+        if moved % 7 == 0:
+            tx.tx_commit()
+        if moved == 59:
+            break
+    tx.tx_commit()
+    tx.close()
+    found = [bodies(channel, queue) for queue in queues]
+    assert found[0] == []
+    assert found[1:] == [[b"%d" % number for number in range(60) if number % len(targets) == place]
+                         for place in range(len(targets))]  # fmt: skip
+
+
+def test_the_prefetch_is_used_up_until_the_commit(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    for number in range(4):
+        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
+    tx.basic_qos(prefetch_count=2)
+    came: list[bytes] = []
+    tags: list[int] = []
+
+    def note(_channel: object, method: pika.spec.Basic.Deliver, _properties: object, body: bytes) -> None:
+        came.append(body)
+        tags.append(method.delivery_tag)
+
+    tx.basic_consume(queue, note)
+    while len(came) < 2:
+        tx.connection.process_data_events(SECONDS)
+    for tag in tags:
+        tx.basic_ack(tag)
+    assert channel.queue_declare(queue, passive=True).method.message_count == 2
+    tx.connection.process_data_events(0)
+    assert came == [b"0", b"1"]
+    tx.tx_commit()
+    while len(came) < 4:
+        tx.connection.process_data_events(SECONDS)
+    assert came == [b"0", b"1", b"2", b"3"]
+
+
+# --- what is said at once ---------------------------------------------------------------------------------------------
+
+
+def test_what_can_not_be_published_is_refused_when_it_comes(
+    tx: BlockingChannel, channel: BlockingChannel, queue: str
+) -> None:
+    tx.basic_publish("", queue, b"not committed", PERSISTENT)
+    tx.basic_publish("no such exchange", "", b"", PERSISTENT)
+    text = "NOT_FOUND - no exchange 'no such exchange' in vhost '/'"
+    assert refused(lambda: tx.queue_declare(queue, passive=True)) == (404, text)
+    assert bodies(channel, queue) == []
+
+
+def test_an_unknown_tag_is_refused_when_it_comes(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    channel.basic_publish("", queue, b"one", PERSISTENT)
+    tag = tx.basic_get(queue)[0].delivery_tag
+    tx.basic_ack(tag)
+    tx.basic_ack(tag)
+    text = f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+    assert refused(lambda: tx.queue_declare(queue, passive=True)) == (406, text)
+    assert bodies(channel, queue) == [b"one"]
+
+
+def test_mandatory_messages_come_back_with_the_commit(tx: BlockingChannel) -> None:
+    came: list[tuple[str, bytes]] = []
+    tx.add_on_return_callback(lambda _channel, method, _properties, body: came.append((method.reply_text, body)))
+    tx.basic_publish("", "no such queue", b"lost", PERSISTENT)
+    tx.basic_publish("", "no such queue", b"back", PERSISTENT, mandatory=True)
+    tx.queue_declare("", exclusive=True)
+    tx.connection.process_data_events(0)
+    assert came == []
+    tx.tx_rollback()
+    tx.basic_publish("", "no such queue", b"again", PERSISTENT, mandatory=True)
+    tx.tx_commit()
+    tx.connection.process_data_events(0)
+    assert came == [("NO_ROUTE", b"again")]
+
+
+# --- what ends without a commit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["channel", "connection"])
+def test_what_is_open_when_it_closes_is_forgotten(
+    url: str, what: str, channel: BlockingChannel, queues: list[str]
+) -> None:
+    channel.basic_publish("", queues[0], b"kept", PERSISTENT)
+    other = pika.BlockingConnection(pika.URLParameters(url))
+    tx = other.channel()
+    tx.tx_select()
+    method, _, _ = tx.basic_get(queues[0])
+    tx.basic_ack(method.delivery_tag)
+    tx.basic_publish("", queues[1], b"forgotten", PERSISTENT)
+    (tx if what == "channel" else other).close()
+    assert bodies(channel, queues[0]) == [b"kept"]
+    assert bodies(channel, queues[1]) == []
+    if other.is_open:
+        other.close()
+
+
+def test_a_transaction_that_is_too_large_is_refused(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    for _ in range(5):
+        tx.basic_publish("", queue, bytes(14 << 20), PERSISTENT)
+    code, text = refused(tx.tx_commit)
+    assert code == 406
+    assert "transaction too large" in text
+    assert bodies(channel, queue) == []
+
+
+def test_large_transactions_arrive(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
+    for number in range(3):
+        tx.basic_publish("", queue, bytes([number]) * (14 << 20), PERSISTENT)
+    tx.tx_commit()
+    assert bodies(channel, queue) == [bytes([number]) * (14 << 20) for number in range(3)]
+
+
+def test_a_full_queue_refuses_the_commit_and_nothing_of_it_is_visible(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1)
+    with pika.BlockingConnection(pika.URLParameters(amqp_url(broker))) as connection:
+        channel = connection.channel()
+        channel.queue_declare("source", durable=True)
+        channel.queue_declare("open", durable=True)
+        full = {"x-max-length": 3, "x-overflow": "reject-publish"}
+        channel.queue_declare("full", durable=True, arguments=full)
+        channel.basic_publish("", "source", b"kept", PERSISTENT)
+        tx = connection.channel()
+        tx.tx_select()
+        for number in range(3):
+            tx.basic_publish("", "full", b"%d" % number, PERSISTENT)
+        tx.tx_commit()
+        tx.basic_ack(tx.basic_get("source")[0].delivery_tag)
+        tx.basic_publish("", "open", b"one", PERSISTENT)
+        tx.basic_publish("", "full", b"too much", PERSISTENT)
+        tx.basic_publish("", "open", b"two", PERSISTENT)
+        code, text = refused(tx.tx_commit)
+        assert (code, text.partition(";")[0]) == (
+            406, "PRECONDITION_FAILED - not committed: queue 'full' in vhost '/' is full"
+        )  # fmt: skip
+        assert [bodies(channel, queue) for queue in ("open", "full", "source")] == [[], [b"0", b"1", b"2"], [b"kept"]]
+
+
+def test_queues_that_are_deleted_before_the_commit_do_not_stand_in_its_way(
+    tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest
+) -> None:
+    channel.basic_publish("", queues[0], b"gone with its queue", PERSISTENT)
+    tx.basic_ack(tx.basic_get(queues[0])[0].delivery_tag)
+    tx.basic_publish(request.node.name, "", b"kept", PERSISTENT)
+    tx.basic_publish("", queues[0], b"gone", PERSISTENT)
+    channel.queue_delete(queues[0])
+    tx.tx_commit()
+    assert [bodies(channel, queue) for queue in queues[1:]] == [[b"kept"]] * (QUEUES - 1)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_transactions_of_channels_have_names_that_nobody_else_may_use(native: shardmq.Connection) -> None:
+    with pytest.raises(AccessRefused, match="reserved prefix"):
+        native.channel().transaction("amq.tx.mine")
+
+
+@pytest.mark.usefixtures("queues")
+def test_nothing_stays_behind_in_the_coordinator(
+    native: shardmq.Connection, tx: BlockingChannel, request: pytest.FixtureRequest
+) -> None:
+    for _ in range(3):
+        tx.basic_publish(request.node.name, "", b"x", PERSISTENT)
+        tx.tx_commit()
+    assert native.topology("transactions") == []
