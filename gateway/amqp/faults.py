@@ -66,6 +66,7 @@ _TEXTS: Final = tuple(
         (r"cannot obtain access to locked (queue '.*' in vhost '.*'): it is exclusive .*",
          rf"cannot obtain exclusive access to locked \1. {LOCKED}"),
         (r"(unknown delivery tag \d+): .*", r"\1"),
+        (r"(user_id property set to '.*' but authenticated user was '.*'); set your own, or none", r"\1"),
     )
 )  # fmt: skip
 """The broker's texts, and what RabbitMQ says. Names may hold anything, hence whole texts are matched."""

@@ -347,7 +347,7 @@ class FrameReader:
             raise AmqpFault(ReplyCode.FRAME_ERROR, text, content.method.id)
         content.missing -= len(payload)
         if not content.missing:
-            return self._finished(channel, content, b"%b%b" % (content.body, payload) if content.body else payload)
+            return self._finished(channel, content, b"".join((content.body, payload)) if content.body else payload)
         content.body += payload
         self._count(len(payload), content)
         return None
