@@ -34,8 +34,9 @@ from shardmq.gateway.shardlink import Outcome, Reply, ShardLink
 from shardmq.model import RESERVED_TRANSACTIONS
 from shardmq.records import Run
 
-TIMEOUT_MS: Final = 120_000
-"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds."""
+TIMEOUT_MS: Final = 30_000
+"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds; where
+it takes longer, the commit is refused."""
 
 ATTEMPT: Final = 1
 """There is one only."""
