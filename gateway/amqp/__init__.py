@@ -15,6 +15,7 @@ packing.py     records of messages that came by AMQP, packed and unpacked by the
 crossing.py    messages between native and AMQP clients
 frames.py      frames in: bytes to what they say
 methods.py     the methods as a table, and their codec
+domains.py     what a method's fields may be, and how each is read and written
 properties.py  property lists: checked, read, written
 tables.py      field tables and their values
 faults.py      errors, as AMQP has them

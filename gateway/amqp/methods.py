@@ -6,23 +6,13 @@ the first in its lowest place. The classes and their numbers are those of the sp
 """
 
 import struct
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final, get_type_hints
+from typing import Any, ClassVar, Final, get_type_hints
 
 import msgspec
 
 from shardmq.errors import ReplyCode
+from shardmq.gateway.amqp.domains import READ, WRITE, Arguments, Bit, Long, LongLong, LongStr, Octet, Short, ShortStr
 from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.tables import Table, decode_table, encode_table
-
-Octet = Annotated[int, "octet"]
-Short = Annotated[int, "short"]
-Long = Annotated[int, "long"]
-LongLong = Annotated[int, "longlong"]
-ShortStr = Annotated[str, "shortstr"]
-LongStr = Annotated[bytes, "longstr"]
-Bit = Annotated[bool, "bit"]
-Arguments = Annotated[Table, "table"]
 
 
 class Method(msgspec.Struct, frozen=True, gc=False):
@@ -533,64 +523,6 @@ class ConfirmSelectOk(Method, frozen=True):
 
 # --- the codec -------------------------------------------------------------------------------------------------------
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Reads a field at an offset; returns it, and where the next begins. Raises IndexError or struct.error past the end."""
-
-
-def _octet(payload: bytes, at: int) -> tuple[int, int]:
-    return payload[at], at + 1
-
-
-def _number(layout: str) -> Reader:
-    reader = struct.Struct(layout)
-
-    def read(payload: bytes, at: int) -> tuple[int, int]:
-        return reader.unpack_from(payload, at)[0], at + reader.size
-
-    return read
-
-
-def _shortstr(payload: bytes, at: int) -> tuple[str, int]:
-    end = at + 1 + payload[at]
-    if end > len(payload):
-        raise IndexError(end)
-    return payload[at + 1 : end].decode(), end
-
-
-def _longstr(payload: bytes, at: int) -> tuple[bytes, int]:
-    end = at + 4 + _SIZE.unpack_from(payload, at)[0]
-    if end > len(payload):
-        raise IndexError(end)
-    return payload[at + 4 : end], end
-
-
-def _encode_shortstr(value: str) -> bytes:
-    data = value.encode(errors="backslashreplace")
-    if len(data) > 255:  # reply texts alone may be so long: names were checked when they came in
-        data = data[:255].decode(errors="ignore").encode()
-    return bytes((len(data),)) + data
-
-
-_SIZE: Final = struct.Struct(">I")
-_READERS: Final[dict[str, Reader]] = {
-    "octet": _octet,
-    "short": _number(">H"),
-    "long": _number(">I"),
-    "longlong": _number(">Q"),
-    "shortstr": _shortstr,
-    "longstr": _longstr,
-    "table": decode_table,
-}
-_WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {
-    "octet": struct.Struct(">B").pack,
-    "short": struct.Struct(">H").pack,
-    "long": struct.Struct(">I").pack,
-    "longlong": struct.Struct(">Q").pack,
-    "shortstr": _encode_shortstr,
-    "longstr": lambda value: _SIZE.pack(len(value)) + value,
-    "table": encode_table,
-}
-
 
 def fields(method: type[Method]) -> tuple[tuple[str, str], ...]:
     """A method's fields in order: (name, domain)."""
@@ -629,7 +561,7 @@ def decode(payload: bytes, channel: int) -> Method:
                 bit = (bit + 1) % 8
                 continue
             bit = 0
-            value, at = _READERS[domain](payload, at)
+            value, at = READ[domain](payload, at)
             values.append(value)
     except (IndexError, struct.error):
         raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
@@ -655,7 +587,7 @@ def encode(method: Method) -> bytes:
         if bit:
             parts.append(bytes((bits,)))
             bits = bit = 0
-        parts.append(_WRITERS[domain](value))
+        parts.append(WRITE[domain](value))
     if bit:
         parts.append(bytes((bits,)))
     return b"".join(parts)
