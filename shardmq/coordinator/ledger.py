@@ -161,7 +161,7 @@ class Ledger:
         if ended.is_committed:
             name, ended_ms = _name_key(ended.vhost, ended.name), ended.ended_ms
             if ended.name.startswith(RESERVED_TRANSACTIONS):
-                ended_ms -= COMMITTED_KEPT_MS - RESERVED_KEPT_MS  # as if it had ended so long ago
+                ended_ms = max(0, ended_ms - COMMITTED_KEPT_MS + RESERVED_KEPT_MS)  # as if it had ended so long ago
             write.put(name, _PAIR.pack(ended.number, ended_ms), db=self._dbs[b"committed"])
             write.put(_PAIR.pack(ended_ms, ended.number), name, db=self._dbs[b"committed_times"])
 

@@ -309,6 +309,24 @@ def test_a_full_queue_refuses_the_commit_and_nothing_of_it_is_visible(start_brok
         assert [bodies(channel, queue) for queue in ("open", "full", "source")] == [[], [b"0", b"1", b"2"], [b"kept"]]
 
 
+def test_what_has_returned_to_its_queue_meanwhile_refuses_the_commit(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1)
+    with pika.BlockingConnection(pika.URLParameters(amqp_url(broker))) as connection:
+        channel, tx = connection.channel(), connection.channel()
+        for name in ("source", "target"):
+            channel.queue_declare(name, durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", "source", b"kept", PERSISTENT)
+        tx.tx_select()
+        tx.basic_ack(tx.basic_get("source")[0].delivery_tag)
+        tx.basic_publish("", "target", b"made of it", PERSISTENT)
+        broker.kill_and_wait("shard-0")
+        code, text = refused(tx.tx_commit)
+        assert code == 406
+        assert "not committed: a delivery that was settled in it has returned to its queue" in text
+        assert [bodies(channel, queue) for queue in ("source", "target")] == [[b"kept"], []]
+
+
 def test_queues_that_are_deleted_before_the_commit_do_not_stand_in_its_way(
     tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest
 ) -> None:

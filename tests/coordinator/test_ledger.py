@@ -12,8 +12,8 @@ from shardmq.coordinator.ledger import LEDGER_DATABASES, Conclusion
 from shardmq.coordinator.store import DATABASES, FORMAT, Store, Stored
 from shardmq.environment import open_environment
 from shardmq.errors import StoreRefused
-from shardmq.limits import COMMITTED_KEPT_MS
-from shardmq.model import Transaction, User, Vhost
+from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
+from shardmq.model import RESERVED_TRANSACTIONS, Transaction, User, Vhost
 
 SHARDS = 3
 
@@ -81,6 +81,19 @@ def test_committed_names_are_remembered_for_their_time(tmp_path: Path) -> None:
     store.close()
     store, _ = opened(tmp_path)
     assert store.committed("/", "a", over_ms - 1) == 1
+    store.close()
+
+
+def test_names_that_gateways_make_are_soon_forgotten(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    name, ended_ms = f"{RESERVED_TRANSACTIONS}1234", 10 * COMMITTED_KEPT_MS
+    store.write([begun(1, name), begun(2), committed(1, name, ended_ms=ended_ms), committed(2, ended_ms=ended_ms)])
+    over_ms = ended_ms + RESERVED_KEPT_MS
+    assert store.committed("/", name, over_ms - 1) == 1
+    assert store.committed("/", name, over_ms) is None
+    store.forget_committed(over_ms)
+    assert store.committed("/", name, ended_ms) is None
+    assert store.committed("/", "x", over_ms) == 2
     store.close()
 
 
