@@ -35,8 +35,8 @@ from shardmq.model import RESERVED_TRANSACTIONS
 from shardmq.records import Run
 
 TIMEOUT_MS: Final = 30_000
-"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds; where
-it takes longer, the commit is refused."""
+"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds; a
+commit for which it takes longer is refused."""
 
 ATTEMPT: Final = 1
 """There is one only."""

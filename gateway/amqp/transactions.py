@@ -186,21 +186,21 @@ class Transaction:
         returns, self._returns = self._returns, []
         size, self._bytes = self._bytes, 0
 
-        def end(outcome: Outcome) -> None:
+        def ended(outcome: Outcome) -> None:
             Transaction.all_held_bytes -= size
-            for _, (consumer, life), start, end in taken:
-                if life == consumer.link.life:
-                    consumer.unacked -= end - start
-            channel.after_settling()
             if isinstance(outcome, RequestError):
                 reply(PreconditionFailed(f"not committed: {outcome.text}"))
                 return
+            for _, (consumer, life), start, end in taken:
+                if life == consumer.link.life:
+                    consumer.unacked -= end - start
             if channel.is_open:
+                channel.after_settling()
                 for method, properties, body in returns:
                     self._desk.connection.send_content_return(self._desk, method, properties, body)
             reply(None)
 
-        Commit(channel.session, gathered, settlements, end).begin()
+        Commit(channel.session, gathered, settlements, ended).begin()
         channel.session.hub.changed()
 
 
