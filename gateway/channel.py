@@ -405,6 +405,7 @@ class Channel:
         self._getters.pop(consumer.queue, None)
         if consumer.tag and is_running:
             self.session.front.send_cancelled(self.number, consumer.tag)
+        self.after_settling()
 
     def socket_has_room(self) -> None:
         """The client reads again: its consumers may have more."""
@@ -478,7 +479,6 @@ class Channel:
         consumer.link.release(consumer)
         if self._shared is not None:
             self._shared.drop(consumer)
-            self._hand_on(self._shared)
 
     def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
         if not auto_ack:

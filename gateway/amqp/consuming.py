@@ -49,13 +49,13 @@ def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
     """
     if method.prefetch_size:
         raise AmqpFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)
+    desk.send(BasicQosOk())  # before what it makes room for
     if method.is_global:
         desk.channel.share(method.prefetch_count)
     else:
         desk.prefetch = method.prefetch_count
         desk.channel.share(0)
         desk.channel.qos_of_all(method.prefetch_count)
-    desk.send(BasicQosOk())
 
 
 def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
@@ -146,15 +146,12 @@ def basic_reject(desk: AmqpChannel, method: BasicReject) -> None:
     desk.outlet.nack(method.delivery_tag, method.delivery_tag, method.requeue)
 
 
-def basic_recover(desk: AmqpChannel, method: BasicRecover) -> None:
+def basic_recover(desk: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
     """Everything unacked returns to its place, to be delivered again, to anybody."""
-    _recover(desk, method)
-    desk.send(BasicRecoverOk())
-
-
-def _recover(desk: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
     if not method.requeue:
         raise AmqpFault(NOT_IMPLEMENTED, "requeue=false", method.id)
+    if isinstance(method, BasicRecover):
+        desk.send(BasicRecoverOk())  # before what there is room for then
     desk.channel.recover()
 
 
@@ -197,7 +194,7 @@ HANDLERS: Final[dict[type[Any], Any]] = {
     BasicNack: basic_nack,
     BasicReject: basic_reject,
     BasicRecover: basic_recover,
-    BasicRecoverAsync: _recover,
+    BasicRecoverAsync: basic_recover,
     ChannelFlow: channel_flow,
     AccessRequest: access_request,
     ConfirmSelect: confirm_select,

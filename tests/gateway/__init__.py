@@ -10,6 +10,7 @@ test_alarms.py          publishers that are blocked, and what goes on meanwhile
 test_returning.py       renewals, delayed returns, tags of what came back overdue
 test_status.py          the status of several gateways
 test_tags.py            delivery tags as ranges
+test_prefetch.py        what waits for room within the limit of a channel
 test_rights.py          what permissions allow
 test_administration.py  virtual hosts, users, permissions, limits, for administrators
 test_presence.py        exclusive queues, and connections whose user, virtual host or right to be goes

@@ -1,5 +1,7 @@
 """The tag ledger against a dictionary."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,33 @@ def test_looking_finds_what_settling_would_and_leaves_it(
     else:
         assert ledger.look(first, last) == seen
         assert ledger.settle(first, last) == seen
+
+
+@given(deliveries, st.data())
+def test_the_tags_up_to_one_are_those_that_are_outstanding(
+    spans: list[tuple[str, int, int, bool]], data: st.DataObject
+) -> None:
+    ledger: TagLedger[str] = TagLedger()
+    tags: set[int] = set()
+    for holder, sequence, count, outstanding in spans:
+        first = ledger.hand_out(holder, sequence, count, outstanding)
+        tags |= set(range(first, first + count)) if outstanding else set()
+    for tag in data.draw(st.lists(st.sampled_from(sorted(tags)), unique=True)) if tags else ():
+        ledger.settle(tag, tag)
+        tags.remove(tag)
+    last = data.draw(st.integers(0, ledger.next_tag))
+    if last and last not in tags:
+        with pytest.raises(ChannelError, match=f"unknown delivery tag {last}"):
+            ledger.through(last)
+        return
+    ranges = ledger.through(last)
+    assert all(after > end + 1 for (_, end), (after, _) in pairwise(ranges))
+    assert {tag for first, end in ranges for tag in range(first, end + 1)} == {
+        tag for tag in tags if tag <= last or not last
+    }
+    for first, end in ranges:
+        ledger.settle(first, end)
+    assert ledger.outstanding == (len([tag for tag in tags if tag > last]) if last else 0)
 
 
 @given(deliveries, st.data())

@@ -1,0 +1,227 @@
+"""Prefetch over AMQP: of each consumer, of all of a channel together, changed while they run."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from shardmq.cmd.broker import Broker
+from shardmq.gateway.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsumeOk,
+    BasicGetOk,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverOk,
+    ChannelClose,
+    ChannelCloseOk,
+)
+from tests.amqp import asking as ask
+from tests.gateway.amqp.rawclient import RawClient
+
+BODIES = [b"%d" % number for number in range(20)]
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[RawClient]:
+    with RawClient(broker.port, channels=2) as client:
+        yield client
+
+
+def limit_each(client: RawClient, count: int) -> None:
+    client.ask(BasicQos(0, count), BasicQosOk)
+
+
+def limit_all(client: RawClient, count: int) -> None:
+    client.ask(BasicQos(0, count, is_global=True), BasicQosOk)
+
+
+def by_consumer(came: list[tuple[str, int, bool, bytes]]) -> dict[str, int]:
+    return dict(Counter([consumer for consumer, *_ in came]))
+
+
+# --- of each consumer -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_holds_no_more_than_its_prefetch(client: RawClient) -> None:
+    queue = ask.fill(client, "", *BODIES)
+    limit_each(client, 2)
+    client.send(1, ask.consume(queue, "a", nowait=True), ask.consume(queue, "b", nowait=True))
+    assert by_consumer(ask.settled(client, queue)) == {"a": 2, "b": 2}
+    client.send(1, BasicAck(1))
+    assert [(tag, body) for _, tag, _, body in ask.settled(client, queue)] == [(5, b"4")]
+
+
+def test_a_consumer_without_acknowledgements_has_no_limit(client: RawClient) -> None:
+    queue = ask.fill(client, "", *BODIES)
+    limit_each(client, 2)
+    client.send(1, ask.consume(queue, "a", no_ack=True, nowait=True))
+    assert by_consumer(ask.settled(client, queue)) == {"a": 20}
+
+
+def test_what_is_said_of_each_holds_for_those_that_run(client: RawClient) -> None:
+    queue = ask.fill(client, "", *BODIES)
+    limit_each(client, 1)
+    client.send(1, ask.consume(queue, "a", nowait=True))
+    assert by_consumer(ask.settled(client, queue)) == {"a": 1}
+    limit_each(client, 4)
+    assert by_consumer(ask.settled(client, queue)) == {"a": 3}
+    limit_each(client, 2)
+    client.send(1, BasicAck(2, multiple=True))
+    assert ask.settled(client, queue) == []
+    client.send(1, BasicAck(3))
+    assert by_consumer(ask.settled(client, queue)) == {"a": 1}
+    limit_each(client, 0)
+    assert by_consumer(ask.settled(client, queue)) == {"a": 15}
+
+
+def test_another_channel_has_its_own_prefetch(client: RawClient) -> None:
+    queue = ask.fill(client, "", *BODIES)
+    limit_each(client, 1)
+    client.send(2, ask.consume(queue, "free", nowait=True))
+    assert by_consumer(ask.settled(client, queue)) == {"free": 20}
+
+
+# --- of all together --------------------------------------------------------------------------------------------------
+
+
+def test_all_consumers_of_a_channel_hold_no_more_than_its_limit(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(3)]
+    limit_all(client, 5)
+    client.send(1, *[ask.consume(queue, str(place), nowait=True) for place, queue in enumerate(queues)])
+    assert [tag for _, tag, *_ in ask.settled(client, *queues)] == [1, 2, 3, 4, 5]
+    assert client.ask(ask.get(queues[0], no_ack=True), BasicGetOk)  # no delivery of a consumer, so it does not count
+    client.send(1, BasicAck(2), BasicAck(4))
+    assert len(ask.settled(client, *queues)) == 2
+
+
+def test_the_limit_is_exact_whatever_is_acknowledged_and_nothing_is_lost(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(3)]
+    limit_all(client, 4)
+    client.send(1, *[ask.consume(queue, str(place), nowait=True) for place, queue in enumerate(queues)])
+    chance = random.Random(1)
+    outstanding: set[int] = set()
+    seen: dict[str, list[bytes]] = {}
+    while sum(map(len, seen.values())) < 60:
+        for consumer, tag, redelivered, body in ask.settled(client, *queues):
+            assert not redelivered
+            outstanding.add(tag)
+            seen.setdefault(consumer, []).append(body)
+        assert len(outstanding) == min(4, len(outstanding) + 60 - sum(map(len, seen.values())))
+        for tag in chance.sample(sorted(outstanding), chance.randint(1, len(outstanding))):
+            client.send(1, BasicAck(tag))
+            outstanding.remove(tag)
+    assert all(bodies == BODIES for bodies in seen.values())
+
+
+def test_each_consumer_keeps_its_own_limit_below_that_of_all(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_each(client, 2)
+    limit_all(client, 3)
+    client.ask(ask.consume(queues[0], "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 2}
+    client.ask(ask.consume(queues[1], "b"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"b": 1}
+    client.send(1, BasicAck(1))
+    ask.settled(client, *queues)
+
+
+def test_what_is_said_of_each_lifts_what_was_said_of_all(client: RawClient) -> None:
+    queue = ask.fill(client, "", *BODIES)
+    limit_all(client, 3)
+    limit_each(client, 2)
+    client.send(1, ask.consume(queue, "a", nowait=True), ask.consume(queue, "b", nowait=True))
+    assert by_consumer(ask.settled(client, queue)) == {"a": 2, "b": 2}
+
+
+def test_the_limit_of_all_may_change_while_they_run(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    client.send(1, *[ask.consume(queue, queue, nowait=True) for queue in queues])
+    assert len(ask.settled(client, *queues)) == 40
+    client.ask(BasicRecover(requeue=True), BasicRecoverOk)
+    ask.settled(client, *queues)
+    limit_all(client, 2)  # they hold forty
+    client.send(1, BasicAck(79, multiple=True))
+    for queue in queues:
+        client.publish(ask.publish("", queue), *BODIES)
+    assert [tag for _, tag, *_ in ask.settled(client, *queues)] == [81]
+    limit_all(client, 7)
+    assert [tag for _, tag, *_ in ask.settled(client, *queues)] == [82, 83, 84, 85, 86]
+    limit_all(client, 1)
+    client.send(1, BasicAck(85, multiple=True))
+    assert ask.settled(client, *queues) == []
+    limit_all(client, 0)
+    assert len(ask.settled(client, *queues)) == 40 - 6
+
+
+def test_consumers_without_acknowledgements_are_not_held_up(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 1)
+    client.send(1, ask.consume(queues[0], "a", nowait=True), ask.consume(queues[1], "b", no_ack=True, nowait=True))
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 1, "b": 20}
+
+
+def test_what_returns_makes_room(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 2)
+    client.send(1, *[ask.consume(queue, queue, nowait=True) for queue in queues])
+    assert len(ask.settled(client, *queues)) == 2
+    client.send(1, BasicNack(1))
+    assert len(ask.settled(client, *queues)) == 1
+    client.ask(BasicRecover(requeue=True), BasicRecoverOk)
+    assert len(ask.settled(client, *queues)) == 2
+    client.send(1, BasicNack(0, multiple=True, requeue=False))
+    assert len(ask.settled(client, *queues)) == 2
+
+
+def test_what_waited_for_a_consumer_that_is_cancelled_goes_to_others(client: RawClient) -> None:
+    first, second = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 3)
+    client.ask(ask.consume(first, "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, first, second)) == {"a": 3}
+    client.ask(ask.consume(second, "b"), BasicConsumeOk)
+    assert ask.settled(client, first, second) == []
+    client.ask(BasicCancel("b"), BasicCancelOk)
+    client.send(2, ask.consume(second, "c", nowait=True))
+    assert by_consumer(ask.settled(client, first, second)) == {"c": 20}
+    client.send(1, BasicAck(3, multiple=True))
+    assert by_consumer(ask.settled(client, first, second)) == {"a": 3}
+
+
+def test_what_a_cancelled_consumer_holds_counts_until_it_is_settled(client: RawClient) -> None:
+    first, second = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 2)
+    client.ask(ask.consume(first, "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, first)) == {"a": 2}
+    client.ask(BasicCancel("a"), BasicCancelOk)
+    client.ask(ask.consume(second, "b"), BasicConsumeOk)
+    assert ask.settled(client, first, second) == []
+    client.send(1, BasicAck(1))
+    assert by_consumer(ask.settled(client, first, second)) == {"b": 1}
+
+
+def test_a_queue_that_is_deleted_makes_room(client: RawClient) -> None:
+    first, second = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 2)
+    client.ask(ask.consume(first, "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, first)) == {"a": 2}
+    client.ask(ask.consume(second, "b"), BasicConsumeOk)
+    client.send(2, ask.delete_queue(first, nowait=True))
+    assert client.expect(BasicCancel).consumer_tag == "a"
+    assert by_consumer(ask.settled(client, second)) == {"b": 2}
+
+
+def test_what_waited_returns_when_the_channel_closes(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 1)
+    client.send(1, *[ask.consume(queue, queue, nowait=True) for queue in queues])
+    assert len(ask.settled(client, *queues)) == 1
+    client.ask(ChannelClose(200, "", 0, 0), ChannelCloseOk)
+    client.send(2, *[ask.consume(queue, queue, nowait=True) for queue in queues])
+    bodies = [body for _, _, _, body in ask.deliveries(client, 40)]
+    assert sorted(bodies) == sorted(BODIES * 2)

@@ -1,0 +1,72 @@
+"""What waits for room within a channel's limit, against a list of messages."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.bus.messages import Delivered
+from shardmq.gateway.prefetch import SharedPrefetch
+from shardmq.records import Run, pack, unpack
+
+
+def delivered(first: int, count: int) -> Delivered:
+    records = b"".join([pack(None, b"%d" % number) for number in range(first, first + count)])
+    return Delivered(7, first, False, Run("", "k", 0, 1, 2, 1000 + first, count, records))
+
+
+def bodies(part: Delivered) -> list[int]:
+    """The numbers of its messages; each has the body and the serial it came with."""
+    numbers = [int(record.body) for record in unpack(part.run.records, part.run.count)]
+    assert numbers == list(range(part.first, part.first + part.run.count))
+    assert part.run.serial == 1000 + part.first
+    return numbers
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("ab"), st.integers(1, 9)),
+        st.tuples(st.just("take"), st.none() | st.integers(-1, 12), st.just(0)),
+        st.tuples(
+            st.just("drop"), st.sampled_from("ab"), st.none() | st.tuples(st.integers(0, 40), st.integers(0, 40))
+        ),
+        st.tuples(st.just("lose"), st.sampled_from("ab"), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) -> None:
+    consumers: dict[str, Any] = {name: SimpleNamespace(name=name, link=SimpleNamespace(life=0)) for name in "ab"}
+    shared = SharedPrefetch(1)
+    model: list[tuple[str, int, int]] = []  # consumer, its link's life, number
+    following = dict.fromkeys("ab", 0)
+
+    def is_there(each: tuple[str, int, int]) -> bool:
+        return each[1] == consumers[each[0]].link.life
+
+    for what, who, detail in said:
+        if what == "put":
+            shared.put(consumers[who], delivered(following[who], detail))
+            numbers = range(following[who], following[who] + detail)
+            model += [(who, consumers[who].link.life, number) for number in numbers]
+            following[who] += detail
+        elif what == "lose":
+            consumers[who].link.life += 1
+        elif what == "drop":
+            start, end = (0, None) if detail is None else detail
+            dropped = [number for part in shared.drop(consumers[who], start, end) for number in bodies(part)]
+            gone = [each for each in model if each[0] == who and each[2] >= start and (end is None or each[2] < end)]
+            assert dropped == [number for who, life, number in gone if is_there((who, life, number))]
+            model = [each for each in model if each not in gone]
+        else:
+            room, taken = who, []
+            while (part := shared.take(room)) is not None:
+                consumer, messages = part
+                taken += [(consumer.name, consumer.link.life, number) for number in bodies(messages)]
+                room = None if room is None else room - messages.run.count
+            there = [each for each in model if is_there(each)]
+            assert taken == (there if who is None else there[: max(0, who)])
+            model = [each for each in model if each not in taken]
