@@ -1,4 +1,9 @@
-"""Publishes on their way to one shard: runs being gathered, and the confirms that are due for them."""
+"""Publishes on their way to one shard: runs being gathered, and the confirms that are due for them.
+
+Nothing waits for a timer, but while a shard has publishes to answer, small ones gather here until it has: it could not
+take them earlier, as it commits. So they grow with the load, and with them its commits (amqpbench with window 1000, two
+busy cores: 14 messages an envelope and 50,000 messages/s without this, 90 and 80,000 with it).
+"""
 
 from collections import Counter, deque
 from collections.abc import Callable
@@ -16,6 +21,10 @@ if TYPE_CHECKING:
 
 JOINED_BYTES: Final = 256 << 10
 """Past this, a run being gathered is closed: longer ones cost the shard memory and gain nothing."""
+
+
+GATHERED_BYTES: Final = 64 << 10
+"""So much is sent though the shard has something to answer: it is worth an envelope of its own."""
 
 
 class Publisher(Protocol):
@@ -137,6 +146,8 @@ class Confirms:
         self._name = name
         self._exists = exists
         self._numbers = 0  # publishes posted in this session
+        self._sent = self._settled = 0  # numbers of the last ones that were sent, and answered
+        self._gathered_bytes = 0  # since something was sent
         self._unconfirmed: deque[_Unconfirmed] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
         self._gathering: _Gathering | None = None
@@ -145,6 +156,11 @@ class Confirms:
     def is_settled(self) -> bool:
         """Whether every publish has been confirmed or refused."""
         return not self._unconfirmed
+
+    @property
+    def may_gather(self) -> bool:
+        """Whether what is here can as well wait for the next confirm."""
+        return self._sent > self._settled and self._gathered_bytes < GATHERED_BYTES
 
     def unconfirmed(self) -> Counter[Publisher]:
         """How many messages each publisher waits for."""
@@ -193,6 +209,7 @@ class Confirms:
         size, count = len(run.records), run.count
         each = 1 if singly else count
         self.unconfirmed_bytes += size
+        self._gathered_bytes += size
         open_run = self._gathering
         start = 0
         if (
@@ -250,6 +267,12 @@ class Confirms:
         self._dialer.post(Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms,
                                   gathered.transaction))  # fmt: skip
 
+    def send(self) -> None:
+        """All that was gathered is on its way."""
+        self.close_run()
+        self._sent = self._numbers
+        self._gathered_bytes = 0
+
     def on_refusal(self, message: PublishRefusal) -> None:
         """Noted until its confirm comes: of several queues' refusals, the one that took least counts."""
         noted = self._refusals.get(message.number)
@@ -259,6 +282,7 @@ class Confirms:
     def on_confirmed(self, message: Confirmed) -> None:
         """All up to a number are settled."""
         unconfirmed, upto, refusals = self._unconfirmed, message.upto, self._refusals
+        self._settled = upto
         while unconfirmed and unconfirmed[0].number <= upto:
             entry = unconfirmed.popleft()
             self.unconfirmed_bytes -= entry.size
@@ -273,7 +297,7 @@ class Confirms:
     def lost(self, text: str) -> None:
         """The shard went away, or what it says from now on is about a new session: nothing is certain any more."""
         self._gathering = None
-        self._numbers = 0
+        self._numbers = self._sent = self._settled = self._gathered_bytes = 0
         self._refusals.clear()
         unconfirmed, self._unconfirmed = self._unconfirmed, deque()
         self.unconfirmed_bytes = 0

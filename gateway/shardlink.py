@@ -142,12 +142,13 @@ class ShardLink:
         self._consumers: dict[int, Consumer] = {}
         self._next_number = 1
         self._touched: set[Consumer] = set()
+        self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
         self._asked: dict[int, _Asked] = {}
         self._waiting: list[_Asked] = []
         self._early: list[_Asked] = []
         self._given_up: dict[int, _Asked] = {}  # their answers may still come
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Confirmed: self.confirms.on_confirmed,
+            Confirmed: self._on_confirmed,
             PublishRefusal: self.confirms.on_refusal,
             Delivered: self._on_delivered,
             Answer: self._on_answer,
@@ -198,6 +199,7 @@ class ShardLink:
         fields = [getattr(message, field) for field in message.__struct_fields__]
         fields[0] = number
         self._asked[number] = asked
+        self._is_urgent = True
         self.dialer.post(type(message)(*fields))
         self._changed()
 
@@ -310,14 +312,22 @@ class ShardLink:
         return self.dialer.more
 
     def flush(self) -> bool:
-        """Send what was gathered, as one envelope; returns whether there was anything."""
-        self.confirms.close_run()
+        """Send what was gathered, as one envelope, unless it may gather on; returns whether anything was sent."""
+        if self.confirms.may_gather and not self._is_urgent:
+            return False
+        self._is_urgent = False
+        self.confirms.send()
         if self._touched:
             self._post_settlements()
         return self.dialer.flush()
 
+    def _on_confirmed(self, message: Confirmed) -> None:
+        self.confirms.on_confirmed(message)
+        self._changed()
+
     def tick(self, now: float) -> None:
         """Keep the link alive; give up requests whose time is over."""
+        self._is_urgent = True  # a shard that is long in answering hears from here all the same
         for lost in self.dialer.tick(now):
             self._on_lost(lost)
         late = [number for number, asked in self._asked.items() if asked.deadline < now]

@@ -1,0 +1,99 @@
+"""Publishes on their way to a shard: what gathers while it has some to answer; the shards are the test's."""
+
+from collections.abc import Callable
+
+from shardmq.bus.messages import Get, Publish, Reset
+from shardmq.gateway.confirms import GATHERED_BYTES
+from shardmq.records import pack, unpack
+from shardmq.wire.operations import BasicConfirm, BasicGet, BasicPublish, BasicRefused, Operation, TopologyList
+
+from .rawclient import RawClient
+from .stage import Stage
+
+StartStage = Callable[..., Stage]
+
+
+def publish(client: RawClient, request: int, body: bytes = b"x") -> None:
+    client.send(BasicPublish(request, 1, "", "a", 0, 1, pack(None, body)))
+
+
+def bodies(publishes: list[Publish]) -> list[bytes]:
+    return [record.body for each in publishes for record in unpack(each.run.records, each.run.count)]
+
+
+def of_kind(stage: Stage, kind: type[Publish]) -> list[Publish]:
+    heard, stage.shards[0].heard = stage.shards[0].heard, []
+    return [message for message in heard if isinstance(message, kind)]
+
+
+def envelopes(stage: Stage) -> int:
+    peer = stage.shards[0].peer
+    assert peer is not None
+    return peer._session.received
+
+
+def take_a_pass(client: RawClient) -> None:
+    client.ask(TopologyList, "exchanges")
+
+
+def test_small_publishes_gather_while_a_shard_has_some_to_answer(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        publish(client, 2, b"0")
+        first = stage.expect(0, Publish)
+        before = envelopes(stage)
+        for number in range(1, 31):
+            publish(client, 2 + number, b"%d" % number)
+            take_a_pass(client)
+        stage.confirm(0, 1)
+        runs = [first]
+        while len(bodies(runs)) < 31:
+            stage.until(lambda: bool(stage.shards[0].heard))
+            runs += of_kind(stage, Publish)
+        assert bodies(runs) == [b"%d" % number for number in range(31)]
+        assert envelopes(stage) - before < 20  # two, in fact; but a slow machine ticks in between
+        stage.confirm(0, len(runs))
+        confirmed = 0
+        while confirmed < 31:
+            said: Operation | None = client.receive()
+            assert isinstance(said, BasicConfirm)
+            confirmed += sum([last + 1 - first for first, last in said.requests])
+
+
+def test_a_request_takes_what_has_gathered_along(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        publish(client, 2, b"0")
+        stage.expect(0, Publish)
+        publish(client, 3, b"1")
+        client.send(BasicGet(4, 1, "a"))
+        stage.until(lambda: any(isinstance(message, Get) for message in stage.shards[0].heard))
+        assert [type(message) for message in stage.shards[0].heard] == [Publish, Get]
+
+
+def test_what_is_large_does_not_wait(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        for number in range(5):
+            publish(client, 2 + number, b"x" * GATHERED_BYTES)
+            stage.expect(0, Publish)
+
+
+def test_a_shard_that_is_long_in_answering_hears_all_the_same(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        for number in range(5):
+            publish(client, 2 + number)
+            stage.expect(0, Publish)
+
+
+def test_a_shard_that_was_lost_has_nothing_to_answer(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        publish(client, 2)
+        stage.expect(0, Publish)
+        assert stage.hub.links[0].confirms.may_gather
+        stage.say(0, Reset("it starts anew"))
+        refused = client.receive()
+        assert isinstance(refused, BasicRefused)
+        assert not stage.hub.links[0].confirms.may_gather
