@@ -59,6 +59,7 @@ class Presence:
         hub.coordinator.follow(self)
         hub.on_tick(self._tick)
         self.loaded()
+        self._tick(0.0)  # before anybody comes in: what this gateway's last life owned is gone then
 
     def opened(self, client: Client, session: Session) -> None:
         """A client has come in."""

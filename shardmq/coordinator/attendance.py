@@ -5,9 +5,10 @@ the answer on, until the gateway's count rises or some seconds have passed: two 
 get the last place.
 
 A queue's owner is a connection, `<life of its gateway>.<number>`. The gateway deletes the queue when the connection
-ends; a gateway that was killed cannot, so queues of lives that nobody has any more are deleted here. A gateway that
-only lost its link is back well within the time that is waited; so it is after a restart of this process, whose clock
-then starts anew.
+ends; a gateway that was killed cannot, so queues of lives that nobody has any more are deleted here: at once where a
+gateway's successor shows itself, whose clients are the same and declare the same again. A gateway that only lost its
+link is back well within the time that is waited otherwise; so it is after a restart of this process, whose clock then
+starts anew.
 """
 
 from collections import Counter, deque
@@ -59,6 +60,7 @@ class Attendance:
         self._orphaned = orphaned
         self._silent_until = silent_until
         self._gateways: dict[Peer, _Gateway] = {}
+        self._lives: dict[str, str] = {}  # by gateway's name, the last
         self._admitted: deque[_Admission] = deque()
         self._held: list[tuple[Peer, Admit]] = []
         self._shown_at: dict[str, float] = {}  # lives that own queues
@@ -73,7 +75,11 @@ class Attendance:
         """A gateway says whom it has."""
         before = self._gateways.get(peer, _Gateway("")).connections
         now = Counter({(vhost, user): count for vhost, user, count in present.connections})
-        self._gateways[peer] = _Gateway(f"{present.origin:016x}", now)
+        origin = f"{present.origin:016x}"
+        self._gateways[peer] = _Gateway(origin, now)
+        if self._lives.get(peer.name, origin) != origin:
+            self._end(self._lives[peer.name])
+        self._lives[peer.name] = origin
         risen = now - before
         waiting = deque[_Admission]()
         for admission in self._admitted:
@@ -136,6 +142,12 @@ class Attendance:
         shown = sum(count for gateway in self._gateways.values()
                     for who, count in gateway.connections.items() if who[place] == name)  # fmt: skip
         return shown + sum(admission.who[place] == name for admission in self._admitted)
+
+    def _end(self, origin: str) -> None:
+        """A gateway's life is over: what it owned goes."""
+        owned = [queue.id for queue in self._topology.exclusive_queues if queue.owner.partition(".")[0] == origin]
+        for queue_id in owned:
+            self._orphaned(queue_id)
 
     def _sweep(self, now: float) -> None:
         here = {gateway.origin for gateway in self._gateways.values()}

@@ -132,6 +132,20 @@ def test_an_exclusive_queue_goes_when_its_gateways_life_is_not_shown(
     assert [queue.name for queue in other.topology.queues.values()] == ["common"]
 
 
+def test_a_gateways_successor_may_declare_its_exclusive_queues_at_once(room: "Room") -> None:
+    room.start()
+    shard, dead = room.shard(0), room.gateway("gateway-0")
+    dead.present(LIFE)
+    room.perform(dead, DeclareQueue("/", NAME, False, {}, owner=OWNER))
+    old = shard.queues[NAME]
+    room.hang_up(dead)
+    successor = room.gateway("gateway-0")
+    successor.present(LIFE + 1)
+    room.perform(successor, DeclareQueue("/", NAME, False, {}, owner=f"{LIFE + 1:016x}.1"))
+    assert shard.dropped == [old]
+    assert successor.topology.queues["/", NAME].owner == f"{LIFE + 1:016x}.1"
+
+
 def test_an_exclusive_queue_stays_while_its_gateway_is_shown_also_over_a_restart(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
