@@ -92,6 +92,7 @@ class RawClient:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         plain.settimeout(SECONDS)
         plain.connect(("127.0.0.1", port))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as clients do: small frames, one after the other
         self.socket = context.wrap_socket(plain, server_hostname="localhost") if context else plain
         self.frame_max = 131_072
         self._received = b""
