@@ -21,7 +21,7 @@ from shardmq.gateway.amqp.methods import BasicPublish
 from shardmq.gateway.amqp.properties import Facts, PropertyLists, read_facts
 from shardmq.gateway.hub import Plan
 from shardmq.gateway.publishing import Publication, terms_of
-from shardmq.limits import DELAY_MS_MAX
+from shardmq.limits import LIFE_MS_MAX
 from shardmq.records import AMQP, PERSISTENT, Properties
 
 _lists: Final = PropertyLists()
@@ -154,6 +154,6 @@ def _checked_expiration(text: str) -> str:
     digits = text.lstrip("+-0") or "0"
     if text.startswith("-") and digits != "0":
         raise PreconditionFailed(f"invalid expiration '{text}': {{value_negative,-{digits}}}")
-    if len(digits) > _DIGITS_MAX or int(digits) > DELAY_MS_MAX:
+    if len(digits) > _DIGITS_MAX or int(digits) > LIFE_MS_MAX:
         raise PreconditionFailed(f"invalid expiration '{text}': {{value_too_big,{digits}}}")
     return digits
