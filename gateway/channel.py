@@ -214,7 +214,12 @@ class Channel:
             self.confirm(request, request)
 
     def confirm(self, first: int, last: int) -> None:
-        """Publishes `first` to `last` are where they should be: told to the client at the end of the pass."""
+        """Publishes `first` to `last` are where they should be: told to the client at the end of the pass.
+
+        Not once the channel is closed: its number may be another one's by then, whose publishes have the same numbers.
+        """
+        if not self.is_open:
+            return
         confirmed = self._confirmed
         if not confirmed:
             confirmed.append((first, last))
