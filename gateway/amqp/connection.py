@@ -176,8 +176,7 @@ class AmqpConnection(ClientConnection):
             if type(event) is Published:
                 publishing.publish(desk, event)
             elif type(event) is Acked:
-                for first, last in event.ranges:
-                    desk.outlet.ack(first, last)
+                consuming.acked(desk, event.ranges)
             elif isinstance(event, Refused):
                 raise event.fault
             else:
@@ -211,7 +210,13 @@ class AmqpConnection(ClientConnection):
             self._close_past_alarm(desk)
 
     def catch_up(self, desk: AmqpChannel) -> None:
-        """Carry out what was held on a channel, as far as nothing holds it any more."""
+        """Carry out what was held on a channel, as far as nothing holds it any more.
+
+        Some of it is answered at once, which ends up here again: the loop goes on by itself.
+        """
+        if desk.is_catching_up:
+            return
+        desk.is_catching_up = True
         while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
             event, size = desk.held[0]
             if self._is_blocked_by(event):
@@ -220,6 +225,7 @@ class AmqpConnection(ClientConnection):
             desk.held.popleft()
             self._hold_less(size)
             self._take_on_channel(desk, event)
+        desk.is_catching_up = False
         if not desk.held:
             desk.held = None
         if self._is_leaving:
@@ -283,9 +289,13 @@ class AmqpConnection(ClientConnection):
         if fault.is_hard:
             self.close(fault)
             return
+        is_closed_by_both = any(isinstance(event, Came) and isinstance(event.method, ChannelClose)
+                                for event, _ in desk.held or ())  # fmt: skip
         self._drop_channel(desk)
         self._reader.ignore(desk.number)
         self.send(desk.number, ChannelClose(fault.code, str(fault), *fault.method))
+        if is_closed_by_both:
+            self.send(desk.number, ChannelCloseOk())
         if self._is_leaving:
             self.leave()
 

@@ -43,6 +43,9 @@ from shardmq.records import (
 KNOWN_MAX: Final = 1024
 """Properties whose translation is remembered; past it all are forgotten."""
 
+KNOWN_BYTES_MAX: Final = properties.KNOWN_BYTES_MAX
+"""Longer ones are not remembered: they mostly differ, and may have 128 KB."""
+
 DELIVERY_COUNT: Final = "x-delivery-count"
 
 Translated = TypeVar("Translated", bytes, msgspec.Raw)
@@ -102,6 +105,8 @@ def _pack(raw: bytes) -> msgspec.Raw:
 
 
 def _remember(known: dict[bytes, Translated], key: bytes, value: Translated) -> Translated:
+    if len(key) > KNOWN_BYTES_MAX:
+        return value
     if len(known) >= KNOWN_MAX:
         known.clear()
     known[key] = value

@@ -58,6 +58,9 @@ DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 KNOWN_MAX: Final = 4096
 """Property lists whose facts are remembered; past it all are forgotten, as those of messages that all differ are."""
 
+KNOWN_BYTES_MAX: Final = 1024
+"""Longer lists are not remembered: lists may have 128 KB, and who sends such ones has a new one for each message."""
+
 LIST_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 8 - 12
 """A list that the broker writes fits into a frame of the largest size that is offered, with what frame and content
 header have of their own: what native clients send is smaller there than it is here."""
@@ -110,6 +113,8 @@ class PropertyLists:
         facts = self._known.get(raw)
         if facts is None:
             facts = read_facts(raw)
+            if len(raw) > KNOWN_BYTES_MAX:
+                return facts
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[raw] = facts

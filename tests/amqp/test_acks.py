@@ -85,6 +85,7 @@ def test_what_is_acknowledged_is_done_with(client: RawClient, queue: str, said: 
         ([BasicAck(2), BasicAck(2, multiple=True)], 2, b"13456"),
         ([BasicAck(3, multiple=True), BasicAck(1)], 1, b"456"),
         ([BasicAck(1), BasicAck(2), BasicAck(7), BasicAck(3)], 7, b"3456"),
+        ([BasicAck(tag) for tag in range(4, 8)], 7, b"123"),
         ([BasicAck(7, multiple=True)], 7, b"123456"),
         ([BasicNack(1), BasicReject(1)], 1, b"123456"),
         ([BasicAck(2**64 - 1)], 2**64 - 1, b"123456"),

@@ -40,6 +40,8 @@ from shardmq.gateway.amqp.methods import (
     ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -175,6 +177,41 @@ def test_confirms_are_told_before_their_channel_closes(start_stage: StartStage) 
         client.send(1, ChannelClose(200, "", 0, 0))
         assert client.expect(BasicAck) == BasicAck(1)
         client.expect(ChannelCloseOk)
+
+
+def test_a_channel_that_is_opened_again_hears_nothing_of_what_was_published_before(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage.port) as client:
+        client.ask(ConfirmSelect(), ConfirmSelectOk)
+        client.publish(BasicPublish(0, "", "q"), b"of the first channel", b"too")
+        stage.expect(0, Publish)
+        client.ask(ChannelClose(200, "", 0, 0), ChannelCloseOk)
+        client.ask(ChannelOpen(), ChannelOpenOk)
+        client.ask(ConfirmSelect(), ConfirmSelectOk)
+        client.publish(BasicPublish(0, "", "q"), b"of the second")
+        stage.confirm(0, 1)
+        stage.expect(0, Publish)
+        client.ask(ChannelOpen(), ChannelOpenOk, 2)  # nothing before it
+        stage.confirm(0, 2)
+        assert client.expect(BasicAck) == BasicAck(1)
+
+
+def test_a_channel_that_both_close_is_answered_though_the_client_did_so_behind_a_request(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        client.ask(QueueDeclare(0, "short-lived", exclusive=True), QueueDeclareOk)
+        client.send(1, QueueDeclare(0, "short-lived", exclusive=True, auto_delete=True), ChannelClose(200, "", 0, 0))
+        client.expect_channel_close(ReplyCode.PRECONDITION_FAILED)
+        client.expect(ChannelCloseOk)
+        client.ask(ChannelOpen(), ChannelOpenOk)
+
+
+def test_thousands_of_requests_behind_one_are_carried_out(broker: Broker) -> None:
+    with RawClient(broker.port) as client:
+        declare = ExchangeDeclare(0, "amq.direct", "direct", passive=True)
+        client.send(1, QueueDeclare(0, "", exclusive=True), *[declare] * 5000)
+        client.expect(QueueDeclareOk)
+        for _ in range(5000):
+            client.expect(ExchangeDeclareOk)
 
 
 def test_update_secret_is_answered(broker: Broker) -> None:

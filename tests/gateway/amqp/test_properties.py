@@ -14,6 +14,7 @@ from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.properties import (
     DIRECT_REPLY,
     FIELDS,
+    KNOWN_BYTES_MAX,
     KNOWN_MAX,
     LIST_BYTES_MAX,
     NO_PROPERTIES,
@@ -213,6 +214,13 @@ def test_lists_that_were_seen_are_not_read_again_until_there_are_many() -> None:
     again = seen.facts(encode(Properties(priority=1, message_id="first")))
     assert again == first
     assert again is not first
+
+
+def test_long_lists_are_not_remembered() -> None:
+    seen = PropertyLists()
+    long = encode(Properties(priority=1, headers={"text": "x" * KNOWN_BYTES_MAX}))
+    assert seen.facts(long) == seen.facts(long)
+    assert seen.facts(long) is not seen.facts(long)
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
