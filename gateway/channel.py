@@ -3,13 +3,14 @@
 The front of a protocol (native.py) turns frames into calls here and is called back with what is to be sent.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shardmq.bus.messages import Delivered, Got, Qos
 from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
 from shardmq.gateway.confirms import Fan, FanOfMany
-from shardmq.gateway.prefetch import SharedPrefetch
+from shardmq.gateway.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
@@ -281,7 +282,7 @@ class Channel:
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.auto_ack = auto_ack
         consumer.own_prefetch = prefetch
-        consumer.prefetch = self._within_shared(prefetch)
+        consumer.prefetch = self._limited(consumer)
         consumer.priority = priority
         consumer.exclusive = exclusive
         consumer.timeout_ms = timeout_ms
@@ -321,12 +322,15 @@ class Channel:
         consumer = self.consumers.get(tag)
         if consumer is None:
             raise NotFound(f"channel {self.number} has no consumer '{tag}'")
-        self._retune(consumer, prefetch, reply)
+        consumer.own_prefetch = prefetch
+        consumer.prefetch = self._limited(consumer)
+        consumer.link.ask(Qos(0, consumer.number, consumer.prefetch), reply)
 
     def qos_of_all(self, prefetch: int) -> None:
         """Change the prefetch of all running consumers; their shards follow in their time."""
         for consumer in self.consumers.values():
-            self._retune(consumer, prefetch, _ignore)
+            consumer.own_prefetch = prefetch
+        self._tell_limits()
 
     def share(self, prefetch: int) -> None:
         """Limit what all consumers with acknowledgements hold together, beside what each may; 0 for no such limit."""
@@ -335,26 +339,51 @@ class Channel:
             shared.limit = prefetch
         else:
             self._shared = SharedPrefetch(prefetch) if prefetch else None
-        for consumer in self.consumers.values():
-            self._retune(consumer, consumer.own_prefetch, _ignore)
+        self._tell_limits()
         if shared is not None:
             self._hand_on(shared)
 
-    def _retune(self, consumer: Consumer, prefetch: int, reply: Reply) -> None:
-        consumer.own_prefetch = prefetch
-        consumer.prefetch = self._within_shared(prefetch)
-        consumer.link.ask(Qos(0, consumer.number, consumer.prefetch), reply)
+    def _limited(self, consumer: Consumer) -> int:
+        """What a consumer's shard is to know as its prefetch."""
+        own, shared = consumer.own_prefetch, self._shared
+        if shared is None or consumer.auto_ack:
+            return own
+        if shared.is_paused:
+            return PAUSED
+        return min(own, shared.limit) if own else shared.limit
 
-    def _within_shared(self, prefetch: int) -> int:
-        """What a consumer with that prefetch may hold at most."""
-        if self._shared is None:
-            return prefetch
-        return min(prefetch, self._shared.limit) if prefetch else self._shared.limit
+    def _tell_limits(self) -> None:
+        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
+        for consumer in self.consumers.values():
+            prefetch = self._limited(consumer)
+            if prefetch != consumer.prefetch:
+                consumer.prefetch = prefetch
+                consumer.link.ask(Qos(0, consumer.number, prefetch), _ignore)
 
     def _hand_on(self, shared: SharedPrefetch) -> None:
-        """Hand out what has waited, as far as there is room for it now."""
+        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
         while (waiting := shared.take(self._room())) is not None:
             self._pass_on(*waiting)
+        if self._shared is not shared:
+            return
+        if self._has_room():
+            if shared.is_paused:
+                shared.is_paused = False
+                self._tell_limits()
+        elif len(self.consumers) > 1 and not (shared.is_paused or shared.is_watched):
+            shared.is_watched = True
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
+
+    def _pause(self, shared: SharedPrefetch) -> None:
+        """A while ago there was no room: see that nothing more comes if there is none now."""
+        shared.is_watched = False
+        if self.is_open and self._shared is shared and not self._has_room():
+            shared.is_paused = True
+            self._tell_limits()
+
+    def _has_room(self) -> bool:
+        room = self._room()
+        return room is None or room > 0
 
     def _room(self) -> int | None:
         """For how many messages there is room within the shared limit; None where there is none. What basic.get got

@@ -152,7 +152,7 @@ class Lists:
             "connection": session.identity,
             "user": session.user,
             "vhost": session.vhost,
-            "prefetch": consumer.prefetch,
+            "prefetch": consumer.own_prefetch,
             "auto_ack": consumer.auto_ack,
             "exclusive": consumer.exclusive,
             "priority": consumer.priority,
@@ -162,7 +162,7 @@ class Lists:
 def _channels(client: Client, session: Session, unconfirmed: Counter[Publisher]) -> list[Row]:
     rows = []
     for channel in session.channels.values():
-        prefetches = [consumer.prefetch for consumer in channel.consumers.values()]
+        prefetches = [consumer.own_prefetch for consumer in channel.consumers.values()]
         confirms, transactional = client.modes(channel.number)
         row = {
             "number": channel.number,

@@ -2,9 +2,13 @@
 
 Each consumer's shard knows its own limit alone, and every one of them may use up the whole of the channel's: so more
 may come than there is room for. It waits until something is settled, and counts as held by its consumer meanwhile.
+
+A channel that has had no room for a while tells the shards of its consumers to send nothing until it has: who else
+consumes from their queues is to have what comes there. A channel that is busy has room again sooner, and tells nobody.
 """
 
 from collections import deque
+from typing import Final
 
 import msgspec
 
@@ -12,18 +16,29 @@ from shardmq.bus.messages import Delivered
 from shardmq.gateway.shardlink import Consumer
 from shardmq.records import ends
 
+PAUSE_SECONDS: Final = 0.1
+"""Without room for so long, a channel's consumers are paused: their shards hear of that ten times a second at most."""
+
+PAUSED: Final = -1
+"""The prefetch of a consumer that is to get nothing, as its shard is told."""
+
 
 class SharedPrefetch:
     """See the module.
 
     Args:
         limit: how many messages, at least 1.
+
+    Attributes:
+        is_paused: the consumers are to get nothing.
+        is_watched: there was no room, and it is looked again in a while.
     """
 
-    __slots__ = ("_waiting", "limit")
+    __slots__ = ("_waiting", "is_paused", "is_watched", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.is_paused = self.is_watched = False
         self._waiting: deque[tuple[Consumer, int, Delivered]] = deque()  # with the life of its link
 
     def put(self, consumer: Consumer, delivered: Delivered) -> None:

@@ -154,7 +154,7 @@ class Credit(Message, frozen=True, tag=26):
 
 
 class Qos(Message, frozen=True, tag=27):
-    """A consumer's prefetch, changed."""
+    """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again."""
 
     request: int
     consumer: int

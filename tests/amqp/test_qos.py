@@ -3,9 +3,11 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.gateway.amqp.methods import (
     BasicAck,
@@ -225,3 +227,29 @@ def test_what_waited_returns_when_the_channel_closes(client: RawClient) -> None:
     client.send(2, *[ask.consume(queue, queue, nowait=True) for queue in queues])
     bodies = [body for _, _, _, body in ask.deliveries(client, 40)]
     assert sorted(bodies) == sorted(BODIES * 2)
+
+
+def test_a_channel_without_room_leaves_what_comes_to_others(
+    broker: Broker, client: RawClient, native: shardmq.Connection
+) -> None:
+    mine, common = ask.fill(client, "", *BODIES), ask.fill(client, "s.common")
+    limit_all(client, 1)
+    client.send(1, ask.consume(mine, "a", nowait=True), ask.consume(common, "b", nowait=True))
+    assert by_consumer(ask.settled(client, mine, common)) == {"a": 1}
+    while any(consumer["prefetch"] >= 0 for consumer in consumers(native, common)):
+        pass  # it is paused soon
+    with RawClient(broker.port) as other:
+        other.ask(ask.consume(common, "c", no_ack=True), BasicConsumeOk)
+        client.publish(ask.publish("", common), *BODIES)
+        assert [body for *_, body in ask.deliveries(other, 20)] == BODIES
+        other.ask(BasicCancel("c"), BasicCancelOk)
+    client.publish(ask.publish("", common), b"for b")
+    client.send(1, BasicCancel("a", nowait=True), BasicAck(1))
+    assert [(consumer, body) for consumer, _, _, body in ask.deliveries(client, 1)] == [("b", b"for b")]
+    client.send(2, ask.delete_queue(common, nowait=True))
+
+
+def consumers(native: shardmq.Connection, queue: str) -> list[dict[str, Any]]:
+    """A queue's consumers, as its shard knows them."""
+    tables: list[dict[str, Any]] = native.status()["queues"]
+    return [consumer for table in tables if table["name"] == queue for consumer in table["consumer_list"]]
