@@ -379,7 +379,7 @@ def test_a_broker_that_stops_answers_publishes_and_then_says_so(start_broker: Ca
 
 
 def test_heartbeats_come_as_agreed_and_a_silent_client_is_hung_up_on(broker: Broker) -> None:
-    with RawClient(broker.port, heartbeat=1) as client:
+    with RawClient(broker.port, heartbeat=2) as client:
         began, beats = time.monotonic(), 0
         while True:
             try:
@@ -389,7 +389,7 @@ def test_heartbeats_come_as_agreed_and_a_silent_client_is_hung_up_on(broker: Bro
             assert (kind, channel, payload) == (8, 0, b"")
             beats += 1
         assert beats >= 2
-        assert 1.9 < time.monotonic() - began < 30
+        assert 3.9 < time.monotonic() - began < 60
 
 
 def test_without_heartbeats_nobody_minds_silence_and_any_byte_is_life(broker: Broker) -> None:
