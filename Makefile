@@ -6,9 +6,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 KILLS  ?= 100
+FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint demo bench bench-compare bench-spark faults clean
+.PHONY: help up test lint demo bench bench-compare bench-spark faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -18,6 +19,7 @@ help:
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make faults  the fault test with $(KILLS) kills"
+	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
 
@@ -47,6 +49,11 @@ $(VENV)/installed-test: $(VENV)/installed
 $(VENV)/installed-peers: tests/amqp/peers.py $(VENV)/installed-test
 	@echo "fetching AMQP clients …"
 	@$(BIN)/python tests/amqp/peers.py $(VENV)/peers $@
+
+$(VENV)/installed-fuzz: $(VENV)/installed-test
+	@echo "installing what finds the bytes …"
+	@$(PIP) --editable '.[test,fuzz]'
+	@touch $@
 
 $(VENV)/installed-spark: $(VENV)/installed
 	@echo "installing Spark (460 MB) and what the comparison needs …"
@@ -80,6 +87,10 @@ test: lint $(VENV)/installed-peers
 
 faults: $(VENV)/installed-test
 	SHARDMQ_FAULT_KILLS=$(KILLS) $(BIN)/pytest -m faults -v -s $(ARGS)
+
+fuzz: $(VENV)/installed-fuzz
+	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz
+	SHARDMQ_FUZZ_SESSIONS=2000 $(BIN)/pytest -v tests/gateway/amqp/test_fuzz_sessions.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
