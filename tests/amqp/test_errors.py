@@ -4,6 +4,7 @@ The table holds RabbitMQ's answers, from running the same programs against 3.10 
 Where shardmq says something else on purpose, the row says "ours" with what RabbitMQ says behind it.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -31,6 +32,7 @@ from shardmq.gateway.amqp.methods import (
     TxSelect,
 )
 from tests.amqp import asking as ask
+from tests.conftest import StartBroker
 from tests.gateway.amqp.rawclient import RawClient
 
 CHANNEL, CONNECTION = "channel", "connection"
@@ -211,7 +213,7 @@ def prepare(client: RawClient) -> None:
         client, ask.declare_exchange("e.direct"), ask.declare_exchange("e.internal", internal=True),
         ask.declare_queue("e.q"), ask.declare_queue("e.ttl", arguments={"x-message-ttl": 5}),
         ask.declare_queue("e.single", arguments={"x-single-active-consumer": True}),
-        ask.declare_queue("e.used"), ask.consume("e.used"), ask.bind_queue("e.q", "e.direct", "k"),
+        ask.declare_queue("e.used"), ask.consume("e.used", nowait=True), ask.bind_queue("e.q", "e.direct", "k"),
         ask.declare_queue("e.mine", exclusive=True),
     )  # fmt: skip
     ask.fill(client, "e.full", b"x")
@@ -256,6 +258,21 @@ def test_a_channel_that_ended_may_be_opened_again_once_that_is_known(broker: Bro
         client.ask(ChannelOpen(), ChannelOpenOk)
         client.send(1, ask.declare_queue("never", passive=True))
         assert client.end()[:2] == (CHANNEL, 404)
+
+
+def test_a_shard_that_does_not_answer_ends_the_channel_alone(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    with RawClient(broker.port, channels=2) as client:
+        client.ask(ask.declare_queue("e.away"), QueueDeclareOk)
+        broker.kill("shard-0", signal.SIGSTOP)
+        try:
+            client.send(1, ask.get("e.away"))
+            ended, code, text, about = client.end()
+        finally:
+            broker.kill("shard-0", signal.SIGCONT)
+        assert (ended, code, about) == (CHANNEL, 506, (60, 70))
+        assert text.startswith("RESOURCE_ERROR - shard-0 did not answer in time")
+        client.ask(ask.declare_queue("", exclusive=True), QueueDeclareOk, channel=2)
 
 
 def test_what_a_user_may_not_do_is_said_in_rabbitmqs_words(broker: Broker, native: shardmq.Connection) -> None:
