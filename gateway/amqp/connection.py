@@ -318,6 +318,8 @@ class AmqpConnection(ClientConnection):
 
     def leave(self) -> None:
         """The client closes the connection: once what it asked for before is done, that is answered."""
+        if self._is_closing:
+            return
         if any(desk.is_waiting for desk in self._desks.values()):
             if not self._is_leaving:
                 self._is_leaving = True
