@@ -66,8 +66,8 @@ class Front(Protocol):
 class Channel:
     """One channel: a stream of requests carried out in order."""
 
-    __slots__ = ("_confirmed", "_getters", "_retired", "_shared", "_tags_made", "consumers", "is_open", "ledger",
-                 "ledgers", "number", "session")  # fmt: skip
+    __slots__ = ("_confirmed", "_getters", "_is_retuned", "_prefetch_of_all", "_retired", "_shared", "_tags_made",
+                 "consumers", "is_open", "ledger", "ledgers", "number", "session")  # fmt: skip
 
     def __init__(self, session: "Session", number: int) -> None:
         self.number = number
@@ -80,6 +80,8 @@ class Channel:
         self._getters: dict[int, Consumer] = {}
         self._confirmed: list[tuple[int, int]] = []
         self._shared: SharedPrefetch | None = None
+        self._is_retuned = False
+        self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
         self._tags_made = 0
 
     # --- publishing -----------------------------------------------------------------------------------------------
@@ -328,20 +330,38 @@ class Channel:
 
     def qos_of_all(self, prefetch: int) -> None:
         """Change the prefetch of all running consumers; their shards follow in their time."""
-        for consumer in self.consumers.values():
-            consumer.own_prefetch = prefetch
-        self._tell_limits()
+        self._prefetch_of_all = prefetch
+        self._retune_later()
 
     def share(self, prefetch: int) -> None:
         """Limit what all consumers with acknowledgements hold together, beside what each may; 0 for no such limit."""
         shared = self._shared
+        if shared is None and not prefetch:
+            return
         if shared is not None and prefetch:
             shared.limit = prefetch
         else:
             self._shared = SharedPrefetch(prefetch) if prefetch else None
+            if shared is not None:
+                self._hand_on(shared)
+        self._retune_later()
+
+    def _retune_later(self) -> None:
+        """A method of twenty bytes may concern thousands of consumers: of all in a pass, the last one counts."""
+        if not self._is_retuned:
+            self._is_retuned = True
+            self.session.hub.retune_due(self)
+
+    def retune(self) -> None:
+        """Limits were changed in this pass: carry that out."""
+        self._is_retuned = False
+        prefetch, self._prefetch_of_all = self._prefetch_of_all, None
+        if prefetch is not None:
+            for consumer in self.consumers.values():
+                consumer.own_prefetch = prefetch
         self._tell_limits()
-        if shared is not None:
-            self._hand_on(shared)
+        if self._shared is not None:
+            self._hand_on(self._shared)
 
     def _limited(self, consumer: Consumer) -> int:
         """What a consumer's shard is to know as its prefetch."""

@@ -70,6 +70,13 @@ class Writer(Protocol):
         """Send it."""
 
 
+class Retuned(Protocol):
+    """A channel whose limits were changed."""
+
+    def retune(self) -> None:
+        """Carry that out."""
+
+
 class Hub:
     """See the module.
 
@@ -124,6 +131,7 @@ class Hub:
         self._plans_to: dict[tuple[int, ...], Plan] = {}
         self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         self._writers: list[Writer] = []
+        self._retuned: list[Retuned] = []
         self._flush_due = False
         self._is_stirred = True  # since the last tick
         self._woken = asyncio.Event()
@@ -216,6 +224,11 @@ class Hub:
         self._writers.append(writer)
         self.changed()
 
+    def retune_due(self, channel: Retuned) -> None:
+        """A channel's limits are others from the end of this pass on."""
+        self._retuned.append(channel)
+        self.changed()
+
     async def run(self) -> None:
         """Tick until cancelled."""
         while True:
@@ -263,6 +276,9 @@ class Hub:
         self._send()
 
     def _send(self) -> None:
+        retuned, self._retuned = self._retuned, []
+        for channel in retuned:
+            channel.retune()
         for link in self._all:
             if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
                 self._drain(link)

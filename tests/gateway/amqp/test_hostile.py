@@ -257,6 +257,25 @@ def test_wrong_acks_in_floods_close_one_channel_alone(broker: Broker, connection
         client.ask(BasicQos(0, 1), BasicQosOk, 2)
 
 
+@pytest.mark.parametrize("is_global", [False, True])
+def test_floods_of_qos_for_many_consumers_hold_up_nobody(
+    broker: Broker, connection: shardmq.Connection, gateway: psutil.Process, is_global: bool
+) -> None:
+    count = 1000
+    with RawClient(broker.port) as client:
+        queue = client.ask(QueueDeclare(0, "", exclusive=True), QueueDeclareOk).queue
+        client.send(1, *[BasicConsume(0, queue) for _ in range(count)])
+        for _ in range(count):
+            client.expect(BasicConsumeOk)
+        memory, spent = settled_rss(gateway), sum(gateway.cpu_times()[:2])
+        client.send(1, *[BasicQos(0, 1 + number % 7, is_global) for number in range(3000)])
+        assert serve(connection) < 5
+        for _ in range(3000):
+            client.expect(BasicQosOk)
+        assert sum(gateway.cpu_times()[:2]) - spent < 5
+        assert settled_rss(gateway) - memory < GROWTH_MAX
+
+
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
