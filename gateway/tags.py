@@ -43,10 +43,17 @@ class TagLedger(Generic[Holder]):
         """
         first = self.next_tag
         self.next_tag = first + count
-        if outstanding:
-            self._spans.append(_Span(first, first + count, holder, sequence))
-            self._firsts.append(first)
-            self.outstanding += count
+        if not outstanding:
+            return first
+        self.outstanding += count
+        spans = self._spans
+        if len(spans) > self._head:
+            last = spans[-1]
+            if last.end == first and last.sequence + first - last.first == sequence and last.holder == holder:
+                last.end += count  # what follows closely is one span: many small runs are acknowledged together
+                return first
+        spans.append(_Span(first, first + count, holder, sequence))
+        self._firsts.append(first)
         return first
 
     def settle(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
