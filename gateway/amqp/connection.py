@@ -75,8 +75,8 @@ class AmqpConnection(ClientConnection):
     """
 
     protocol: ClassVar = "AMQP 0-9-1"
-    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_leaving", "_is_silent", "_is_told_blocked", "_opening",
-                 "_reader", "capabilities")  # fmt: skip
+    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_deaf", "_is_leaving", "_is_told_blocked", "_opening",
+                 "_reader", "_words_due", "capabilities")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         super().__init__(server)
@@ -85,7 +85,8 @@ class AmqpConnection(ClientConnection):
         self._frame_max = self._channel_max = 0
         self._desks: dict[int, AmqpChannel] = {}
         self._is_leaving = False
-        self._is_silent = False
+        self._is_deaf = False  # nothing that still comes is looked at
+        self._words_due = False  # the last ones, once exclusive queues are gone
         self._is_told_blocked = False
         self.capabilities: frozenset[str] = frozenset()
 
@@ -96,6 +97,8 @@ class AmqpConnection(ClientConnection):
     # --- taking in ------------------------------------------------------------------------------------------------
 
     def take(self, data: memoryview) -> None:
+        if self._is_deaf:
+            return
         received = bytes(data)
         if self._opening is not None:
             received = self._opening.take_header(received)
@@ -103,10 +106,12 @@ class AmqpConnection(ClientConnection):
             for event in self._reader.feed(received):
                 self._take(event)
         except AmqpFault as fault:  # nothing that comes behind it can be understood, not even close-ok
-            if self._is_silent:
+            if self._is_deaf:
                 return
+            self._is_deaf = True
             if self._is_closing:
-                self.finish()
+                if not self._words_due:
+                    self.finish()
             elif self._opening is None or self._opening.is_known:
                 self._say_goodbye(fault, self.finish)
             else:
@@ -206,8 +211,8 @@ class AmqpConnection(ClientConnection):
             desk.held = deque()
         desk.held.append((event, size))
         self._hold_more(size)
-        if self.is_blocked and not desk.is_waiting:
-            self._close_past_alarm(desk)
+        if self.is_blocked and isinstance(event, Came) and isinstance(event.method, ChannelClose):
+            self._go_past_alarm(desk)
 
     def catch_up(self, desk: AmqpChannel) -> None:
         """Carry out what was held on a channel, as far as nothing holds it any more.
@@ -219,8 +224,7 @@ class AmqpConnection(ClientConnection):
         desk.is_catching_up = True
         while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
             event, size = desk.held[0]
-            if self._is_blocked_by(event):
-                self._close_past_alarm(desk)
+            if self._is_blocked_by(event) and not desk.is_parting:
                 break
             desk.held.popleft()
             self._hold_less(size)
@@ -231,16 +235,12 @@ class AmqpConnection(ClientConnection):
         if self._is_leaving:
             self.leave()
 
-    def _close_past_alarm(self, desk: AmqpChannel) -> None:
-        """A channel that publishes under an alarm can be closed: what was held is refused, and not waited for."""
-        assert desk.held is not None
-        (first, _), (last, _) = desk.held[0], desk.held[-1]
-        if type(first) is not Published or not isinstance(last, Came) or not isinstance(last.method, ChannelClose):
-            return
-        held = sum([len(event.bodies) for event, _ in desk.held if isinstance(event, Published)])
-        if held:
-            self.send_refusal(desk.number, desk.published + 1, desk.published + held, 0, "")
-        self._close_channel(desk)
+    def _go_past_alarm(self, desk: AmqpChannel) -> None:
+        """A channel that publishes under an alarm can be closed at any time. What is held then is little, and has been
+        taken from the client, who may ask for no confirms: it goes on."""
+        desk.is_parting = True
+        if not desk.is_waiting:
+            self.catch_up(desk)
 
     def go_on(self) -> None:
         for desk in [desk for desk in self._desks.values() if desk.held]:
@@ -320,6 +320,8 @@ class AmqpConnection(ClientConnection):
         """The client closes the connection: once what it asked for before is done, that is answered."""
         if self._is_closing:
             return
+        for desk in [desk for desk in self._desks.values() if desk.held and not desk.is_parting]:
+            self._go_past_alarm(desk)
         if any(desk.is_waiting for desk in self._desks.values()):
             if not self._is_leaving:
                 self._is_leaving = True
@@ -368,11 +370,15 @@ class AmqpConnection(ClientConnection):
         session = self.session
 
         def say() -> None:
+            self._words_due = False
             self.send(0, words)
             if then is not None:
                 then()
+            elif self._is_deaf:
+                self.finish()
 
         self.part()
+        self._words_due = True
         if session is None:
             say()
         else:
@@ -380,7 +386,7 @@ class AmqpConnection(ClientConnection):
 
     def _part_silently(self) -> None:
         self.part()
-        self._is_silent = True
+        self._is_deaf = True
         self._transport.pause_reading()
         self._deadline = time.monotonic() + SILENT_SECONDS
 

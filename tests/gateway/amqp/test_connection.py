@@ -12,7 +12,7 @@ import pytest
 
 from shardmq.bus.messages import Alarm, Answer, Consume, Delivered, Publish, Release, Settle
 from shardmq.cmd.broker import Broker
-from shardmq.commands import ConnectionExpelled, UserRemoved, VhostRemoved
+from shardmq.commands import ConnectionExpelled, DeleteQueue, QueueAdded, QueueRemoved, UserRemoved, VhostRemoved
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.connection import AmqpConnection
@@ -52,6 +52,7 @@ from shardmq.gateway.connection import PARTING_SECONDS
 from shardmq.gateway.doorway import Doorway
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Consumer
+from shardmq.model import Queue
 from shardmq.records import Run, pack
 from shardmq.wire.administration import ConnectionExpel, LimitsPut
 from shardmq.wire.operations import TopologyList
@@ -262,6 +263,36 @@ def test_a_client_that_is_told_has_time_and_whatever_else_it_says_is_ignored(bro
     with RawClient(broker.port) as client:
         client.send(1, QueueDeclare(0, "too-late", passive=True))
         client.expect_channel_close(ReplyCode.NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "code"),
+    [
+        (b"\x01\0\1\0\0\0\4abcdX", ReplyCode.FRAME_ERROR),
+        (method_frame(1, ChannelOpen()), ReplyCode.CHANNEL_ERROR),
+        (method_frame(0, ConnectionClose(200, "", 0, 0)), None),
+    ],
+)
+def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
+    start_stage: StartStage, mistake: bytes, code: ReplyCode | None
+) -> None:
+    stage = start_stage([])
+    with RawClient(stage.port) as client:
+        client.send(1, QueueDeclare(0, "mine", exclusive=True, nowait=True))
+        client.expect_channel_close(ReplyCode.NOT_FOUND)  # the stage has only noted it
+        client.ask(ChannelOpen(), ChannelOpenOk)
+        (declared,) = stage.commands
+        stage.tell(QueueAdded(Queue("/", "mine", 1, 0, False, {}, owner=declared.owner)))
+        client.socket.sendall(mistake)
+        stage.until(lambda: DeleteQueue("/", "mine") in stage.commands)
+        client.socket.sendall(b"\x01\0\1\0\0\0\4abcdX")
+        RawClient(stage.port).hang_up()  # the gateway has read that by then
+        stage.tell(QueueRemoved(1))
+        if code is None:
+            client.expect(ConnectionCloseOk)
+        else:
+            assert client.expect(ConnectionClose).reply_code == code
+        client.expect_end()
 
 
 def test_a_client_that_never_answers_is_hung_up_on(broker: Broker) -> None:
@@ -487,25 +518,18 @@ def test_acks_go_on_under_an_alarm(start_stage: StartStage) -> None:
         assert published(stage) == 1
 
 
-def test_channels_and_connections_that_are_blocked_can_be_closed(start_stage: StartStage) -> None:
+def test_what_was_published_under_an_alarm_goes_on_when_its_channel_or_connection_is_closed(start_stage: StartStage) -> None:
     stage = alarmed(start_stage)
     with RawClient(stage.port) as client:
         client.ask(ConfirmSelect(), ConfirmSelectOk)
         client.publish(BasicPublish(0, "", "q"), b"1", b"2")
         client.expect(ConnectionBlocked)
         client.send(1, ChannelClose(200, "", 0, 0))
-        refused: set[int] = set()
-        while refused != {1, 2}:
-            nack = client.expect(BasicNack)
-            refused |= set(range(1 if nack.multiple else nack.delivery_tag, nack.delivery_tag + 1))
         client.expect(ChannelCloseOk)
         client.ask(ChannelOpen(), ChannelOpenOk)
         client.publish(BasicPublish(0, "", "q"), b"3")
         client.hang_up()
-    stage.say(0, EMPTY)
-    with RawClient(stage.port) as client:
-        client.ask(BasicQos(0, 5), BasicQosOk)
-    assert published(stage) == 0
+    stage.until(lambda: published(stage) == 3)
 
 
 # --- nothing is left --------------------------------------------------------------------------------------------------
