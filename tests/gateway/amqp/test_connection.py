@@ -279,6 +279,7 @@ def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
     stage = start_stage([])
     with RawClient(stage.port) as client:
         client.send(1, QueueDeclare(0, "mine", exclusive=True, nowait=True))
+        stage.until(lambda: bool(stage.commands))
         client.expect_channel_close(ReplyCode.NOT_FOUND)  # the stage has only noted it
         client.ask(ChannelOpen(), ChannelOpenOk)
         (declared,) = stage.commands
@@ -287,7 +288,7 @@ def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
         stage.until(lambda: DeleteQueue("/", "mine") in stage.commands)
         client.socket.sendall(b"\x01\0\1\0\0\0\4abcdX")
         RawClient(stage.port).hang_up()  # the gateway has read that by then
-        stage.tell(QueueRemoved(1))
+        stage.tell(QueueRemoved("/", "mine"))
         if code is None:
             client.expect(ConnectionCloseOk)
         else:
@@ -518,7 +519,9 @@ def test_acks_go_on_under_an_alarm(start_stage: StartStage) -> None:
         assert published(stage) == 1
 
 
-def test_what_was_published_under_an_alarm_goes_on_when_its_channel_or_connection_is_closed(start_stage: StartStage) -> None:
+def test_what_was_published_under_an_alarm_goes_on_when_its_channel_or_connection_is_closed(
+    start_stage: StartStage,
+) -> None:
     stage = alarmed(start_stage)
     with RawClient(stage.port) as client:
         client.ask(ConfirmSelect(), ConfirmSelectOk)
