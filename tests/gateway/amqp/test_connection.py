@@ -285,7 +285,7 @@ def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
         (declared,) = stage.commands
         stage.tell(QueueAdded(Queue("/", "mine", 1, 0, False, {}, owner=declared.owner)))
         client.socket.sendall(mistake)
-        stage.until(lambda: DeleteQueue("/", "mine") in stage.commands)
+        stage.until(lambda: any(isinstance(command, DeleteQueue) for command in stage.commands))
         client.socket.sendall(b"\x01\0\1\0\0\0\4abcdX")
         RawClient(stage.port).hang_up()  # the gateway has read that by then
         stage.tell(QueueRemoved("/", "mine"))
