@@ -282,6 +282,7 @@ class Channel:
             )
         link = self.session.hub.links[queue.shard]
         consumer = link.add_consumer(self, queue.id, tag)
+        consumer.window = self.session.next_window
         consumer.auto_ack = auto_ack
         consumer.own_prefetch = prefetch
         consumer.prefetch = self._limited(consumer)

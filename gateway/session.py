@@ -17,7 +17,7 @@ from shardmq.errors import (
 from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
-from shardmq.limits import CHANNELS_MAX
+from shardmq.limits import CHANNELS_MAX, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES
 from shardmq.model import REPLY_QUEUES, Queue
 
 
@@ -62,6 +62,12 @@ class Session:
     def is_administrator(self) -> bool:
         """Whether its user has the tag "administrator"."""
         return "administrator" in self.tags
+
+    @property
+    def next_window(self) -> int:
+        """The window of one more consumer."""
+        consumers = sum([len(channel.consumers) for channel in self.channels.values()])
+        return min(DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES // (consumers + 1) + 1)
 
     def open_channel(self, number: int, most: int = CHANNELS_MAX) -> Channel:
         """Open channel `number`; `most` is the last number there is.

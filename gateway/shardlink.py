@@ -33,9 +33,6 @@ from shardmq.gateway.alarms import Alarms
 from shardmq.gateway.confirms import Confirms
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE, DELIVERY_WINDOW_BYTES
 
-CREDIT_BYTES: Final = DELIVERY_WINDOW_BYTES // DELIVERY_CREDIT_SHARE
-"""How much a consumer's socket takes before the shard hears of it."""
-
 RESUME_SECONDS: Final = math.inf
 """A consumer that runs is resumed however long its shard was away."""
 
@@ -61,11 +58,12 @@ class Consumer:
         prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
         times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
-        owed: bytes its socket has taken since the shard last heard.
+        window: bytes that may be under way to its socket.
+        owed: bytes the socket has taken since the shard last heard.
     """
 
     __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "prefetch", "priority",
-                 "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked")  # fmt: skip
+                 "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -81,6 +79,7 @@ class Consumer:
         self.times_out = False
         self.running = False
         self.unacked = 0
+        self.window = DELIVERY_WINDOW_BYTES
         self.owed = 0
         self.settled: list[tuple[int, int]] = []
 
@@ -236,7 +235,7 @@ class ShardLink:
         """Ask the shard for deliveries."""
         consumer.running = True
         message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
-                          DELIVERY_WINDOW_BYTES, consumer.priority, consumer.exclusive,
+                          consumer.window, consumer.priority, consumer.exclusive,
                           consumer.timeout_ms)  # fmt: skip
         self.ask(message, reply, seconds)
 
@@ -279,8 +278,8 @@ class ShardLink:
         self.dialer.post(Renew(consumer.number, [(start, end)]))
 
     def taken(self, consumer: Consumer) -> None:
-        """The consumer's socket has room: tell the shard what it has taken."""
-        if consumer.owed >= CREDIT_BYTES and consumer.running:
+        """The consumer's socket has room: tell the shard what it has taken, once that is worth it."""
+        if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and consumer.running:
             self.dialer.post(Credit(consumer.number, consumer.owed))
             consumer.owed = 0
             self._changed()

@@ -78,6 +78,10 @@ HEARTBEAT_SECONDS: Final = 60
 DELIVERY_WINDOW_BYTES: Final = 2 << 20
 """Bytes on their way from a shard to one consumer's socket; bounds a gateway's memory when a client reads slowly."""
 
+DELIVERY_WINDOWS_BYTES: Final = 8 << 20
+"""The n-th consumer of a connection has a window of an n-th part of it at most: however many there are, what waits for
+a client that does not read is some ten times as much (100,000 consumers: 90 MB)."""
+
 DELIVERY_CREDIT_SHARE: Final = 4
 """A gateway gives credit back when a quarter of the window has reached the socket. Up to so much may be missing from a
 window with nothing under way."""

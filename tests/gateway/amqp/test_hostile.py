@@ -28,6 +28,8 @@ from shardmq.gateway.amqp.methods import (
     ConfirmSelectOk,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
     QueuePurge,
     QueuePurgeOk,
 )
@@ -221,6 +223,25 @@ def test_a_client_that_never_reads_its_messages_costs_a_bounded_amount(
         assert serve(connection) < 5
     with RawClient(broker.port) as client:
         client.ask(QueuePurge(0, how), QueuePurgeOk)
+
+
+def test_many_consumers_of_a_client_that_never_reads_cost_a_bounded_amount(
+    broker: Broker, connection: shardmq.Connection, gateway: psutil.Process
+) -> None:
+    count = 300
+    with RawClient(broker.port, receive_buffer=65_536) as client, connection.channel() as channel:
+        queue = client.ask(QueueDeclare(0, "many"), QueueDeclareOk).queue
+        client.send(1, *[BasicConsume(0, queue) for _ in range(count)])
+        for _ in range(count):
+            client.expect(BasicConsumeOk)
+        before = settled_rss(gateway)
+        with channel.publisher(window=16) as publisher:
+            for _ in range(200):
+                publisher.publish_many("", queue, [bytes(10_000)] * 100, shardmq.Properties(delivery_mode=1))
+        assert settled_rss(gateway) - before < GROWTH_MAX
+        assert serve(connection) < 5
+    with RawClient(broker.port) as client:
+        client.ask(QueueDelete(0, queue), QueueDeleteOk)
 
 
 def test_a_publisher_that_never_reads_its_returns_is_read_no_more(
