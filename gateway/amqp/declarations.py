@@ -7,7 +7,7 @@ queue this channel declared last; arguments that mean nothing to the broker are 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shardmq.errors import NotFound, PreconditionFailed, ReplyCode
+from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError
 from shardmq.gateway import declarations
 from shardmq.gateway.amqp import replies
 from shardmq.gateway.amqp.channel import AmqpChannel
@@ -164,10 +164,27 @@ def queue_delete(desk: AmqpChannel, method: QueueDelete) -> None:
 
     reply = _or_missing(desk.reply(method, shape), {"messages": 0})
     operation = operations.QueueDelete(0, desk.number, name, method.if_unused, method.if_empty)
+    session = desk.channel.session
+
+    def delete(outcome: Outcome) -> None:
+        if isinstance(outcome, RequestError):
+            reply(outcome)
+            return
+        try:
+            declarations.queue_delete(desk.channel, operation, reply)
+        except RequestError as error:
+            reply(error)
+
+    session.rights.check_configure(name, "queue")
     try:
-        declarations.queue_delete(desk.channel, operation, reply)
+        queue = session.queue(name)
     except NotFound:
         _at_once(desk, None if method.nowait else QueueDeleteOk(0))
+        return
+    if method.if_empty:  # what this channel has published may be on its way; when its shard answers, it is there
+        session.count(queue, delete)
+    else:
+        delete(None)
 
 
 def _queue_ends(desk: AmqpChannel, method: QueueBind | QueueUnbind, operation: Any) -> Any:

@@ -8,6 +8,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
 from shardmq.cmd.broker import Broker
+from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import sending
 from shardmq.gateway.amqp.methods import (
     BasicCancel,
@@ -160,6 +161,17 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(client: RawClient) -> 
 def test_what_is_not_there_is_deleted_already(client: RawClient) -> None:
     assert client.ask(ask.delete_queue("q.nope"), QueueDeleteOk).message_count == 0
     assert client.ask(ask.delete_queue("q.nope", if_unused=True, if_empty=True), QueueDeleteOk).message_count == 0
+
+
+def test_what_was_published_just_before_keeps_a_queue_that_is_deleted_if_empty(broker: Broker) -> None:
+    with RawClient(broker.port, channels=30) as client:
+        for channel in range(1, 31):
+            name = client.ask(ask.declare_queue("", exclusive=True), QueueDeclareOk, channel).queue
+            client.publish(ask.publish("", name), b"unconfirmed", channel=channel)
+            client.send(channel, ask.delete_queue(name, if_empty=True))
+            client.expect_channel_close(
+                ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty", channel=channel
+            )
 
 
 def test_deleting_and_purging_count_what_went(client: RawClient) -> None:
