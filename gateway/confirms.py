@@ -1,8 +1,10 @@
 """Publishes on their way to one shard: runs being gathered, and the confirms that are due for them.
 
-Nothing waits for a timer, but while a shard has publishes to answer, small ones gather here until it has: it could not
-take them earlier, as it commits. So they grow with the load, and with them its commits (amqpbench with window 1000, two
-busy cores: 14 messages an envelope and 50,000 messages/s without this, 90 and 80,000 with it).
+Nothing waits for a timer, but while a shard has two envelopes of publishes to answer, small ones gather here until it
+has answered one: it commits the first and has the second at hand, so it could not use them earlier. So they grow with
+the load, and with them its commits (amqpbench with window 1000, two busy cores: 14 messages an envelope and 50,000
+messages/s without this, 90 and 80,000 with it). With one envelope at a time there would be a pause after each commit:
+the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as without all this.
 """
 
 from collections import Counter, deque
@@ -24,7 +26,7 @@ JOINED_BYTES: Final = 256 << 10
 
 
 GATHERED_BYTES: Final = 64 << 10
-"""So much is sent though the shard has something to answer: it is worth an envelope of its own."""
+"""So much is sent whatever the shard has to answer: it is worth an envelope of its own."""
 
 
 class Publisher(Protocol):
@@ -146,7 +148,8 @@ class Confirms:
         self._name = name
         self._exists = exists
         self._numbers = 0  # publishes posted in this session
-        self._sent = self._settled = 0  # numbers of the last ones that were sent, and answered
+        self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
+        self._settled = 0  # the last one that was answered
         self._gathered_bytes = 0  # since something was sent
         self._unconfirmed: deque[_Unconfirmed] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
@@ -160,7 +163,7 @@ class Confirms:
     @property
     def may_gather(self) -> bool:
         """Whether what is here can as well wait for the next confirm."""
-        return self._sent > self._settled and self._gathered_bytes < GATHERED_BYTES
+        return self._sent_before > self._settled and self._gathered_bytes < GATHERED_BYTES
 
     def unconfirmed(self) -> Counter[Publisher]:
         """How many messages each publisher waits for."""
@@ -270,7 +273,8 @@ class Confirms:
     def send(self) -> None:
         """All that was gathered is on its way."""
         self.close_run()
-        self._sent = self._numbers
+        if self._numbers > self._sent:
+            self._sent_before, self._sent = self._sent, self._numbers
         self._gathered_bytes = 0
 
     def on_refusal(self, message: PublishRefusal) -> None:
@@ -297,7 +301,7 @@ class Confirms:
     def lost(self, text: str) -> None:
         """The shard went away, or what it says from now on is about a new session: nothing is certain any more."""
         self._gathering = None
-        self._numbers = self._sent = self._settled = self._gathered_bytes = 0
+        self._numbers = self._sent = self._sent_before = self._settled = self._gathered_bytes = 0
         self._refusals.clear()
         unconfirmed, self._unconfirmed = self._unconfirmed, deque()
         self.unconfirmed_bytes = 0

@@ -272,6 +272,9 @@ class NativeConnection(ClientConnection):
 
     def _drop_channel(self, number: int) -> None:
         desk = self._desks.pop(number)
+        if desk.channel in self._confirming:  # that is told before the channel ends: its number may be used again
+            self._confirming.remove(desk.channel)
+            self.send_frame(self.encode_confirms(desk.channel))
         held_bytes = sum(size for _, size in (*(desk.held or ()), *desk.blocked))
         desk.held = None
         for operation, _ in desk.blocked:

@@ -5,6 +5,7 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.broker import Broker
+from shardmq.limits import LIFE_MS_MAX
 
 from .traffic import StartBroker, bodies, counts, numbers, publish_all, take, until
 
@@ -166,7 +167,7 @@ def test_priorities_and_places_survive_a_restart(start_broker: StartBroker) -> N
         ({"x-max-length": "5"}, "whole number"),
         ({"x-max-length": -1}, "whole number"),
         ({"x-max-length": True}, "whole number"),
-        ({"x-message-ttl": 2**32}, "whole number"),
+        ({"x-message-ttl": LIFE_MS_MAX + 1}, "whole number"),
         ({"x-overflow": "explode"}, "drop-head"),
         ({"x-max-priority": 256}, "255"),
         ({"x-single-active-consumer": 1}, "true or false"),
