@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import zmq
 import zmq.auth
-from zmq.utils.monitor import recv_monitor_message
 from zmq.utils.z85 import encode as z85
 
 from shardmq.bus.address import is_loopback
@@ -124,6 +123,8 @@ class Guard:
 
     def _answer_all(self, questions: "zmq.Socket[bytes]", failures: "zmq.Socket[bytes]") -> None:
         """The guard's thread: until the context ends."""
+        from zmq.utils.monitor import recv_monitor_message  # brings asyncio along, which most processes do without
+
         poller = zmq.Poller()
         poller.register(questions, zmq.POLLIN)
         poller.register(failures, zmq.POLLIN)
