@@ -136,7 +136,7 @@ def test_the_second_host_is_taken_where_the_first_is_gone(broker: Server) -> Non
 def test_a_wrong_password_is_refused_at_once(broker: Server) -> None:
     with pytest.raises(AuthenticationFailed, match="password"):
         Broker(f"shardmq://guest:wrong@127.0.0.1:{broker.port}/")
-    with pytest.raises(AuthenticationFailed, match="'elsewhere'"):
+    with pytest.raises(AuthenticationFailed, match="elsewhere"):
         Broker(f"shardmq://127.0.0.1:{broker.port}/elsewhere")
     with pytest.raises(InvalidRequest, match="shardmq://user:password@host:port/vhost"):
         Broker("amqp://127.0.0.1/")
