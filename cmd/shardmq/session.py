@@ -79,7 +79,7 @@ def new_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (),
         pad_edge=False,
     )
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", min_width=len(name))
     for number in numbers:
         table.add_column(number, justify="right", no_wrap=True)
     return table
