@@ -1,6 +1,9 @@
 """A client's connection, whatever its protocol: who it is, its virtual host, its channels, and what it asks there."""
 
-from typing import ClassVar
+import asyncio
+import time
+from functools import partial
+from typing import ClassVar, Final
 
 from shardmq.bus.messages import Counts, Purge
 from shardmq.commands import Command, DeclareQueue
@@ -17,8 +20,11 @@ from shardmq.errors import (
 from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.shardlink import Outcome, Reply
-from shardmq.limits import CHANNELS_MAX, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES
+from shardmq.limits import CHANNELS_MAX, DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES
 from shardmq.model import REPLY_QUEUES, Queue
+
+PAUSE_SECONDS: Final = 0.002
+"""Before a queue is declared again that was on its way out; each time twice as long."""
 
 
 class Session:
@@ -161,6 +167,10 @@ class Session:
 
     def declare_queue(self, command: DeclareQueue, reply: Reply) -> None:
         """Declare a queue; the result is (ready messages, consumers)."""
+        self._declare_queue(command, reply, time.monotonic() + DECLARE_SECONDS, PAUSE_SECONDS)
+
+    def _declare_queue(self, command: DeclareQueue, reply: Reply, deadline: float, pause: float) -> None:
+        """Until it is there: one that was there already may have been on its way out."""
 
         def declared(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
@@ -168,10 +178,17 @@ class Session:
                 return
             try:
                 queue = self.queue(command.name)
-            except RequestError as error:  # deleted by somebody else meanwhile
-                reply(error)
+            except RequestError as error:
+                counted(error)
                 return
-            self.count(queue, reply)
+            self.count(queue, counted)
+
+        def counted(outcome: Outcome) -> None:
+            if isinstance(outcome, NotFound) and time.monotonic() < deadline:
+                again = partial(self._declare_queue, command, reply, deadline, 2 * pause)
+                asyncio.get_running_loop().call_later(pause, again)
+            else:
+                reply(outcome)
 
         self.perform(command, declared)
 

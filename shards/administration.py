@@ -79,6 +79,8 @@ class Administration:
             hosted = holdings.queues.get(declared.id)
             if hosted is not None:
                 hosted.is_condemned = False
+                if hosted.is_leaving:
+                    holdings.look_unused(hosted)
                 continue
             holdings.add(make_queue(declared, holdings.journal, holdings.clock))
             if declared.durable:
@@ -99,7 +101,7 @@ class Administration:
             text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
             self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
         else:
-            hosted.is_condemned = True
+            hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
             peer.post(Answer(message.request))
 
     def _drop(self, peer: Peer, message: Drop) -> None:
@@ -118,7 +120,7 @@ class Administration:
                 if consumer.timeouts is not None:
                     consumer.timeouts.close()
                 other.post(Cancelled(consumer.number))
-        count = queue.valid
+        count = queue.ready  # what consumers hold is theirs: its acknowledgements may be on their way
         self._dropping.append((queue.id, queue.retire()))
         self._timers.retire(hosted)
         self._letters.retire(queue.id)

@@ -44,13 +44,16 @@ class Hosted:
         is_kept: whether it must not go by itself before a consumer has come (auto-delete).
         is_watched: whether its time is looked at (x-expires).
         refuses: whether it may be too full to take a message (x-overflow reject-publish).
-        is_condemned: whether it takes nothing more in: it is about to be deleted.
+        is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
+        is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
         is_durable: whether it survives a restart.
         is_gone: whether it is deleted.
     """
 
-    __slots__ = ("delayed", "expiry_at", "fired_ms", "is_condemned", "is_durable", "is_gone", "is_kept", "is_watched",
-                 "producers", "queue", "refuses", "ring", "timers_at", "used_ms")  # fmt: skip
+    __slots__ = (
+        "delayed", "expiry_at", "fired_ms", "is_condemned", "is_durable", "is_gone", "is_kept", "is_leaving",
+        "is_watched", "producers", "queue", "refuses", "ring", "timers_at", "used_ms",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self.queue = queue
@@ -64,7 +67,7 @@ class Hosted:
         self.is_kept = True
         self.is_watched = False
         self.refuses = queue.terms.overflow != "drop-head"
-        self.is_condemned = self.is_gone = False
+        self.is_condemned = self.is_leaving = self.is_gone = False
 
     @property
     def title(self) -> str:
@@ -120,7 +123,7 @@ class Holdings:
     def found(self, peer: Peer, request: int, number: int) -> Hosted | None:
         """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
         hosted = self.queues.get(number)
-        if hosted is None or hosted.is_condemned:
+        if hosted is None or hosted.is_condemned or hosted.is_leaving:
             self.refuse(peer, request, ReplyCode.NOT_FOUND, self.missing(number))
             return None
         return hosted
@@ -142,8 +145,11 @@ class Holdings:
             self.active[hosted.queue.id] = hosted
 
     def look_unused(self, hosted: Hosted) -> None:
-        """Have a queue deleted that is not wanted any more, if that is so."""
+        """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who
+        declares it next gets a new one, and not this one for a moment.
+        """
         if not hosted.is_gone and hosted.is_unused(self.agenda.now_ms):
+            hosted.is_leaving = True
             self.unused[hosted.queue.id] = None
             for peer in self.clients:
                 if peer.role == COORDINATOR:

@@ -16,6 +16,8 @@ from shardmq.gateway.amqp.methods import (
     BasicConsumeOk,
     BasicGetEmpty,
     BasicGetOk,
+    BasicQos,
+    BasicQosOk,
     QueueBindOk,
     QueueDeclareOk,
     QueueDeleteOk,
@@ -150,12 +152,27 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(client: RawClient) -> 
     client.ask(ask.declare_queue("q.auto", auto_delete=True), QueueDeclareOk)
     client.ask(ask.consume("q.auto", "t"), BasicConsumeOk)
     client.ask(BasicCancel("t"), BasicCancelOk)
-    while True:  # it goes soon
-        client.send(1, ask.declare_queue("q.auto", passive=True))
-        said = client.hear().method
-        if not isinstance(said, QueueDeclareOk):
-            assert "NOT_FOUND - no queue 'q.auto' in vhost '/'" in str(said)
-            return
+    client.send(1, ask.declare_queue("q.auto", passive=True))
+    assert "NOT_FOUND - no queue 'q.auto' in vhost '/'" in str(client.hear().method)
+
+
+def test_a_queue_declared_again_right_after_it_went_is_a_new_one(client: RawClient) -> None:
+    client.ask(BasicQos(0, 1), BasicQosOk)
+    for _ in range(50):
+        assert client.ask(ask.declare_queue("q.again", auto_delete=True), QueueDeclareOk).message_count == 0
+        client.ask(ask.consume("q.again", "t"), BasicConsumeOk)
+        for body in (b"held", b"left"):
+            client.publish(ask.publish("", "q.again"), body)
+        assert client.hear().body == b"held"
+        client.ask(BasicCancel("t"), BasicCancelOk)
+
+
+def test_messages_that_a_consumer_holds_are_not_counted_with_those_that_a_deleted_queue_had(
+    client: RawClient,
+) -> None:
+    ask.fill(client, "q.held", b"1", b"2", b"3")
+    assert client.ask(ask.get("q.held"), BasicGetOk).message_count == 2
+    assert client.ask(ask.delete_queue("q.held"), QueueDeleteOk).message_count == 2
 
 
 def test_what_is_not_there_is_deleted_already(client: RawClient) -> None:

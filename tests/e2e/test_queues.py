@@ -98,7 +98,7 @@ def test_a_queue_deleted_while_it_is_consumed_ends_its_consumers(
     other = connection.channel()
     messages = other.consume("pulled.away", prefetch=2)
     held = next(messages)
-    assert channel.queue_delete("pulled.away") == 5
+    assert channel.queue_delete("pulled.away") == 3, "what consumers hold is not counted"
     held.ack()
     with pytest.raises(errors.NotFound, match="queue"):
         list(messages)

@@ -60,9 +60,9 @@ def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Sh
     assert shard.expect(PublishRefusal).code == 506
     assert [shard.expect(Refusal).code for _ in range(2)] == [404, 404]
     shard.ask(Assign(7, [PLAIN]))
-    shard.ask(consume(1))
-    shard.delivered(2)
-    assert shard.ask(Drop(8, 1)) == 2
+    shard.send(Get(8, 2, 1, False))
+    shard.expect(Got)
+    assert shard.ask(Drop(9, 1)) == 1, "what somebody holds is not counted"
 
 
 def test_a_queue_in_use_or_not_empty_is_not_condemned(shard: Shard) -> None:
@@ -91,27 +91,56 @@ def test_an_auto_delete_queue_is_unused_when_its_last_consumer_is_gone(
     assert shard.expect(Unused, dialer=coordinator).queue == 2
 
 
+def test_nobody_uses_a_queue_again_that_is_to_go(shard: Shard, coordinator: "Dialer[FromShard]") -> None:
+    shard.ask(consume(1, queue=2))
+    shard.ask(Cancel(5, 1))
+    shard.send(consume(2, queue=2), Counts(6, 2), Get(7, 9, 2, False), Purge(8, 2))
+    assert [shard.expect(Refusal).code for _ in range(4)] == [404] * 4
+    shard.expect(Unused, dialer=coordinator)
+
+
+def test_what_is_published_to_a_queue_that_is_to_go_is_confirmed_and_goes_with_it(
+    shard: Shard, coordinator: "Dialer[FromShard]"
+) -> None:
+    shard.ask(consume(1, queue=2))
+    shard.ask(Cancel(5, 1))
+    shard.expect(Unused, dialer=coordinator)
+    shard.publish(Publish((1, 2), run_of(0, 2)))
+    coordinator.post(Condemn(1, 2, True, False))
+    coordinator.flush()
+    shard.expect(Answer, dialer=coordinator)
+    shard.publish(Publish((1, 2), run_of(2, 2)))
+    assert shard.ask(Counts(6, 1)) == [4, 0]
+    assert shard.ask(Drop(7, 2)) == 4
+
+
 def test_a_new_coordinator_is_told_again_what_is_still_unused(shard: Shard) -> None:
     shard.ask(consume(1, queue=2))
     shard.ask(Cancel(7, 1))
-    coordinator = shard.dial("coordinator", "coordinator")
+    for _ in range(2):
+        coordinator = shard.dial("coordinator", "coordinator")
+        assert shard.expect(Unused, dialer=coordinator).queue == 2
+        coordinator.close()
+
+
+def test_a_coordinator_that_gives_a_queue_back_is_told_again_that_it_is_unused(
+    shard: Shard, coordinator: "Dialer[FromShard]"
+) -> None:
+    shard.ask(consume(1, queue=2))
+    shard.ask(Cancel(5, 1))
+    shard.expect(Unused, dialer=coordinator)
+    shard.assign(AUTO)
     assert shard.expect(Unused, dialer=coordinator).queue == 2
-    coordinator.close()
-    shard.ask(consume(2, queue=2))
-    coordinator = shard.dial("coordinator", "coordinator")
-    shard.ask(Counts(9, 2))
-    shard.poll(coordinator)
-    assert not [one for one in shard.inbox if isinstance(one, Unused)]
-    coordinator.close()
 
 
 def test_a_queue_nobody_uses_for_its_time_is_unused(shard: Shard, coordinator: "Dialer[FromShard]") -> None:
     shard.assign(EXPIRING)
     shard.ask(consume(1, queue=3))
     shard.ask(Cancel(5, 1))
+    assert shard.ask(Counts(6, 3)) == [0, 0], "its time begins when it is used last"
     shard.expect(Unused, dialer=coordinator)
-    assert shard.ask(Counts(6, 3)) == [0, 0]
-    shard.expect(Unused, dialer=coordinator)
+    shard.send(Counts(7, 3))
+    assert shard.expect(Refusal).code == 404
 
 
 def test_messages_expire_without_consumers(shard: Shard) -> None:

@@ -18,6 +18,8 @@ from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.connection import AmqpConnection
 from shardmq.gateway.amqp.frames import FrameReader
 from shardmq.gateway.amqp.methods import (
+    AccessRequest,
+    AccessRequestOk,
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -280,10 +282,11 @@ def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
     with RawClient(stage.port) as client:
         client.send(1, QueueDeclare(0, "mine", exclusive=True, nowait=True))
         stage.until(lambda: bool(stage.commands))
-        client.expect_channel_close(ReplyCode.NOT_FOUND)  # the stage has only noted it
-        client.ask(ChannelOpen(), ChannelOpenOk)
-        (declared,) = stage.commands
-        stage.tell(QueueAdded(Queue("/", "mine", 1, 0, False, {}, owner=declared.owner)))
+        owner = stage.commands[0].owner  # the stage has only noted it, and the gateway asks again
+        stage.tell(QueueAdded(Queue("/", "mine", 1, 0, False, {}, owner=owner)))
+        stage.until(lambda: bool(stage.shards[0].heard))
+        stage.shards[0].say(Answer(stage.shards[0].heard[0].request, (0, 0)))
+        client.ask(AccessRequest(""), AccessRequestOk)
         client.socket.sendall(mistake)
         stage.until(lambda: any(isinstance(command, DeleteQueue) for command in stage.commands))
         client.socket.sendall(b"\x01\0\1\0\0\0\4abcdX")
