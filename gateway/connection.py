@@ -270,8 +270,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._out or self._is_finished or self._transport.is_closing():
             return
         out, self._out, self._out_bytes = self._out, [], 0
-        self._sent_at = time.monotonic()
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        data = out[0] if len(out) == 1 else b"".join(out)
+        if data:  # there is nothing to confirm where nobody has asked for confirms; the heartbeat goes on then
+            self._sent_at = time.monotonic()
+            self._transport.write(data)
         if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
             self._is_unread = True
             self._hold_reading("unread")

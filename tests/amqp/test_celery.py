@@ -281,7 +281,10 @@ def test_quorum_queues_work_and_delay_natively(start_worker: StartWorker, url: s
     assert worker.stop() == 0
 
 
-def test_a_worker_goes_on_when_the_gateway_has_died(broker: Broker, tasks: Any, tmp_path: Path) -> None:
+def test_a_worker_goes_on_when_the_gateway_has_died(
+    broker: Broker, tasks: Any, worker: Worker, tmp_path: Path
+) -> None:
+    assert "Connection to broker lost" not in worker.said, "heartbeats went missing before"
     broker.kill_and_wait("gateway-0")
     tasks.wait_for.apply_async((str(tmp_path / "alive"), 0), retry=True)
     until((tmp_path / "alive").exists)

@@ -1,5 +1,6 @@
 """An open connection: channels that come and go, who closes whom, signs of life, alarms. Real brokers, or a stage."""
 
+import contextlib
 import gc
 import signal
 import socket
@@ -425,6 +426,19 @@ def test_heartbeats_come_as_agreed_and_a_silent_client_is_hung_up_on(broker: Bro
             beats += 1
         assert beats >= 2
         assert 3.9 < time.monotonic() - began < 60
+
+
+def test_heartbeats_come_to_a_client_that_publishes_without_confirms(broker: Broker) -> None:
+    with RawClient(broker.port, heartbeat=2) as client:
+        client.socket.setblocking(False)
+        received, deadline = b"", time.monotonic() + 60
+        while not received:
+            assert time.monotonic() < deadline, "it has no sign of life"
+            client.publish(BasicPublish(0, "amq.fanout", "nobody's"), b"one of many")
+            time.sleep(0.1)
+            with contextlib.suppress(BlockingIOError):
+                received = client.socket.recv(100)
+        assert received == b"\x08\0\0\0\0\0\0\xce"
 
 
 def test_without_heartbeats_nobody_minds_silence_and_any_byte_is_life(broker: Broker) -> None:
