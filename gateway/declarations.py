@@ -101,7 +101,7 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
 
 
 def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None:
-    """Remove a queue; the result is how many messages went with it.
+    """Remove a queue; the result is how many messages that were ready went with it.
 
     Raises:
         AccessRefused: not permitted.

@@ -47,7 +47,7 @@ class DeclareQueue(_Command, tag=3, frozen=True):
 
 
 class DeleteQueue(_Command, tag=4, frozen=True):
-    """Remove a queue, its messages and its bindings. The answer is how many messages it had.
+    """Remove a queue, its messages and its bindings. The answer is how many ready messages it had.
 
     With `if_unused` only where it has no consumers, with `if_empty` only where it has no ready messages: its shard
     knows. `queue` is the id it must have, where not 0: one of the same name declared since is not meant.

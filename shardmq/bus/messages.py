@@ -192,7 +192,7 @@ class Assign(Message, frozen=True, tag=31):
 
 
 class Drop(Message, frozen=True, tag=32):
-    """This queue is deleted. Answer: how many messages went with it; 0 if it is not there."""
+    """This queue is deleted. Answer: how many ready messages went with it; 0 if it is not there."""
 
     request: int
     queue: int

@@ -95,7 +95,7 @@ class TopologyVerbs(ABC):
         return await self._ask(asks.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     async def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Remove a queue and its bindings; returns how many messages went with it."""
+        """Remove a queue and its bindings; returns how many ready messages went with it."""
         return await self._ask(asks.queue_delete(queue, if_unused, if_empty))
 
     async def queue_bind(

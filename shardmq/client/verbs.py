@@ -102,7 +102,7 @@ class TopologyVerbs(ABC):
         return self._ask(asks.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Remove a queue and its bindings; returns how many messages went with it.
+        """Remove a queue and its bindings; returns how many ready messages went with it.
 
         Raises:
             PreconditionFailed: if_unused, and it has consumers; or if_empty, and it has ready messages.

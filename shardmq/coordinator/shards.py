@@ -16,7 +16,7 @@ Given = Callable[[Refusal | None], None]
 """Called when the shard has a queue on disk, or refused it."""
 
 Dropped = Callable[[int | Refusal], None]
-"""Called with the number of messages that went with a queue, or with the refusal."""
+"""Called with the number of ready messages that went with a queue, or with the refusal."""
 
 Condemned = Callable[[Refusal | None], None]
 """Called when a queue takes in nothing more, as it is to be deleted; or with why it is not to be."""
