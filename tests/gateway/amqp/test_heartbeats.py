@@ -1,0 +1,82 @@
+"""Heartbeats of AMQP connections: ours, the client's, and whose silence is no death."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from shardmq.bus.messages import Alarm, Publish
+from shardmq.cmd.broker import Broker
+from shardmq.gateway.amqp.methods import (
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+)
+from shardmq.gateway.amqp.sending import method_frame
+from tests.gateway.stage import Stage
+
+from .rawclient import HungUp, RawClient
+
+StartStage = Callable[..., Stage]
+FULL = Alarm("disk", True, "disk alarm on shard-0 set")
+EMPTY = Alarm("disk", False, "disk alarm on shard-0 cleared")
+
+
+def test_heartbeats_come_as_agreed_and_a_silent_client_is_hung_up_on(broker: Broker) -> None:
+    with RawClient(broker.port, heartbeat=2) as client:
+        began, beats = time.monotonic(), 0
+        while True:
+            try:
+                kind, channel, payload = client.frame()
+            except (HungUp, ConnectionResetError):
+                break
+            assert (kind, channel, payload) == (8, 0, b"")
+            beats += 1
+        assert beats >= 2
+        assert 3.9 < time.monotonic() - began < 60
+
+
+def test_heartbeats_come_to_a_client_that_publishes_without_confirms(broker: Broker) -> None:
+    with RawClient(broker.port, heartbeat=2) as client:
+        client.socket.setblocking(False)
+        received, deadline = b"", time.monotonic() + 60
+        while not received:
+            assert time.monotonic() < deadline, "it has no sign of life"
+            client.publish(BasicPublish(0, "amq.fanout", "nobody's"), b"one of many")
+            time.sleep(0.1)
+            with contextlib.suppress(BlockingIOError):
+                received = client.socket.recv(100)
+        assert received == b"\x08\0\0\0\0\0\0\xce"
+
+
+def test_without_heartbeats_nobody_minds_silence_and_any_byte_is_life(broker: Broker) -> None:
+    with RawClient(broker.port, heartbeat=0) as silent, RawClient(broker.port, heartbeat=2) as slow:
+        frame = method_frame(1, BasicQos(0, 1))
+        for byte in frame:  # 19 of them
+            slow.socket.sendall(bytes((byte,)))
+            time.sleep(0.4)
+        slow.expect(BasicQosOk)
+        silent.ask(BasicQos(0, 1), BasicQosOk)
+
+
+def test_a_client_that_we_do_not_read_is_not_taken_for_dead(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage.port, heartbeat=1) as client:
+        stage.say(0, FULL)
+        stage.until(lambda: bool(stage.hub.alarms.reason))
+        with ThreadPoolExecutor(1) as pool:
+            saying = pool.submit(client.publish, BasicPublish(0, "", "q"), *[bytes(1 << 20)] * 30)
+            client.expect(ConnectionBlocked)
+            began = time.monotonic()
+            while time.monotonic() - began < 5:  # heartbeats of its own are stuck behind the rest
+                assert client.frame()[0] == 8
+                stage.work()
+            stage.say(0, EMPTY)
+            stage.until(lambda: sum(isinstance(said, Publish) for said in stage.shards[0].heard) > 0)
+            while not saying.done():
+                stage.work()
+                time.sleep(0.01)
+            saying.result()
+        assert client.expect(ConnectionUnblocked) == ConnectionUnblocked()
