@@ -181,7 +181,7 @@ class Session:
             except RequestError as error:
                 counted(error)
                 return
-            self.count(queue, counted)
+            self.count(queue, counted, is_declared=True)
 
         def counted(outcome: Outcome) -> None:
             if isinstance(outcome, NotFound) and time.monotonic() < deadline:
@@ -192,9 +192,9 @@ class Session:
 
         self.perform(command, declared)
 
-    def count(self, queue: Queue, reply: Reply) -> None:
-        """See what is in a queue; the result is (ready messages, consumers)."""
-        self.hub.links[queue.shard].ask(Counts(0, queue.id), reply)
+    def count(self, queue: Queue, reply: Reply, *, is_declared: bool = False) -> None:
+        """See what is in a queue, which was just declared or not; the result is (ready messages, consumers)."""
+        self.hub.links[queue.shard].ask(Counts(0, queue.id, is_declared), reply)
 
     def purge(self, queue_name: str, reply: Reply) -> None:
         """Remove what is ready; the result is how many."""

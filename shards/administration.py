@@ -141,6 +141,8 @@ class Administration:
     def _counts(self, peer: Peer, message: Counts) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
+            if message.is_declared and not len(hosted.ring):
+                hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
             self._holdings.use(hosted)
             self._holdings.trim(hosted)
             peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))

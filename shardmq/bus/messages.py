@@ -178,10 +178,11 @@ class Purge(Message, frozen=True, tag=29):
 
 
 class Counts(Message, frozen=True, tag=30):
-    """Answer: (ready messages, consumers) of a queue."""
+    """Answer: (ready messages, consumers) of a queue; is_declared where somebody has just declared it."""
 
     request: int
     queue: int
+    is_declared: bool = False
 
 
 class Assign(Message, frozen=True, tag=31):

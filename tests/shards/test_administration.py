@@ -33,6 +33,7 @@ from .driver import Shard, consume, run_of
 
 PLAIN = Queue("/", "q", 1, 0)
 AUTO = Queue("/", "auto", 2, 0, durable=False, auto_delete=True)
+OTHER = Queue("/", "other", 6, 0, durable=False, auto_delete=True)
 EXPIRING = Queue("/", "expiring", 3, 0, arguments={"x-expires": 700})
 COUNTED = Queue("/", "counted", 4, 0, arguments={"x-delivery-limit": 5})
 HASTY = Queue("/", "hasty", 5, 0, arguments={"x-message-ttl": 100})
@@ -88,6 +89,21 @@ def test_an_auto_delete_queue_is_unused_when_its_last_consumer_is_gone(
     shard.ask(Counts(6, 2))
     assert not [one for one in shard.inbox if isinstance(one, Unused)]
     shard.ask(Cancel(7, 2))
+    assert shard.expect(Unused, dialer=coordinator).queue == 2
+
+
+def test_a_queue_that_lost_its_consumers_and_is_declared_again_waits_for_new_ones(
+    shard: Shard, coordinator: "Dialer[FromShard]"
+) -> None:
+    shard.assign(OTHER)
+    shard.ask(consume(1, queue=2))
+    shard.ask(consume(2, queue=6))
+    shard.redial()
+    assert shard.ask(Counts(6, 2, is_declared=True)) == [0, 0]
+    assert shard.ask(Counts(7, 6)) == [0, 0]
+    assert shard.expect(Unused, dialer=coordinator).queue == 6
+    shard.ask(consume(1, queue=2))
+    shard.ask(Cancel(8, 1))
     assert shard.expect(Unused, dialer=coordinator).queue == 2
 
 
