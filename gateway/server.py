@@ -51,6 +51,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._presence = Presence(hub)
         self._check_at = 0.0
+        self._is_late = False
         self.logins = Logins(hub)
         hub.on_tick(self._tick)
         hub.on_census(self._census)
@@ -143,13 +144,19 @@ class Server:
         return Doorway(self)
 
     def _tick(self, now: float) -> None:
-        if now >= self._check_at:
-            self._check_at = now + SILENCE_CHECK_SECONDS
-            self.logins.rest()
-            for doorway in list(self._doorways):
-                doorway.abort_if_silent(now)
-            for connection in list(self._connections):
-                connection.abort_if_silent(now)
+        if now < self._check_at:
+            return
+        if now - self._check_at > SILENCE_CHECK_SECONDS and not self._is_late:
+            self._is_late = True  # this process stood still: what clients said meanwhile is read before the next tick
+            self._check_at = now
+            return
+        self._is_late = False
+        self._check_at = now + SILENCE_CHECK_SECONDS
+        self.logins.rest()
+        for doorway in list(self._doorways):
+            doorway.abort_if_silent(now)
+        for connection in list(self._connections):
+            connection.abort_if_silent(now)
 
     def _census(self) -> dict[str, Any]:
         sessions = [connection.session for connection in self._connections if connection.session is not None]

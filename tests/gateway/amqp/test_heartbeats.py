@@ -1,6 +1,7 @@
 """Heartbeats of AMQP connections: ours, the client's, and whose silence is no death."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,8 @@ from shardmq.gateway.amqp.methods import (
     ConnectionBlocked,
     ConnectionUnblocked,
 )
-from shardmq.gateway.amqp.sending import method_frame
+from shardmq.gateway.amqp.sending import BEAT, method_frame
+from tests.conftest import StartBroker
 from tests.gateway.stage import Stage
 
 from .rawclient import HungUp, RawClient
@@ -59,6 +61,19 @@ def test_without_heartbeats_nobody_minds_silence_and_any_byte_is_life(broker: Br
             time.sleep(0.4)
         slow.expect(BasicQosOk)
         silent.ask(BasicQos(0, 1), BasicQosOk)
+
+
+def test_a_gateway_that_stood_still_listens_before_it_takes_anybody_for_dead(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=1)
+    with RawClient(broker.port, heartbeat=2) as client:
+        broker.kill("gateway-0", signal.SIGSTOP)
+        for _ in range(12):  # six seconds, where four of silence are too many
+            client.socket.sendall(BEAT)
+            time.sleep(0.5)
+        broker.kill("gateway-0", signal.SIGCONT)
+        for _ in range(5):
+            client.ask(BasicQos(0, 1), BasicQosOk)
+            time.sleep(0.5)
 
 
 def test_a_client_that_we_do_not_read_is_not_taken_for_dead(start_stage: StartStage) -> None:
