@@ -5,6 +5,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,9 @@ from pyspark.sql import SparkSession
 import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.spark.source import ShardmqDataSource
+
+DAEMON = Path(__file__).parent / "daemon"
+"""Where the module is that workers are forked from."""
 
 RETRIES = 4
 """Attempts that a task has; local[2] alone gives one."""
@@ -35,7 +39,8 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
         pytest.skip("Spark needs Java 17 or newer, and there is no java here")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("PYTHONPATH", str(DAEMON), os.pathsep)
         warnings.simplefilter("ignore")  # Spark's own start has some, of sockets and of dependencies
         builder = SparkSession.Builder().master(f"local[2,{RETRIES}]").appName("shardmq tests")
         for name, value in {
@@ -45,6 +50,7 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "OFF",
+            "spark.python.daemon.module": "warm_daemon",
         }.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
