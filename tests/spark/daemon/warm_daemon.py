@@ -1,5 +1,5 @@
-"""Spark's own daemon, which has imported already what its workers need: they are its forks. In tests many fail on purpose,
-and the next one would compile all it needs of Spark again, as that comes in zips; so these go, too.
+"""Spark's own daemon, which has imported already what its workers need: they are its forks. In tests many fail on
+purpose, and the next one would compile all it needs of Spark again, as that comes in zips; so these go, too.
 """
 
 import importlib
