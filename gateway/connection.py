@@ -10,6 +10,7 @@ Who parts gives back at once what the client had here (`release`); its socket li
 
 import asyncio
 import socket
+import struct
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -34,6 +35,12 @@ HELD_OVERHEAD_BYTES: Final = 500
 UNREAD_BYTES_MAX: Final = 16 << 20
 """A client that does not read what it is sent is not read from either, nor is anything more carried out for it, once
 this much is waiting for it: some requests are small and have large answers."""
+
+UNREAD: Final = frozenset({"unread"})
+"""What holds reading from such a client, where nothing else does."""
+
+SINCE_DATA_CAME: Final = struct.Struct("=52xI")
+"""In Linux's tcp_info: milliseconds since it got anything, read or not (tcpi_last_data_recv)."""
 
 PARTING_SECONDS: Final = 10.0
 """What a client has, from our last words on, to read them and to hang up."""
@@ -71,8 +78,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     protocol: ClassVar[str]
     __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
                  "_is_closing", "_is_finished", "_is_unread", "_out", "_out_bytes", "_reading_held_by", "_sent_at",
-                 "_server", "_transport", "client", "connected_at_ms", "is_blocked", "is_tls", "is_writable",
-                 "peer", "peer_port", "session")  # fmt: skip
+                 "_server", "_transport", "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls",
+                 "is_writable", "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -82,6 +89,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._held_bytes = 0
         self._is_unread = False
+        self._unread_bytes = 0  # when that was last looked at
         self._confirming: list[Channel] = []
         self._heard_at = self._sent_at = time.monotonic()
         self._deadline = self._heard_at + HANDSHAKE_SECONDS
@@ -244,10 +252,26 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self._heartbeat:
             if now - self._sent_at >= self._heartbeat / 2:
                 self.send_heartbeat()
-            if now - self._heard_at > 2 * self._heartbeat and not self._reading_held_by:
+            if self._reading_held_by == UNREAD:
+                self._sense(now)
+            elif self._reading_held_by:
+                return
+            if now - self._heard_at > 2 * self._heartbeat:
                 self.give_up(
                     ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
                 )
+
+    def _sense(self, now: float) -> None:
+        """Look for signs of life of a client that is not read from until it reads: it takes something, or the kernel
+        has heard of it. One that is frozen would keep what it was given for ever."""
+        before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
+        if self._unread_bytes < before:
+            self._heard_at = now
+        elif not self._transport.is_closing():
+            raw = self._transport.get_extra_info("socket")
+            info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, SINCE_DATA_CAME.size)
+            (silent_ms,) = SINCE_DATA_CAME.unpack(info)
+            self._heard_at = max(self._heard_at, now - silent_ms / 1000)
 
     # --- sending --------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from shardmq.bus.messages import Alarm, Publish
 from shardmq.cmd.broker import Broker
 from shardmq.gateway.amqp.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
     BasicPublish,
     BasicQos,
     BasicQosOk,
     ConnectionBlocked,
     ConnectionUnblocked,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
 )
 from shardmq.gateway.amqp.sending import BEAT, method_frame
 from tests.conftest import StartBroker
@@ -95,3 +102,31 @@ def test_a_client_that_we_do_not_read_is_not_taken_for_dead(start_stage: StartSt
                 time.sleep(0.01)
             saying.result()
         assert client.expect(ConnectionUnblocked) == ConnectionUnblocked()
+
+
+def test_a_client_that_reads_nothing_lives_by_its_heartbeats_and_gives_back_what_it_has_without(broker: Broker) -> None:
+    queues = [f"large-{number}" for number in range(4)]  # more than is kept for a client before it is read no more
+
+    with RawClient(broker.port) as watching:
+        for queue in queues:
+            watching.ask(QueueDeclare(0, queue), QueueDeclareOk)
+            watching.publish(BasicPublish(0, "", queue), *[bytes(15_000_000)] * 2)
+
+        def consumers() -> int:
+            """Of the queue that has most."""
+            passive = [QueueDeclare(0, queue, passive=True) for queue in queues]
+            return max(watching.ask(each, QueueDeclareOk).consumer_count for each in passive)
+
+        with RawClient(broker.port, heartbeat=4) as reading_later, RawClient(broker.port, heartbeat=4) as frozen:
+            for client in (reading_later, frozen):
+                client.send(1, *[BasicConsume(0, queue) for queue in queues])
+            deadline = time.monotonic() + 60
+            for count in (2, 1):
+                while consumers() != count:
+                    assert time.monotonic() < deadline, "it is frozen, and has its consumers still"
+                    reading_later.socket.sendall(BEAT)
+                    time.sleep(0.1)
+            came = [reading_later.hear().method for _ in range(len(queues) * 2)]
+            assert {type(method) for method in came} == {BasicConsumeOk, BasicDeliver}
+        for queue in queues:
+            watching.ask(QueueDelete(0, queue), QueueDeleteOk)
