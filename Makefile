@@ -83,7 +83,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 
 test: lint $(VENV)/installed-peers
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test
 	SHARDMQ_FAULT_KILLS=$(KILLS) $(BIN)/pytest -m faults -v -s $(ARGS)
