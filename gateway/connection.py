@@ -42,6 +42,9 @@ UNREAD: Final = frozenset({"unread"})
 SINCE_DATA_CAME: Final = struct.Struct("=52xI")
 """In Linux's tcp_info: milliseconds since it got anything, read or not (tcpi_last_data_recv)."""
 
+SILENCE_CHECK_SECONDS: Final = 1.0
+"""Between two looks at who has to be sent a heartbeat, and of whom none has come."""
+
 PARTING_SECONDS: Final = 10.0
 """What a client has, from our last words on, to read them and to hang up."""
 
@@ -242,7 +245,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hold_reading("stopping")
 
     def abort_if_silent(self, now: float) -> None:
-        """Called about once a second: enforces the handshake's time and the heartbeat, and sends ours."""
+        """Called every SILENCE_CHECK_SECONDS: enforces the handshake's time and the heartbeat, and sends ours."""
         if self._is_closing:
             if now >= self._deadline:
                 self.abort()
@@ -250,7 +253,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if now >= self._deadline and not self._is_authenticating:
                 self.give_up(ConnectionLost(f"not opened within {HANDSHAKE_SECONDS:.0f} s"))
         elif self._heartbeat:
-            if now - self._sent_at >= self._heartbeat / 2:
+            if now + SILENCE_CHECK_SECONDS - self._sent_at > self._heartbeat / 2:  # the next look would be late
                 self.send_heartbeat()
             if self._reading_held_by == UNREAD:
                 self._sense(now)

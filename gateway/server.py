@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.clients import Lists
-from shardmq.gateway.connection import ClientConnection
+from shardmq.gateway.connection import SILENCE_CHECK_SECONDS, ClientConnection
 from shardmq.gateway.doorway import Doorway
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.logins import Logins
@@ -16,7 +16,10 @@ from shardmq.gateway.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
 from shardmq.limits import HANDSHAKE_SECONDS
 
 BACKLOG: Final = 1024
-SILENCE_CHECK_SECONDS: Final = 1.0
+STANDSTILL_SECONDS: Final = 1.5
+"""Ticks further apart than that: this process stood still. What clients said meanwhile is read before the next one, and
+nobody is taken for silent until then."""
+
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
 """What clients are told when the process stops; RabbitMQ's words, which programs know."""
 
@@ -51,7 +54,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._presence = Presence(hub)
         self._check_at = 0.0
-        self._is_late = False
+        self._ticked_at = 0.0
         self.logins = Logins(hub)
         hub.on_tick(self._tick)
         hub.on_census(self._census)
@@ -144,13 +147,9 @@ class Server:
         return Doorway(self)
 
     def _tick(self, now: float) -> None:
-        if now < self._check_at:
+        before, self._ticked_at = self._ticked_at, now
+        if now < self._check_at or now - before > STANDSTILL_SECONDS:
             return
-        if now - self._check_at > SILENCE_CHECK_SECONDS and not self._is_late:
-            self._is_late = True  # this process stood still: what clients said meanwhile is read before the next tick
-            self._check_at = now
-            return
-        self._is_late = False
         self._check_at = now + SILENCE_CHECK_SECONDS
         self.logins.rest()
         for doorway in list(self._doorways):
