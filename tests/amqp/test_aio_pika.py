@@ -229,8 +229,9 @@ def test_a_robust_connection_comes_back_and_consumes_on(url: str, native: shardm
         await asyncio.to_thread(expel_all_others)
         await back.wait()
         await channel.default_exchange.publish(aio_pika.Message(b"after"), queue.name)
-        bodies.append(await came.get())
+        while bodies[-1] != b"after":  # what was not acknowledged in time comes again
+            bodies.append(await came.get())
         await queue.delete(if_unused=False, if_empty=False)
         return bodies
 
-    assert run(scenario, url) == [b"before", b"after"]
+    assert set(run(scenario, url)) == {b"before", b"after"}
