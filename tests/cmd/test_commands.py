@@ -1,10 +1,9 @@
 """The commands that talk to a broker, as a user runs them."""
 
-import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import run
 from shardmq.cmd.session import counted
 from shardmq.cmd.status import duration, size, with_rates
+
+from .interrupts import heeding_interrupts
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]
@@ -102,16 +103,6 @@ def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
         command("consume", "blobs", "-n", "1"), env=environ, timeout=30, check=True, capture_output=True
     )
     assert got.stdout == blob + b"\n"
-
-
-@contextlib.contextmanager
-def heeding_interrupts() -> Iterator[None]:
-    """A shell starts what runs in the background with SIGINT ignored, and everything under it inherits that."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_following_a_queue_goes_on_until_interrupted(at: Broker) -> None:

@@ -17,6 +17,8 @@ from shardmq.cmd.broker import Broker
 from shardmq.cmd.invocation import command, environment
 from shardmq.errors import ShardmqError
 
+from .interrupts import heeding_interrupts
+
 OURS = Contestant("shardmq", 1)
 THEIRS = Contestant("RabbitMQ", 2)
 PATIENCE_SECONDS = 120
@@ -142,9 +144,11 @@ def test_ended_in_the_middle_it_leaves_nothing_behind(
 ) -> None:
     assert load_program
     more = ("--rounds", "100", "--seconds", "60", "--only", "both", "--disk", str(tmp_path), option)
-    with subprocess.Popen(
-        command("bench", "compare", *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
+    with heeding_interrupts():
+        process = subprocess.Popen(
+            command("bench", "compare", *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+    with process:
         assert process.stderr is not None
         while "warming up: both: " not in (line := process.stderr.readline()):  # the next takes 60 s
             assert line, "it ended by itself"
