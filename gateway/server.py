@@ -13,13 +13,9 @@ from shardmq.gateway.logins import Logins
 from shardmq.gateway.presence import Presence
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
-from shardmq.limits import HANDSHAKE_SECONDS
+from shardmq.limits import HANDSHAKE_SECONDS, STANDSTILL_SECONDS
 
 BACKLOG: Final = 1024
-STANDSTILL_SECONDS: Final = 1.5
-"""Ticks further apart than that: this process stood still. What clients said meanwhile is read before the next one, and
-nobody is taken for silent until then."""
-
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
 """What clients are told when the process stops; RabbitMQ's words, which programs know."""
 

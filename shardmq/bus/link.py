@@ -3,7 +3,8 @@
 ZeroMQ delivers or loses; it never says which. So each link has sessions. A session is opened by the dialing side with a
 fresh random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
 gap, an unknown session or silence ends the session, and the owner of each end hears of it exactly once (`Lost`); what
-the peer was holding is then its owner's to give back. A stale envelope of an older session is dropped.
+the peer was holding is then its owner's to give back. A stale envelope of an older session is dropped. Who stood still
+itself has not listened, so that time is nobody's silence: a machine that was suspended goes on where it was.
 
     dialer                                listener
       │  [session, 0, [Hello]]  ─────────►  │  Opened
@@ -33,7 +34,7 @@ from shardmq.bus.address import check_private, is_tcp
 from shardmq.bus.curve import guard_of
 from shardmq.bus.messages import Hello, Message, Ping, Reset, Welcome
 from shardmq.errors import StartupRefused
-from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
+from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS, STANDSTILL_SECONDS
 
 BUS_PROTOCOL: Final = 1
 ENVELOPES_PER_RECEIVE: Final = 64
@@ -105,6 +106,24 @@ class _Session:
 
     def silent(self, now: float) -> bool:
         return now - self.heard_at > LINK_SILENCE_SECONDS
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """So long nobody listened here."""
+        self.heard_at = min(now, self.heard_at + seconds)
+
+
+class _Ticks:
+    """When the last one was."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def stood_still(self, now: float) -> float:
+        """Seconds since the last tick, if that is more than ticks are ever apart; else 0."""
+        pause, self._last = now - self._last, now
+        return pause if pause > STANDSTILL_SECONDS else 0.0
 
 
 def _portions(messages: list[Message]) -> Iterator[list[Message]]:
@@ -210,6 +229,7 @@ class Dialer(Generic[Incoming]):
         self._decode = _decoder(incoming).decode
         self._session: _Session | None = None
         self._lost: list[Lost] = []
+        self._ticks = _Ticks()
         self._called_at = time.monotonic()
 
     def post(self, message: Message) -> None:
@@ -278,6 +298,8 @@ class Dialer(Generic[Incoming]):
         if session is None:
             self._session = session = _Session(secrets.randbits(63), now)
             session.sent_at = 0.0
+        if pause := self._ticks.stood_still(now):
+            session.forgive(pause, now)
         if not self.is_open:
             if now - session.sent_at >= HELLO_SECONDS:
                 session.sent_at = now
@@ -364,6 +386,7 @@ class Listener(Generic[Incoming]):
         self._welcome = Welcome(role, name)
         self._decode = _decoder(incoming).decode
         self._peers: dict[bytes, Peer] = {}
+        self._ticks = _Ticks()
         self._lost: list[tuple[Peer, Lost]] = []
 
     @property
@@ -425,7 +448,10 @@ class Listener(Generic[Incoming]):
         Returns:
             The sessions that ended, if noticed here or in a flush.
         """
+        pause = self._ticks.stood_still(now)
         for peer in list(self._peers.values()):
+            if pause:
+                peer._session.forgive(pause, now)
             if peer._session.silent(now):
                 self._lose(peer, f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
             elif peer._session.ping_due(now):

@@ -141,10 +141,27 @@ def test_a_missing_envelope_ends_the_session_at_both_ends(pair: Pair) -> None:
     assert [type(event) for event in pair.at_listener][:2] == [Opened, Lost]
 
 
+def ticks(start: float, seconds: float) -> list[float]:
+    """Moments at which a process that runs looks at its links, up to `seconds` after the start."""
+    return [start + tenth / 10 for tenth in range(1, round(seconds * 10) + 1)]
+
+
 def test_a_silent_peer_is_lost(pair: Pair) -> None:
-    late = time.monotonic() + LINK_SILENCE_SECONDS + 1
-    assert [type(event) for event in pair.dialer.tick(late)] == [Lost]
-    assert [type(event) for _, event in pair.listener.tick(late)] == [Lost]
+    for now in ticks(time.monotonic(), LINK_SILENCE_SECONDS - 1):
+        assert not pair.dialer.tick(now)
+        assert not pair.listener.tick(now)
+    late = ticks(now, 2)
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
+
+
+def test_who_stood_still_takes_nobody_for_silent_until_it_has_listened_again(pair: Pair) -> None:
+    woken = time.monotonic() + 10 * LINK_SILENCE_SECONDS
+    assert not pair.dialer.tick(woken)
+    assert not pair.listener.tick(woken)
+    late = ticks(woken, LINK_SILENCE_SECONDS + 1)
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
 
 
 def test_garbage_on_the_socket_harms_nobody(pair: Pair) -> None:

@@ -22,13 +22,15 @@ StartBroker = Callable[..., Broker]
 
 
 @contextlib.contextmanager
-def frozen(broker: Broker, name: str) -> Iterator[None]:
-    """A process that is stopped meanwhile."""
-    broker.kill(name, signal.SIGSTOP)
+def frozen(broker: Broker, *names: str) -> Iterator[None]:
+    """Processes that are stopped meanwhile."""
+    for name in names:
+        broker.kill(name, signal.SIGSTOP)
     try:
         yield
     finally:
-        broker.kill(name, signal.SIGCONT)
+        for name in names:
+            broker.kill(name, signal.SIGCONT)
 
 
 def declare_on_each_of_two(connection: shardmq.Connection) -> tuple[str, str]:
@@ -153,6 +155,38 @@ def test_a_frozen_gateway_holds_up_nobody_for_longer_than_the_silence_and_thaws_
         assert [message.body for message in got] == [b"%d" % number for number in range(1, 21)]
         assert [message.redelivered for message in got[:4]] == [True] * 4
         until(lambda: confirm_one(cold, "new", b"y"), "publishing through it goes on")
+        assert [notice.event for notice in broker.notices if notice.process] == [], "nothing was restarted"
+
+
+def test_a_machine_that_was_suspended_goes_on_where_it_was(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    bodies = [b"%d" % number for number in range(1000)]
+    with shardmq.connect(broker.url, timeout=60, heartbeat=0) as connection:
+        channel = connection.channel()
+        queues = declare_on_each_of_two(connection)
+        channel.queue_declare("of this connection", exclusive=True)
+        for queue in queues:
+            with channel.publisher() as publisher:
+                publisher.publish_many("", queue, bodies)
+        arriving = [connection.channel().consume(queue, prefetch=100) for queue in queues]
+        held = [[next(messages) for _ in range(50)] for messages in arriving]
+        with channel.publisher() as publisher:
+            with frozen(broker, *broker.pids):
+                for queue in queues:  # they lie in the gateway's socket until it wakes
+                    publisher.publish("", queue, b"meanwhile")
+                time.sleep(LINK_SILENCE_SECONDS + 2)
+            publisher.flush()
+        for messages, first in zip(arriving, held, strict=True):
+            for message in first:
+                message.ack()
+            got = first
+            while got[-1].body != b"meanwhile":
+                got.append(next(messages))
+                got[-1].ack()
+            assert [message.body for message in got] == [*bodies, b"meanwhile"]
+            assert not any(message.redelivered for message in got)
+        until(lambda: {queue_table(connection, queue)["total"] for queue in queues} == {0}, "all is acknowledged")
+        assert channel.queue_declare("of this connection", exclusive=True).messages == 0
         assert [notice.event for notice in broker.notices if notice.process] == [], "nothing was restarted"
 
 
