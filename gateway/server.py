@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from shardmq.clock import Ticks
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.clients import Lists
 from shardmq.gateway.connection import SILENCE_CHECK_SECONDS, ClientConnection
@@ -13,7 +14,7 @@ from shardmq.gateway.logins import Logins
 from shardmq.gateway.presence import Presence
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
-from shardmq.limits import HANDSHAKE_SECONDS, STANDSTILL_SECONDS
+from shardmq.limits import HANDSHAKE_SECONDS
 
 BACKLOG: Final = 1024
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
@@ -50,7 +51,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._presence = Presence(hub)
         self._check_at = 0.0
-        self._ticked_at = 0.0
+        self._ticks = Ticks()
         self.logins = Logins(hub)
         hub.on_tick(self._tick)
         hub.on_census(self._census)
@@ -143,8 +144,7 @@ class Server:
         return Doorway(self)
 
     def _tick(self, now: float) -> None:
-        before, self._ticked_at = self._ticked_at, now
-        if now < self._check_at or now - before > STANDSTILL_SECONDS:
+        if self._ticks.stood_still(now) or now < self._check_at:
             return
         self._check_at = now + SILENCE_CHECK_SECONDS
         self.logins.rest()

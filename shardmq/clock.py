@@ -1,4 +1,6 @@
-"""Time that does not jump: wall-clock time where the process began, and the monotonic clock's pace from there on.
+"""Time that does not jump, and how much of it a process was not there for.
+
+The steady clock has wall-clock time where the process began, and the monotonic clock's pace from there on.
 
 Times to live and delays are measured by it: setting the machine's clock, forwards or back, fires and stalls nothing. A
 process that keeps notes of it goes on where it was, also when it is started again, for as long as the machine runs.
@@ -13,6 +15,9 @@ import msgspec
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NS_PER_MS: Final = 1_000_000
+
+STANDSTILL_SECONDS: Final = 1.5
+"""Ticks come ten times a second or so, and twice at least."""
 
 
 class ClockNote(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +67,28 @@ class SteadyClock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, never less than before."""
         return (time.monotonic_ns() + self._offset_ns) // _NS_PER_MS
+
+
+class Ticks:
+    """Notices that the process stood still (SIGSTOP, a machine that was suspended): what others said meanwhile has not
+    been read then, and nobody may be taken for silent.
+
+    All that has come is read between two ticks. So whose ticks are always late, as the work is, has listened after all:
+    a late tick counts only where the one before was in time.
+    """
+
+    __slots__ = ("_last", "_was_late")
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._was_late = False
+
+    def stood_still(self, now: float) -> float:
+        """To be asked in every tick: the seconds, monotonic, since the last one if nobody listened then; else 0."""
+        pause, self._last = now - self._last, now
+        is_late, was_late = pause > STANDSTILL_SECONDS, self._was_late
+        self._was_late = is_late
+        return pause if is_late and not was_late else 0.0
 
 
 @functools.cache

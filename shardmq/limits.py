@@ -98,10 +98,6 @@ LINK_PING_SECONDS: Final = 1.0
 LINK_SILENCE_SECONDS: Final = 10.0
 """A peer silent for this long is taken for dead, though its socket may be open (SIGSTOP, a hung disk)."""
 
-STANDSTILL_SECONDS: Final = 1.5
-"""Ticks come ten times a second or so. Further apart than this, the process itself stood still (SIGSTOP, a machine that
-was suspended): what peers and clients said meanwhile is read before any of them is taken for silent."""
-
 DECLARE_SECONDS: Final = 15.0
 """A declaration waits this long for the coordinator, the shard and every live gateway. Longer than a link's silence,
 so that a dead gateway is dropped before a declaration is given up."""

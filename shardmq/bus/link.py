@@ -33,8 +33,9 @@ import zmq
 from shardmq.bus.address import check_private, is_tcp
 from shardmq.bus.curve import guard_of
 from shardmq.bus.messages import Hello, Message, Ping, Reset, Welcome
+from shardmq.clock import Ticks
 from shardmq.errors import StartupRefused
-from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS, STANDSTILL_SECONDS
+from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
 BUS_PROTOCOL: Final = 1
 ENVELOPES_PER_RECEIVE: Final = 64
@@ -110,20 +111,6 @@ class _Session:
     def forgive(self, seconds: float, now: float) -> None:
         """So long nobody listened here."""
         self.heard_at = min(now, self.heard_at + seconds)
-
-
-class _Ticks:
-    """When the last one was."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def stood_still(self, now: float) -> float:
-        """Seconds since the last tick, if that is more than ticks are ever apart; else 0."""
-        pause, self._last = now - self._last, now
-        return pause if pause > STANDSTILL_SECONDS else 0.0
 
 
 def _portions(messages: list[Message]) -> Iterator[list[Message]]:
@@ -229,7 +216,7 @@ class Dialer(Generic[Incoming]):
         self._decode = _decoder(incoming).decode
         self._session: _Session | None = None
         self._lost: list[Lost] = []
-        self._ticks = _Ticks()
+        self._ticks = Ticks()
         self._called_at = time.monotonic()
 
     def post(self, message: Message) -> None:
@@ -386,7 +373,7 @@ class Listener(Generic[Incoming]):
         self._welcome = Welcome(role, name)
         self._decode = _decoder(incoming).decode
         self._peers: dict[bytes, Peer] = {}
-        self._ticks = _Ticks()
+        self._ticks = Ticks()
         self._lost: list[tuple[Peer, Lost]] = []
 
     @property

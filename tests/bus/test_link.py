@@ -11,6 +11,7 @@ import zmq
 
 from shardmq.bus.link import HELLO_SECONDS, Dialer, Listener, Lost, Opened
 from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
+from shardmq.clock import STANDSTILL_SECONDS
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 from shardmq.records import Run, pack_many
 
@@ -160,6 +161,13 @@ def test_who_stood_still_takes_nobody_for_silent_until_it_has_listened_again(pai
     assert not pair.dialer.tick(woken)
     assert not pair.listener.tick(woken)
     late = ticks(woken, LINK_SILENCE_SECONDS + 1)
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
+
+
+def test_who_is_late_with_every_tick_notices_a_silent_peer_none_the_less(pair: Pair) -> None:
+    start = time.monotonic()
+    late = [start + 2 * STANDSTILL_SECONDS * number for number in range(1, round(LINK_SILENCE_SECONDS))]
     assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
     assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
 
