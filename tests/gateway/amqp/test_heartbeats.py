@@ -83,6 +83,21 @@ def test_a_gateway_that_stood_still_listens_before_it_takes_anybody_for_dead(sta
             time.sleep(0.5)
 
 
+def test_a_tick_that_comes_before_what_was_said_meanwhile_hangs_up_on_nobody(start_stage: StartStage) -> None:
+    stage = start_stage([])
+
+    def stand_still() -> None:
+        time.sleep(3)
+        stage.hub._tick(time.monotonic())
+
+    with RawClient(stage.port, heartbeat=1) as client:
+        stage.hub._loop.call_soon_threadsafe(stand_still)
+        for _ in range(6):  # three seconds, where two of silence are too many
+            time.sleep(0.5)
+            client.socket.sendall(BEAT)
+        client.ask(BasicQos(0, 1), BasicQosOk)
+
+
 def test_a_client_that_we_do_not_read_is_not_taken_for_dead(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, {})])
     with RawClient(stage.port, heartbeat=1) as client:
