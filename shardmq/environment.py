@@ -18,6 +18,7 @@ from typing import Final
 import lmdb
 
 from shardmq.errors import StoreRefused
+from shardmq.storage.files import make_folder, sync_file, sync_folder
 
 VERSION: Final = b"1"
 MAP_BYTES: Final = 1 << 40
@@ -75,7 +76,7 @@ def lock_folder(folder: Path) -> int:
         StoreRefused: another process holds it, or it is no folder we can write in.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as fault:
         raise StoreRefused(f"{folder} cannot hold a store: {fault.strerror} ({fault.filename})") from fault
@@ -104,6 +105,7 @@ def open_environment(folder: Path, format: bytes, databases: tuple[bytes, ...]) 
     lock = lock_folder(folder)
     try:
         if (folder / "data.mdb").exists():
+            _sync(folder)
             _check(folder / "data.mdb", format)
         else:
             _create(folder, format)
@@ -133,11 +135,22 @@ def _create(folder: Path, format: bytes) -> None:
     env.close()
     os.rename(aside / "data.mdb", folder / "data.mdb")
     shutil.rmtree(aside)
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Bring to disk what is believed from here on.
+
+    The process before may have been killed while it waited for the disk. What it wrote is read back all the same, from
+    memory; but what is done on the strength of it must not be on disk before it is.
+    """
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        sync_file(folder / "data.mdb")
+        sync_folder(folder)
+    except OSError as fault:
+        raise StoreRefused(
+            f"{folder / 'data.mdb'} cannot be brought to disk: {fault.strerror}; look at the disk"
+        ) from fault
 
 
 def _is_whole(file: Path) -> bool:

@@ -5,6 +5,7 @@ a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say
 """
 
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -172,6 +173,39 @@ class StartupRefused(ShardmqError):
 
 class StoreRefused(StartupRefused):
     """A store file that is not ours to open: foreign, newer, torn or in use. It is left untouched."""
+
+
+class StoreDamaged(StoreRefused):
+    """A store file is not what was written. It is left untouched.
+
+    Attributes:
+        file: the file.
+        what: what is damaged, and what that affects.
+        database: name of the database; None where all of the file is meant.
+    """
+
+    def __init__(self, file: Path, what: str, database: str | None = None, place: str = "") -> None:
+        inside = "" if database is None else f" in database {database!r}"
+        super().__init__(f"{file} is damaged{inside}{place}: {what}; restore it from a copy")
+        self.file = file
+        self.what = what
+        self.database = database
+
+
+class RowDamaged(StoreDamaged):
+    """One row of a store is not what was written; the file around it is whole.
+
+    Attributes:
+        key: of the row.
+        queue: id of the queue it belongs to; None where it belongs to none, or the key cannot tell.
+    """
+
+    database: str
+
+    def __init__(self, file: Path, database: str, key: bytes, what: str, queue: int | None = None) -> None:
+        super().__init__(file, what, database, f", key {key.hex() or 'empty'}")
+        self.key = key
+        self.queue = queue
 
 
 _REQUEST_ERRORS: dict[int, type[RequestError]] = {

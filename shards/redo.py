@@ -19,6 +19,7 @@ from typing import Final
 from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import StoreRefused
+from shardmq.storage.files import sync_folder
 
 REDO_BYTES: Final = 8 << 20
 """Size of the log. Larger makes LMDB's commits rarer and longer; a start reads it once."""
@@ -109,11 +110,7 @@ def _create(file: Path) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     aside.rename(file)
-    directory = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(file.parent)
 
 
 def _checked(file: Path) -> mmap.mmap:

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.clock import ClockNote
 from shardmq.environment import open_environment
-from shardmq.errors import StoreRefused
+from shardmq.errors import RowDamaged, StoreDamaged
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
@@ -60,6 +60,8 @@ from shardmq.shards.layout import (
     number_of,
     segment_key,
     staged_place,
+    timer_key,
+    timers_of,
 )
 from shardmq.shards.mapping import Map
 from shardmq.shards.redo import RedoLog
@@ -217,7 +219,7 @@ class Store:
         with self._env.begin(db=self._dbs[number], buffers=True) as transaction:
             value = transaction.get(key)
             if value is None:
-                raise self._damaged(f"{segment!r} is not there")
+                raise self._row_damaged(number, key, f"{segment!r} is not there", segment.queue)
             runs = self._decode(segment, value)
             self._map.read(len(value))
         return runs
@@ -225,7 +227,8 @@ class Store:
     def _decode(self, segment: Segment, value: memoryview) -> list[NumberedRun]:
         with value[CHECKSUM_BYTES:] as body:
             if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                raise self._damaged(f"{segment!r} is not what was written")
+                number, key = SEGMENTS if segment.durable else SPILLED, segment_key(segment)
+                raise self._row_damaged(number, key, f"{segment!r} is not what was written", segment.queue)
             return _decode_runs(body)
 
     # --- timers -----------------------------------------------------------------------------------------------------
@@ -299,14 +302,16 @@ class Store:
 
     def _timer(self, key: bytes, durable: bool) -> Timer:
         if len(key) != TIMER.size:
-            raise self._damaged(f"timer {key.hex()} has {len(key)} bytes")
+            number = timers_of(durable)
+            raise self._row_damaged(number, key, f"the key of a delayed message has {len(key)} bytes")
         queue, due_ms, serial, count = TIMER.unpack(key)
         return Timer(queue, due_ms, serial, count & ~PARKED, count & PARKED != 0, durable)
 
     def _decode_timer(self, timer: Timer, value: memoryview) -> Run:
         with value[CHECKSUM_BYTES:] as body:
             if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                raise self._damaged(f"{timer!r} is not what was written")
+                number, key = timers_of(timer.durable), timer_key(timer)
+                raise self._row_damaged(number, key, f"{timer!r} is not what was written", timer.queue)
             return _decode_run(body)
 
     # --- transactions -----------------------------------------------------------------------------------------------
@@ -336,10 +341,10 @@ class Store:
         for reading, place in self._stages(start, prefix):
             value = reading.get(STAGE.pack(*place), db=self._dbs[STAGED])
             if value is None:
-                raise self._damaged(f"{place!r} is not there")
+                raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not there")
             with value[CHECKSUM_BYTES:] as body:
                 if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                    raise self._damaged(f"{place!r} is not what was written")
+                    raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not what was written")
                 queues, delay_ms, run = _decode_staged(body)
             found.append(Staged(place, queues, delay_ms, run))
             size += len(value)
@@ -378,7 +383,7 @@ class Store:
                 if not key.startswith(prefix):
                     return
                 if len(key) != STAGE.size:
-                    raise self._damaged(f"staged run {key.hex()} has a key of {len(key)} bytes")
+                    raise self._row_damaged(STAGES, key, f"the key of a staged run has {len(key)} bytes")
                 if (STAGES, key) not in overlay:
                     yield reading, staged_place(key)
 
@@ -451,7 +456,7 @@ class Store:
 
     def _segment(self, key: bytes, value: bytes) -> Segment:
         if len(key) != PLACE.size or len(value) <= EXTENT.size:
-            raise self._damaged(f"index entry {key.hex()} has {len(value)} bytes")
+            raise self._row_damaged(INDEX, key, f"the entry of a segment has {len(value)} bytes")
         queue, first = PLACE.unpack(key)
         segment = Segment(queue, first, durable=True, born=0.0)
         segment.end, segment.count, flags = EXTENT.unpack_from(value)
@@ -474,7 +479,7 @@ class Store:
         known = {queue.id for queue in contents.queues}.union(contents.dropped)
         strange = {segment.queue for segment in contents.segments} - known
         if strange:
-            raise self._damaged(f"messages of queue {min(strange)}, which is not in it")
+            raise StoreDamaged(self.file, f"it has messages of queue {min(strange)}, which is not in it")
 
-    def _damaged(self, what: str) -> StoreRefused:
-        return StoreRefused(f"{self.file} is damaged: {what}; restore it from a copy")
+    def _row_damaged(self, database: int, key: bytes, what: str, queue: int | None = None) -> RowDamaged:
+        return RowDamaged(self.file, DATABASES[database].decode(), key, what, queue)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from shardmq.errors import StartupRefused, StoreRefused
+from shardmq.storage.files import make_folder
 
 SOCKETS_PREFIX: Final = "shardmq-run-"
 IPC_PATH_BYTES_MAX: Final = 107
@@ -30,7 +31,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
     """
     path = data_dir / "lock"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(data_dir)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as fault:
         raise StoreRefused(f"{data_dir} cannot be the data directory: {fault.strerror} ({fault.filename})") from fault
