@@ -6,6 +6,10 @@ server.py     listens, accepts, knows the connections
 connection.py  one client's connection, whatever its protocol: the socket, what waits to be sent, when not to read
 doorway.py     a socket that has not said yet which protocol it speaks
 logins.py      who may come in
+suspicion.py   who has failed to log in lately, and what follows from that
+turnstile.py   how many passwords are tried at once, for each source and user
+hashing.py     passwords compared with their hashes, on few threads, in a fair order
+refusals.py    logins that were refused: counted, and logged without filling the disk
 amqp/          one client connection speaking AMQP 0-9-1
 native.py     one client connection speaking the native protocol: frames to session calls and back
 requests.py   the native protocol's requests as a table: operation to call; those about messages

@@ -139,6 +139,7 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
+        self.logins.close()
 
     def _doorway(self) -> Doorway:
         return Doorway(self)
@@ -147,7 +148,7 @@ class Server:
         if self._ticks.stood_still(now) or now < self._check_at:
             return
         self._check_at = now + SILENCE_CHECK_SECONDS
-        self.logins.rest()
+        self.logins.tick(now)
         for doorway in list(self._doorways):
             doorway.abort_if_silent(now)
         for connection in list(self._connections):
@@ -162,4 +163,5 @@ class Server:
             "connections": len(self._connections),
             "channels": len(channels),
             "consumers": sum(len(channel.consumers) for channel in channels),
+            **self.logins.counts,
         }

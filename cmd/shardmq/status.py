@@ -113,7 +113,19 @@ def tables(state: Status) -> "Group":
         Text(f"publishers wait: {alarm}", style="red") for row in state["processes"] for alarm in row.get("alarms", [])
     ]
     staged = [Text(sentence) for sentence in transactions(state["processes"])]
-    return Group(process_table(state["processes"]), *alarms, *staged, queue_table(state["queues"]))
+    refused = [Text(sentence, style="yellow") for sentence in logins(state["processes"])]
+    return Group(process_table(state["processes"]), *alarms, *refused, *staged, queue_table(state["queues"]))
+
+
+def logins(processes: list[dict[str, Any]]) -> list[str]:
+    """What is to be said of logins: nothing where none were refused and none wait."""
+    refused, delayed, waiting = (
+        sum(process.get(f"logins_{what}", 0) for process in processes) for what in ("refused", "delayed", "waiting")
+    )
+    if not refused and not waiting:
+        return []
+    return [f"refused since the gateways began: {counted(refused, 'login')}, {delayed:,} of them late; "
+            f"waiting now: {waiting:,}"]  # fmt: skip
 
 
 def transactions(processes: list[dict[str, Any]]) -> list[str]:

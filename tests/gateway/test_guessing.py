@@ -1,0 +1,178 @@
+"""Guessing passwords is slow, and holds nobody else up. Real processes."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.errors import ReplyCode
+from shardmq.gateway.suspicion import DELAY_SECONDS_MAX, FREE
+from shardmq.gateway.turnstile import PLACES
+from shardmq.limits import HANDSHAKE_SECONDS
+from shardmq.wire.administration import PermissionPut, UserPut
+from shardmq.wire.operations import ConnectionOpen, StatusGet
+
+from .amqp.rawclient import RawClient as AmqpClient
+from .rawclient import Denied, RawClient
+
+GUESSERS = 24
+LOGIN_SECONDS_MAX = 0.2
+PROBES = 10
+
+Guess = Callable[[Broker, int], None]
+
+
+def native(broker: Broker, number: int, user: str = "guest") -> None:
+    with RawClient(broker) as client:
+        client.send(ConnectionOpen(1, 1, user, f"wrong-{number}", "/", 0))
+        with contextlib.suppress(ConnectionError):
+            client.receive()
+
+
+def amqp(broker: Broker, number: int) -> None:
+    with AmqpClient(broker.port, is_open=False) as client:
+        client.greet()
+        client.login(b"\0guest\0wrong-%d" % number)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            client.socket.settimeout(1)
+            client.socket.recv(1000)
+
+
+def impatient(broker: Broker, number: int) -> None:
+    """Whoever is not let in at once hangs up and tries the next."""
+    with RawClient(broker) as client:
+        client.send(ConnectionOpen(1, 1, "victim", f"wrong-{number}", "/", 0))
+        client.socket.settimeout(0.1)
+        with contextlib.suppress(OSError):
+            client.socket.recv(1000)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def stranger(broker: Broker, number: int) -> None:
+    native(broker, number, f"nobody-{number}")
+
+
+@contextlib.contextmanager
+def guessing(broker: Broker, guess: Guess) -> Iterator[None]:
+    """Two dozen connections guess, each again when it is refused."""
+    is_over = threading.Event()
+    numbers = iter(range(10**9))
+
+    def go_on() -> None:
+        while not is_over.is_set():
+            guess(broker, next(numbers))
+
+    threads = [threading.Thread(target=go_on) for _ in range(GUESSERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def counted(admin: RawClient, what: str = "refused") -> int:
+    (row,) = [row for row in admin.ask(StatusGet)["processes"] if row["role"] == "gateway"]
+    return int(row[f"logins_{what}"])
+
+
+def seconds_to_log_in(broker: Broker, user: str, password: str) -> float:
+    began = time.monotonic()
+    with RawClient(broker).open(user, password):
+        return time.monotonic() - began
+
+
+@pytest.mark.parametrize("guess", [native, amqp, stranger], ids=lambda guess: guess.__name__)
+def test_logins_of_others_are_quick_while_two_dozen_guess(broker: Broker, guess: Guess) -> None:
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, f"new-{guess.__name__}", "secret")
+        admin.ask(PermissionPut, f"new-{guess.__name__}", "/", ".*", ".*", ".*")
+        before = counted(admin)
+        with guessing(broker, guess):
+            deadline = time.monotonic() + 30
+            while counted(admin) - before < 2 * FREE:
+                assert time.monotonic() < deadline
+            known = [seconds_to_log_in(broker, "guest", "guest") for _ in range(PROBES)]
+            new = [seconds_to_log_in(broker, f"new-{guess.__name__}", "secret") for _ in range(PROBES)]
+    # the middle one of each: the machine that runs the test is not ours alone
+    assert sorted(known)[PROBES // 2] < LOGIN_SECONDS_MAX, known
+    assert sorted(new)[PROBES // 2] < LOGIN_SECONDS_MAX, new
+
+
+def test_a_password_that_was_changed_is_wrong_at_once_and_the_new_one_right(broker: Broker) -> None:
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, "mover", "old")
+        admin.ask(PermissionPut, "mover", "/", ".*", ".*", ".*")
+        for old, new in (("old", "new"), ("new", "old")):
+            with RawClient(broker).open("mover", old):
+                pass
+            admin.ask(UserPut, "mover", new)
+            with pytest.raises(Denied):
+                RawClient(broker).open("mover", old)
+            with RawClient(broker).open("mover", new):
+                pass
+
+
+def test_who_does_not_wait_for_the_answer_tries_no_more_and_known_users_log_in(
+    start_broker: Callable[..., Broker],
+) -> None:
+    broker = start_broker(shards=1)
+    with RawClient(broker).open() as admin:
+        admin.ask(UserPut, "victim", "secret")
+        with guessing(broker, impatient):
+            deadline = time.monotonic() + 30
+            while counted(admin, "delayed") < PLACES:
+                assert time.monotonic() < deadline
+            before, began = counted(admin, "delayed"), time.monotonic()
+            known = [seconds_to_log_in(broker, "guest", "guest") for _ in range(PROBES)]
+            while time.monotonic() - began < 3:
+                time.sleep(0.1)
+            tried = counted(admin, "delayed") - before
+    assert sorted(known)[PROBES // 2] < LOGIN_SECONDS_MAX, known
+    assert tried <= PLACES, tried  # over two dozen connections that hang up at once it would be hundreds
+
+
+def test_a_delay_ends_within_the_handshake_and_is_counted(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1)
+    clients = [RawClient(broker) for _ in range(PLACES + 5)]
+    began = time.monotonic()
+    for client in clients:
+        client.send(ConnectionOpen(1, 1, "nobody", "wrong", "/", 0))
+    with RawClient(broker).open() as admin:
+        state = admin.ask(StatusGet)["processes"]
+    (row,) = [row for row in state if row["role"] == "gateway"]
+    assert row["logins_waiting"] > 0
+    for client in clients:
+        client.expect_close(ReplyCode.ACCESS_REFUSED)
+        client.socket.close()
+    assert DELAY_SECONDS_MAX / 2 < time.monotonic() - began < HANDSHAKE_SECONDS + 5
+    with shardmq.connect(broker.url) as connection:
+        (row,) = [row for row in connection.status()["processes"] if row["role"] == "gateway"]
+    assert row["logins_refused"] == len(clients)
+    assert len(clients) / 2 < row["logins_delayed"] < len(clients)
+
+
+def test_refused_logins_are_summed_up_in_the_log(start_broker: Callable[..., Broker]) -> None:
+    broker = start_broker(shards=1)
+    clients = [RawClient(broker) for _ in range(12)]
+    for number, client in enumerate(clients):
+        client.send(ConnectionOpen(1, 1, f"u{min(number, 8)}", "wrong", "/", 0))
+    for client in clients:
+        client.expect_close(ReplyCode.ACCESS_REFUSED)
+        client.socket.close()
+    broker.stop()
+    logged = broker.log.read_text()
+    assert logged.count("login of user") == 10
+    (summary,) = [line for line in logged.splitlines() if "logins were refused" in line]
+    assert (
+        "12 logins were refused, 2 of them without a line here: from 127.0.0.1 (12); as 'u8' (4), 'u0' (1)" in summary
+    )
+    assert "4 other users (4)" in summary
