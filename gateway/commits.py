@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from shardmq.bus.messages import Publish, Return, Seal, Settle, Transact
 from shardmq.commands import AbortTransaction, BeginTransaction, CommitTransaction
-from shardmq.errors import NotFound, PreconditionFailed, RequestError, Timeout, Unavailable
+from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
 from shardmq.gateway.answers import from_all
 from shardmq.gateway.hub import Plan
 from shardmq.gateway.session import Session
@@ -46,7 +46,11 @@ NAME_BYTES: Final = 16
 
 
 class Gathered(NamedTuple):
-    """Messages of one kind that go the same way: a run that has not been sent."""
+    """Messages of one kind that go the same way: a run that has not been sent.
+
+    Attributes:
+        is_mandatory: they come back where no queue is left to take them when they are committed.
+    """
 
     exchange: str
     routing_key: str
@@ -56,6 +60,7 @@ class Gathered(NamedTuple):
     plan: Plan
     priority: int
     ttl_ms: int | None
+    is_mandatory: bool = False
 
 
 class Settlements(NamedTuple):
@@ -73,6 +78,9 @@ class Commit:
         gathered: what is published, in order.
         settlements: what is settled, by shard.
         reply: called once, with None or the error that refused it.
+
+    Attributes:
+        unroutable: mandatory runs that no queue took, in order; what the last routing found.
     """
 
     def __init__(
@@ -88,13 +96,14 @@ class Commit:
         self._settlements = settlements
         self._reply = reply
         self._publishes: dict[ShardLink, list[Publish]] = {}
+        self.unroutable: list[Gathered] = []
 
     def begin(self) -> None:
         """Carry it out."""
         self._publishes = self._route()
         links = self._publishes or self._settlements
         if len(self._publishes) > 1:
-            _Staged(self._session, self._publishes, self._decided).begin()
+            _Staged(self._session, self._publishes, self._unless_rerouted(self._decided)).begin()
         elif links:
             link = next(iter(links))
             settled, returned = self._settlements.get(link, ([], []))
@@ -103,29 +112,43 @@ class Commit:
             self._reply(None)
 
     def _route(self) -> dict[ShardLink, list[Publish]]:
-        """The runs, by shard. Queues that were deleted since they were routed have had them, and are gone with them."""
+        """The runs, by shard. Queues that were deleted since they were routed have had them, and are gone with them;
+        where none is left, mandatory ones come back."""
         hub = self._hub
         publishes: dict[ShardLink, list[Publish]] = {}
-        for exchange, key, flags, records, count, plan, priority, ttl_ms in self._gathered:
+        self.unroutable = []
+        for gathered in self._gathered:
+            exchange, key, flags, records, count, plan, priority, ttl_ms, is_mandatory = gathered
             serial = hub.next_serial
             hub.next_serial = serial + count
+            is_taken = False
             for link, queues in plan:
                 there = tuple([queue for queue in queues if hub.topology.queue_by_id(queue) is not None])
                 if there:
                     run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
                     publishes.setdefault(link, []).append(Publish(queues if len(there) == len(queues) else there, run))
+                    is_taken = True
+            if is_mandatory and not is_taken:
+                self.unroutable.append(gathered)
         return publishes
 
     def _carried_out(self, link: ShardLink) -> Reply:
+        def take(outcome: Outcome) -> None:
+            if not isinstance(outcome, RequestError):
+                self._settlements.pop(link, None)
+            self._decided(outcome)
+
+        return self._unless_rerouted(take)
+
+    def _unless_rerouted(self, then: Reply) -> Reply:
+        """The next step; or it all begins anew where nothing was done as a queue was deleted on the way."""
         before = self._hub.topology.version
 
         def take(outcome: Outcome) -> None:
             if isinstance(outcome, NotFound) and self._hub.topology.version != before:
-                self.begin()  # nothing was done: a queue was deleted on the way
-                return
-            if not isinstance(outcome, RequestError):
-                self._settlements.pop(link, None)
-            self._decided(outcome)
+                self.begin()
+            else:
+                then(outcome)
 
         return take
 
@@ -206,9 +229,9 @@ class _Staged:
         elif not self._missing:
             self._give_up(self._refusal)
 
-    def refuse(self, first: int, last: int, _code: int, text: str, _taken: int = 0) -> None:
+    def refuse(self, first: int, last: int, code: int, text: str, _taken: int = 0) -> None:
         """They are not, or it is not certain."""
-        self._refusal = Unavailable(text)
+        self._refusal = NotFound(text) if code == ReplyCode.NOT_FOUND else Unavailable(text)
         self.confirm(first, last)
 
     def _seal(self) -> None:

@@ -8,7 +8,7 @@ from shardmq.errors import ReplyCode, RequestError
 from shardmq.gateway.amqp.confirming import Told
 from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.frames import Acked, Came, Published, Refused
-from shardmq.gateway.amqp.methods import BasicCancel, BasicPublish, Method
+from shardmq.gateway.amqp.methods import BasicCancel, Method
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Outcome, Reply
 
@@ -64,13 +64,6 @@ class AmqpChannel:
         self.outlet: Channel | Transaction = channel
         self.replies: ReplyQueue | None = None
         self.cancelled: list[str] = []
-
-    def send_back(self, method: BasicPublish, properties: bytes, body: bytes) -> None:
-        """A mandatory message that no queue took comes back; in a transaction when that is committed."""
-        if self.transaction is None:
-            self.connection.send_content_return(self, method, properties, body)
-        else:
-            self.transaction.hold_return(method, properties, body)
 
     @property
     def reply_queue(self) -> "ReplyQueue | None":

@@ -24,7 +24,6 @@ from shardmq.gateway.amqp.crossing import to_amqp
 from shardmq.gateway.amqp.faults import AmqpFault, as_fault
 from shardmq.gateway.amqp.frames import Acked, Beat, Came, Event, FrameReader, Published, Refused
 from shardmq.gateway.amqp.methods import (
-    BasicPublish,
     BasicReturn,
     ChannelClose,
     ChannelCloseOk,
@@ -407,10 +406,10 @@ class AmqpConnection(ClientConnection):
     def send_heartbeat(self) -> None:
         self.send_frame(sending.BEAT)
 
-    def send_content_return(self, desk: AmqpChannel, method: BasicPublish, properties: bytes, body: bytes) -> None:
+    def send_return_of(self, channel: int, exchange: str, key: str, properties: bytes, body: bytes) -> None:
         """A mandatory message that no queue took comes back."""
-        self.send(desk.number, BasicReturn(312, "NO_ROUTE", method.exchange, method.routing_key))
-        self.send_content(desk.number, properties, body)
+        self.send(channel, BasicReturn(312, "NO_ROUTE", exchange, key))
+        self.send_content(channel, properties, body)
 
     def send_content(self, channel: int, properties: bytes, body: bytes) -> None:
         """A message, behind the method that it belongs to."""
@@ -440,7 +439,7 @@ class AmqpConnection(ClientConnection):
     def send_return(
         self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes  # noqa: ARG002
     ) -> None:
-        raise AssertionError("messages that came by AMQP return by send_content_return")
+        raise AssertionError("messages that came by AMQP return by send_return_of")
 
     def send_cancelled(self, channel: int, consumer: str) -> None:
         desk = self._desks.get(channel)

@@ -22,7 +22,7 @@ from shardmq.gateway.amqp.properties import Facts, PropertyLists, read_facts
 from shardmq.gateway.hub import Plan
 from shardmq.gateway.publishing import Publication, terms_of
 from shardmq.limits import LIFE_MS_MAX
-from shardmq.records import AMQP, PERSISTENT, Properties
+from shardmq.records import AMQP, MANDATORY, PERSISTENT, Properties
 
 _lists: Final = PropertyLists()
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -77,14 +77,17 @@ def publish(desk: AmqpChannel, event: Published) -> None:
 def _send(desk: AmqpChannel, method: BasicPublish, way: _Way, lists: Sequence[bytes], bodies: Sequence[bytes]) -> int:
     """Send messages that go the same way; returns how many."""
     messages = len(bodies)
-    if not way.plan and method.mandatory:
+    flags = way.flags
+    if method.mandatory and desk.transaction is not None:
+        flags |= MANDATORY  # whether a queue takes them shows when they are committed
+    elif method.mandatory and not way.plan:
         for raw, body in zip(lists, bodies, strict=True):
-            desk.send_back(method, raw, body)
+            desk.connection.send_return_of(desk.number, method.exchange, method.routing_key, raw, body)
     is_alike = lists.count(lists[0]) == messages
     records = packing.pack_alike(lists[0], bodies) if is_alike else packing.pack(lists, bodies)
     first = desk.published + 1
     desk.published += messages
-    desk.outlet.send(first, method.exchange, method.routing_key, way.flags, messages, records, way.plan, way.priority,
+    desk.outlet.send(first, method.exchange, method.routing_key, flags, messages, records, way.plan, way.priority,
                      way.ttl_ms)  # fmt: skip
     return messages
 

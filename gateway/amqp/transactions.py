@@ -5,7 +5,7 @@
                         └─ the channel closes ─► publishes are forgotten, what was delivered returns to its queues
 
 As in RabbitMQ, publishes and acknowledgements are checked when they come, and publishes routed; mandatory messages that
-no queue took come back with the commit, before its answer; one transaction follows the other; and a commit that is
+no queue takes, as there was none or it was deleted meanwhile, come back with the commit, before its answer; one transaction follows the other; and a commit that is
 refused is 406 and closes the channel (RabbitMQ: "partial tx completion"), by which what was acknowledged returns to its
 queues. Other than there, nothing of it is published then.
 """
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from shardmq.bus.messages import Return, Settle
 from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.gateway.amqp.methods import (
-    BasicPublish,
     TxCommit,
     TxCommitOk,
     TxRollback,
@@ -28,6 +27,7 @@ from shardmq.gateway.confirms import JOINED_BYTES
 from shardmq.gateway.shardlink import Consumer, Holding, Outcome, Reply, ShardLink
 from shardmq.gateway.tags import TagLedger
 from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.records import MANDATORY, unpack_raw
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.channel import AmqpChannel
@@ -53,7 +53,7 @@ class Transaction:
         desk: of the channel.
     """
 
-    __slots__ = ("_aside", "_bytes", "_desk", "_gathered", "_records", "_returns", "_run_bytes")
+    __slots__ = ("_aside", "_bytes", "_desk", "_gathered", "_records", "_run_bytes")
     all_held_bytes: ClassVar[int] = 0
 
     def __init__(self, desk: "AmqpChannel") -> None:
@@ -61,7 +61,6 @@ class Transaction:
         self._gathered: list[Gathered] = []  # the last one's records and count are filled in when it is closed
         self._records: list[bytes] = []  # of the last one
         self._run_bytes = 0
-        self._returns: list[tuple[BasicPublish, bytes, bytes]] = []
         self._bytes = 0
         self._aside: dict[str, TagLedger[Holding]] = {kind: TagLedger() for kind in (SETTLED, REQUEUED, REJECTED)}
         desk.channel.ledgers += self._aside.values()
@@ -80,13 +79,15 @@ class Transaction:
         priority: int = 0,
         ttl_ms: int | None = None,
     ) -> None:
-        """As `Channel.send`, when it is committed.
+        """As `Channel.send`, when it is committed. Mandatory ones (a flag) come back then where no queue takes them.
 
         Raises:
             PreconditionFailed: it is too much.
         """
         self._hold(len(records) + count * MESSAGE_OVERHEAD_BYTES)
-        if not plan:
+        is_mandatory = flags & MANDATORY != 0
+        flags &= ~MANDATORY
+        if not plan and not is_mandatory:
             return
         if self._records:
             last = self._gathered[-1]
@@ -95,6 +96,7 @@ class Transaction:
                 and last.routing_key == key
                 and last.exchange == exchange
                 and last.flags == flags
+                and last.is_mandatory is is_mandatory
                 and last.priority == priority
                 and last.ttl_ms == ttl_ms
                 and last.messages + count <= RUN_RECORDS_MAX
@@ -105,18 +107,9 @@ class Transaction:
                 self._gathered[-1] = last._replace(messages=last.messages + count)
                 return
             self._close_run()
-        self._gathered.append(Gathered(exchange, key, flags, b"", count, plan, priority, ttl_ms))
+        self._gathered.append(Gathered(exchange, key, flags, b"", count, plan, priority, ttl_ms, is_mandatory))
         self._records.append(records)
         self._run_bytes = len(records)
-
-    def hold_return(self, method: BasicPublish, properties: bytes, body: bytes) -> None:
-        """A mandatory message that no queue took comes back with the commit.
-
-        Raises:
-            PreconditionFailed: it is too much.
-        """
-        self._hold(len(properties) + len(body))
-        self._returns.append((method, properties, body))
 
     def ack(self, first: int, last: int) -> None:
         """As `Channel.ack`, when it is committed.
@@ -170,7 +163,7 @@ class Transaction:
         """Publishes are forgotten."""
         Transaction.all_held_bytes -= self._bytes
         self._bytes = 0
-        self._gathered, self._records, self._returns = [], [], []
+        self._gathered, self._records = [], []
 
     def commit(self, reply: Reply) -> None:
         """Make all of it visible; the outcome is None, or why there is nothing of it to be seen.
@@ -183,7 +176,6 @@ class Transaction:
         taken = [(kind, *each) for kind, aside in self._aside.items() for each in aside.settle_all()]
         settlements = _settlements(taken)
         gathered, self._gathered = self._gathered, []
-        returns, self._returns = self._returns, []
         size, self._bytes = self._bytes, 0
 
         def ended(outcome: Outcome) -> None:
@@ -196,12 +188,17 @@ class Transaction:
                     consumer.unacked -= end - start
             if channel.is_open:
                 channel.after_settling()
-                for method, properties, body in returns:
-                    self._desk.connection.send_content_return(self._desk, method, properties, body)
+                for run in commit.unroutable:
+                    self._send_back(run)
             reply(None)
 
-        Commit(channel.session, gathered, settlements, ended).begin()
+        commit = Commit(channel.session, gathered, settlements, ended)
+        commit.begin()
         channel.session.hub.changed()
+
+    def _send_back(self, run: Gathered) -> None:
+        for properties, body in unpack_raw(run.records, run.messages):
+            self._desk.connection.send_return_of(self._desk.number, run.exchange, run.routing_key, properties, body)
 
 
 def _settlements(taken: list[tuple[str, Holding, int, int]]) -> dict[ShardLink, Settlements]:

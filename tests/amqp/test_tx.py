@@ -247,6 +247,60 @@ def test_mandatory_messages_come_back_with_the_commit(tx: BlockingChannel) -> No
     assert came == [("NO_ROUTE", b"again")]
 
 
+Returned = tuple[int, str, str, bytes, pika.BasicProperties]
+
+
+@pytest.fixture
+def returned(tx: BlockingChannel) -> list[Returned]:
+    """What comes back on the transactional channel."""
+    came: list[Returned] = []
+
+    def note(_channel: object, method: pika.spec.Basic.Return, properties: pika.BasicProperties, body: bytes) -> None:
+        came.append((method.reply_code, method.reply_text, method.routing_key, body, properties))
+
+    tx.add_on_return_callback(note)
+    return came
+
+
+def test_mandatory_messages_whose_queue_was_deleted_meanwhile_come_back_with_the_commit_in_order(
+    tx: BlockingChannel, channel: BlockingChannel, queue: str, returned: list[Returned]
+) -> None:
+    channel.queue_declare("tx.brief", durable=True)
+    rich = pika.BasicProperties(delivery_mode=2, headers={"n": 1}, message_id="m", expiration="60000")
+    tx.basic_publish("", "tx.brief", b"one", rich, mandatory=True)
+    tx.basic_publish("", "tx.brief", b"not asked for", rich)
+    tx.basic_publish("", "no such queue", b"two", PERSISTENT, mandatory=True)
+    tx.basic_publish("", queue, b"kept", PERSISTENT, mandatory=True)
+    tx.basic_publish("", "tx.brief", b"three", PERSISTENT, mandatory=True)
+    channel.queue_delete("tx.brief")
+    tx.connection.process_data_events(0)
+    assert returned == []
+    tx.tx_commit()
+    tx.connection.process_data_events(0)
+    found = [(code, text, key, body) for code, text, key, body, _ in returned]
+    assert found == [(312, "NO_ROUTE", "tx.brief", b"one"), (312, "NO_ROUTE", "no such queue", b"two"),
+                     (312, "NO_ROUTE", "tx.brief", b"three")]  # fmt: skip
+    assert vars(returned[0][4]) == vars(rich)
+    assert bodies(channel, queue) == [b"kept"]
+
+
+def test_a_mandatory_message_that_one_queue_is_left_for_does_not_come_back(
+    tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest,
+    returned: list[Returned],
+) -> None:  # fmt: skip
+    tx.basic_publish(request.node.name, "", b"x", PERSISTENT, mandatory=True)
+    for gone in queues[1:]:
+        channel.queue_delete(gone)
+    tx.tx_commit()
+    tx.connection.process_data_events(0)
+    assert (returned, bodies(channel, queues[0])) == ([], [b"x"])
+    tx.basic_publish(request.node.name, "", b"y", PERSISTENT, mandatory=True)
+    channel.queue_delete(queues[0])
+    tx.tx_commit()
+    tx.connection.process_data_events(0)
+    assert [body for *_, body, _ in returned] == [b"y"]
+
+
 # --- what ends without a commit ---------------------------------------------------------------------------------------
 
 
