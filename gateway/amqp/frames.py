@@ -35,10 +35,8 @@ FRAME_OVERHEAD: Final = 8
 """Bytes of a frame beside its payload."""
 
 FRAME_MIN: Final = 4096
-"""The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on is…"""
-
-FRAME_BEFORE_TUNE: Final = 8192
-"""… twice that, as in RabbitMQ (`initial_frame_max`): client properties and tokens may need it."""
+"""The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on: who
+sends a larger one is not let in, as with RabbitMQ."""
 
 UNFINISHED_BYTES_MAX: Final = 64 << 20
 """What a connection may have sent of messages that are not complete, on all its channels: four of the largest. Without
@@ -187,7 +185,7 @@ class FrameReader:
     __slots__ = ("_contents", "_needed", "_rest", "_unfinished_bytes", "frame_max", "ignored", "message_max")
 
     def __init__(self, message_max: int) -> None:
-        self.frame_max = FRAME_BEFORE_TUNE
+        self.frame_max = FRAME_MIN
         self.message_max = message_max
         self.ignored: frozenset[int] = frozenset()
         self._rest = bytearray()  # of a frame that has not come whole, nor is looked at before `_needed` bytes are here

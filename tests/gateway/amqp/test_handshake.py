@@ -11,7 +11,7 @@ import pytest
 
 from shardmq.cmd.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import handshake
+from shardmq.gateway.amqp import handshake, methods
 from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.handshake import CAPABILITIES, PROTOCOL_HEADER
 from shardmq.gateway.amqp.methods import (
@@ -181,12 +181,13 @@ STRANGERS: dict[str, Say] = {
     "publish-before-open": out_of_place(PUBLISH, behind_login=True),
     "garbage": out_of_place(b"\x01\0\0\0\0\0\x04\0\0\0\0X"),
     "unknown-method": out_of_place(b"\x01\0\0\0\0\0\x04\xff\xff\xff\xff\xce"),
-    "frame-over-8192": out_of_place(b"\x01\0\0\0\0\x20\x01" + bytes(9000)),
+    "frame-over-4096": out_of_place(b"\x01\0\0\0\0\x10\x01" + bytes(5000)),
+    "start-ok-over-4096": lambda client: (client.greet(), client.login(filler="x" * 4000)),
 }
 
 
 def test_strangers_that_make_a_mistake_hear_nothing_and_are_hung_up_on_after_a_while(broker: Broker) -> None:
-    """As in RabbitMQ 3.13, where all of these wait for three seconds."""
+    """As in RabbitMQ 3.10 and 3.13, where all of these wait for three seconds."""
 
     def end(say: Say) -> tuple[bytes, float]:
         with RawClient(broker.port, is_open=False) as client:
@@ -203,9 +204,10 @@ def test_strangers_that_make_a_mistake_hear_nothing_and_are_hung_up_on_after_a_w
     assert {name: seconds for name, (_, seconds) in ends.items() if seconds < 2} == {}
 
 
-def test_a_frame_before_tune_may_have_8192_bytes(client: RawClient) -> None:
+def test_a_frame_before_tune_may_have_4096_bytes(client: RawClient) -> None:
     client.greet()
-    client.login(filler="x" * 7900)
+    empty = methods.encode(ConnectionStartOk({"capabilities": {}, "filler": ""}, "PLAIN", b"\0guest\0guest", "en_US"))
+    client.login(capabilities={}, filler="x" * (4096 - len(empty)))
     assert isinstance(client.hear().method, ConnectionTune)
 
 
