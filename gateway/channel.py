@@ -285,6 +285,7 @@ class Channel:
         consumer.window = self.session.next_window
         consumer.auto_ack = auto_ack
         consumer.own_prefetch = prefetch
+        consumer.settled_late = auto_ack and self._shared is not None
         consumer.prefetch = self._limited(consumer)
         consumer.priority = priority
         consumer.exclusive = exclusive
@@ -335,7 +336,8 @@ class Channel:
         self._retune_later()
 
     def share(self, prefetch: int) -> None:
-        """Limit what all consumers with acknowledgements hold together, beside what each may; 0 for no such limit."""
+        """Limit what all consumers hold together, beside what each may; 0 for no such limit. Those without
+        acknowledgements hold nothing, but get nothing either while the others have used it up."""
         shared = self._shared
         if shared is None and not prefetch:
             return
@@ -367,19 +369,22 @@ class Channel:
     def _limited(self, consumer: Consumer) -> int:
         """What a consumer's shard is to know as its prefetch."""
         own, shared = consumer.own_prefetch, self._shared
-        if shared is None or consumer.auto_ack:
-            return own
+        if shared is None:
+            return 0 if consumer.settled_late else own
         if shared.is_paused:
             return PAUSED
+        if consumer.auto_ack:
+            return 0
         return min(own, shared.limit) if own else shared.limit
 
     def _tell_limits(self) -> None:
         """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
         for consumer in self.consumers.values():
+            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
             prefetch = self._limited(consumer)
-            if prefetch != consumer.prefetch:
-                consumer.prefetch = prefetch
-                consumer.link.ask(Qos(0, consumer.number, prefetch), _ignore)
+            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
+                consumer.prefetch, consumer.settled_late = prefetch, settled_late
+                consumer.link.ask(Qos(0, consumer.number, prefetch, settled_late), _ignore)
 
     def _hand_on(self, shared: SharedPrefetch) -> None:
         """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
@@ -391,7 +396,7 @@ class Channel:
             if shared.is_paused:
                 shared.is_paused = False
                 self._tell_limits()
-        elif len(self.consumers) > 1 and not (shared.is_paused or shared.is_watched):
+        elif len(self.consumers) + len(self._retired) > 1 and not (shared.is_paused or shared.is_watched):
             shared.is_watched = True
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
 
@@ -438,7 +443,7 @@ class Channel:
         """Number what a shard sent and pass it on."""
         if consumer.times_out and delivered.redelivered:
             self._disown(consumer, delivered.first, delivered.run.count)
-        if self._shared is None or consumer.auto_ack:
+        if self._shared is None:
             self._pass_on(consumer, delivered)
         else:
             self._shared.put(consumer, delivered)
@@ -449,6 +454,9 @@ class Channel:
         tag = self._hand_out(consumer, delivered.first, run.count, consumer.auto_ack)
         front = self.session.front
         front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, run, delivered.deliveries)
+        if consumer.settled_late:
+            consumer.link.settle(consumer, delivered.first, delivered.first + run.count)
+            self.session.hub.changed()
         consumer.owed += len(run.records)
         if front.is_writable:
             consumer.link.taken(consumer)

@@ -2,6 +2,8 @@
 
 Each consumer's shard knows its own limit alone, and every one of them may use up the whole of the channel's: so more
 may come than there is room for. It waits until something is settled, and counts as held by its consumer meanwhile.
+Consumers without acknowledgements take no room, but get nothing while there is none, as in RabbitMQ; what waits for
+them is held by their shard until it is handed out, and so returns to its queue should the channel close.
 
 A channel that has had no room for a while tells the shards of its consumers to send nothing until it has: who else
 consumes from their queues is to have what comes there. A channel that is busy has room again sooner, and tells nobody.
@@ -46,13 +48,14 @@ class SharedPrefetch:
         self._waiting.append((consumer, consumer.link.life, delivered))
 
     def take(self, room: int | None) -> tuple[Consumer, Delivered] | None:
-        """The next messages, at most so many, that their shard has not lost meanwhile; None where there are none."""
+        """The next messages that their shard has not lost meanwhile, at most so many, or as many as there are of a consumer
+        that takes no room; None where there are none."""
         waiting = self._waiting
         while waiting and (room is None or room > 0):
             consumer, life, delivered = waiting.popleft()
             if life != consumer.link.life:
                 continue
-            if room is not None and delivered.run.count > room:
+            if room is not None and not consumer.auto_ack and delivered.run.count > room:
                 delivered, rest = _split(delivered, room)
                 waiting.appendleft((consumer, life, rest))
             return consumer, delivered

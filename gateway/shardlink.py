@@ -55,6 +55,7 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
         prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
         times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
@@ -63,7 +64,7 @@ class Consumer:
     """
 
     __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "prefetch", "priority",
-                 "queue", "running", "settled", "tag", "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
+                 "queue", "running", "settled", "settled_late", "tag", "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -71,7 +72,7 @@ class Consumer:
         self.number = number
         self.queue = queue
         self.tag = tag
-        self.auto_ack = False
+        self.auto_ack = self.settled_late = False
         self.prefetch = self.own_prefetch = 0
         self.priority = 0
         self.exclusive = False
@@ -236,7 +237,7 @@ class ShardLink:
         consumer.running = True
         message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
                           consumer.window, consumer.priority, consumer.exclusive,
-                          consumer.timeout_ms)  # fmt: skip
+                          consumer.timeout_ms, consumer.settled_late)  # fmt: skip
         self.ask(message, reply, seconds)
 
     def get(self, consumer: Consumer, auto_ack: bool, reply: Reply) -> None:

@@ -23,7 +23,8 @@ class Consumer:
         number: the gateway's number for it.
         queue: whose messages it gets.
         prefetch: how many it may hold unacked; 0 is no limit.
-        auto_ack: whether messages are done with as they go out.
+        auto_ack: whether its client acknowledges nothing.
+        settles: whether messages are held for it until they are settled; else they are done with as they go out.
         window: bytes that may be under way to it.
         room: bytes of it that are free now; below 0 after a message larger than the window.
         held: numbers of the messages it holds unacked.
@@ -35,7 +36,7 @@ class Consumer:
     """
 
     __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_waiting", "number", "peer", "prefetch", "priority",
-                 "queue", "room", "timeouts", "window")  # fmt: skip
+                 "queue", "room", "settles", "timeouts", "window")  # fmt: skip
 
     def __init__(self, peer: Peer, number: int, queue: Queue, prefetch: int, auto_ack: bool, window: int,
                  priority: int = 0, exclusive: bool = False) -> None:  # fmt: skip
@@ -44,6 +45,7 @@ class Consumer:
         self.queue = queue
         self.prefetch = prefetch
         self.auto_ack = auto_ack
+        self.settles = not auto_ack
         self.window = window
         self.room = window
         self.held = RangeSet()
@@ -208,7 +210,7 @@ class Ring:
         for first, redelivered, deliveries, run in parcels:
             end = first + run.count
             consumer.room -= len(run.records)
-            if consumer.auto_ack:
+            if not consumer.settles:
                 queue.settle([(first, end)])
             elif consumer.timeouts is None:
                 consumer.held.add(first, end)

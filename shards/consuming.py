@@ -79,6 +79,7 @@ class Consuming:
                             message.priority, message.exclusive)  # fmt: skip
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
+        consumer.settles = not message.auto_ack or message.settled_late
         consumers[message.consumer] = consumer
         ring.join(consumer)
         hosted.is_kept = False
@@ -191,6 +192,7 @@ class Consuming:
             self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
             return
         consumer.prefetch = message.prefetch
+        consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
         peer.post(Answer(message.request))
 

@@ -45,7 +45,8 @@ def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
     """How much consumers may hold: each one of this channel, those that run included (in RabbitMQ new ones only); or
     all of them together, beside what each may (global). Saying it for each lifts the limit for all, as there.
 
-    Consumers without acknowledgements hold nothing, and nothing holds them up.
+    Consumers without acknowledgements hold nothing. What each may hold is nothing to them; but they get nothing either
+    while others have used up what all of the channel may hold, as in RabbitMQ.
     """
     if method.prefetch_size:
         raise AmqpFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)

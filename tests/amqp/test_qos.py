@@ -161,11 +161,60 @@ def test_the_limit_of_all_may_change_while_they_run(client: RawClient) -> None:
     assert len(ask.settled(client, *queues)) == 40 - 6
 
 
-def test_consumers_without_acknowledgements_are_not_held_up(client: RawClient) -> None:
+def test_consumers_without_acknowledgements_get_nothing_while_the_limit_of_all_is_used_up(client: RawClient) -> None:
     queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
     limit_all(client, 1)
-    client.send(1, ask.consume(queues[0], "a", nowait=True), ask.consume(queues[1], "b", no_ack=True, nowait=True))
-    assert by_consumer(ask.settled(client, *queues)) == {"a": 1, "b": 20}
+    client.ask(ask.consume(queues[0], "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 1}
+    client.ask(ask.consume(queues[1], "b", no_ack=True), BasicConsumeOk)
+    assert ask.settled(client, *queues) == []
+    client.send(1, BasicCancel("a", nowait=True), BasicAck(1))
+    assert by_consumer(ask.settled(client, *queues)) == {"b": 20}
+    client.publish(ask.publish("", queues[1]), *BODIES)
+    assert [body for *_, body in ask.deliveries(client, 20)] == BODIES
+
+
+def test_consumers_without_acknowledgements_take_no_room(client: RawClient) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 2)
+    client.ask(ask.consume(queues[0], "a", no_ack=True), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 20}
+    client.ask(ask.consume(queues[1], "b"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"b": 2}
+    limit_all(client, 0)
+    assert by_consumer(ask.settled(client, *queues)) == {"b": 18}
+    client.publish(ask.publish("", queues[0]), *BODIES)
+    assert by_consumer(ask.settled(client, queues[0])) == {"a": 20}
+
+
+def test_consumers_without_acknowledgements_that_run_are_held_up_by_a_limit_that_comes_later(
+    client: RawClient,
+) -> None:
+    queues = [ask.fill(client, "", *BODIES), ask.fill(client, "")]
+    client.ask(ask.consume(queues[1], "a", no_ack=True), BasicConsumeOk)
+    limit_all(client, 1)
+    client.ask(ask.consume(queues[0], "b"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"b": 1}
+    client.publish(ask.publish("", queues[1]), *BODIES)
+    assert ask.settled(client, *queues) == []
+    limit_each(client, 1)  # lifts it
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 20}
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_what_waited_for_a_consumer_without_acknowledgements_is_not_lost(client: RawClient, end: str) -> None:
+    queues = [ask.fill(client, "", *BODIES) for _ in range(2)]
+    limit_all(client, 1)
+    client.ask(ask.consume(queues[0], "a"), BasicConsumeOk)
+    assert by_consumer(ask.settled(client, *queues)) == {"a": 1}
+    client.ask(ask.consume(queues[1], "b", no_ack=True), BasicConsumeOk)
+    assert ask.settled(client, *queues) == []
+    if end == "cancel":
+        client.ask(BasicCancel("b"), BasicCancelOk)
+    else:
+        client.ask(ChannelClose(200, "", 0, 0), ChannelCloseOk)
+    client.send(2, ask.consume(queues[1], "c", nowait=True))
+    assert sorted(body for consumer, _, _, body in ask.deliveries(client, 20) if consumer == "c") == sorted(BODIES)
 
 
 def test_what_returns_makes_room(client: RawClient) -> None:

@@ -39,7 +39,7 @@ steps = st.lists(
 
 @given(steps)
 def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) -> None:
-    consumers: dict[str, Any] = {name: SimpleNamespace(name=name, link=SimpleNamespace(life=0)) for name in "ab"}
+    consumers: dict[str, Any] = {name: SimpleNamespace(name=name, link=SimpleNamespace(life=0), auto_ack=False) for name in "ab"}
     shared = SharedPrefetch(1)
     model: list[tuple[str, int, int]] = []  # consumer, its link's life, number
     following = dict.fromkeys("ab", 0)
