@@ -64,7 +64,8 @@ class Consumer:
     """
 
     __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "prefetch", "priority",
-                 "queue", "running", "settled", "settled_late", "tag", "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
+                 "queue", "running", "settled", "settled_late", "tag", "timeout_ms", "times_out", "unacked",
+                 "window")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel

@@ -5,6 +5,7 @@ opening.py     a connection on its way to being open
 handshake.py   what is agreed on meanwhile: mechanisms, limits, properties
 channel.py     one channel's place in the connection: what waits, what is held, its modes
 declarations.py  methods about exchanges, queues, bindings
+arguments.py   arguments that mean something here, and those that are ignored
 consuming.py   methods about consumers, deliveries, acknowledgements
 publishing.py  what is published: routed in runs where messages are alike, one by one where they are not
 transactions.py  tx.select, tx.commit, tx.rollback: what a channel holds until it is committed

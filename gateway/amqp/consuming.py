@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from shardmq.errors import ChannelError, PreconditionFailed, ReplyCode
-from shardmq.gateway.amqp import replies
+from shardmq.gateway.amqp import arguments, replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.crossing import to_amqp
 from shardmq.gateway.amqp.declarations import about, queue_name
@@ -70,13 +70,13 @@ def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
         raise AmqpFault(ReplyCode.NOT_ALLOWED, text, method.id)
     session.rights.check_read(queue, "queue")
-    arguments = {name: value for name, value in method.arguments.items() if name in CONSUMER_ARGUMENTS}
-    check_arguments(f"queue '{queue}' in vhost '{session.vhost}'", arguments, CONSUMER_ARGUMENTS)
+    meant = arguments.of_consumer(queue, method.arguments)
+    check_arguments(f"queue '{queue}' in vhost '{session.vhost}'", meant, CONSUMER_ARGUMENTS)
     reply = desk.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
     desk.channel.consume(
         queue, method.consumer_tag, method.no_ack, desk.prefetch, about(desk, queue, reply),
-        priority=arguments.get("x-priority", 0), exclusive=method.exclusive,
-        timeout_ms=arguments.get("x-consumer-timeout", 0),
+        priority=meant.get("x-priority", 0), exclusive=method.exclusive,
+        timeout_ms=meant.get("x-consumer-timeout", 0),
     )  # fmt: skip
 
 

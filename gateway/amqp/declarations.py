@@ -4,12 +4,11 @@ What differs from native requests: what is not there may be deleted and unbound;
 queue this channel declared last; arguments that mean nothing to the broker are left out, where native ones are refused.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError
+from shardmq.errors import NotFound, ReplyCode, RequestError
 from shardmq.gateway import declarations
-from shardmq.gateway.amqp import replies
+from shardmq.gateway.amqp import arguments, replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.faults import AmqpFault
 from shardmq.gateway.amqp.methods import (
@@ -36,17 +35,10 @@ from shardmq.gateway.amqp.methods import (
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.model import DEFAULT_EXCHANGE, check_nesting
 from shardmq.routing import TYPES
-from shardmq.terms import QUEUE_ARGUMENTS, exchange_arguments
 from shardmq.wire import operations
 
 RESERVED: Final = "amq."
 """What names begin with that are the broker's own."""
-
-STREAM_ARGUMENTS: Final = (
-    "x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size",
-)  # fmt: skip
-"""Arguments of streams: refused, as RabbitMQ does for its other queues, since leaving them out would keep messages that
-are to go."""
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
 
@@ -57,11 +49,9 @@ def exchange_declare(desk: AmqpChannel, method: ExchangeDeclare) -> None:
     if method.type not in TYPES and not method.passive:
         raise AmqpFault(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'", method.id)
     _not_default(name, method)
-    check_nesting(method.arguments)
-    known = exchange_arguments(method.type)
     operation = operations.ExchangeDeclare(
         0, desk.number, name, method.type, durable=method.durable,
-        arguments={name: value for name, value in method.arguments.items() if name in known},
+        arguments={} if method.passive else arguments.of_exchange(method.type, name, method.arguments),
         auto_delete=method.auto_delete, internal=method.internal, passive=method.passive,
     )  # fmt: skip
     declarations.exchange_declare(desk.channel, operation, _answered(desk, method, ExchangeDeclareOk()))
@@ -121,7 +111,8 @@ def queue_declare(desk: AmqpChannel, method: QueueDeclare) -> None:
 
     operation = operations.QueueDeclare(
         0, desk.number, name, durable=method.durable and not method.exclusive,  # it would not outlive its connection
-        arguments=_meant(desk, name, method.arguments), passive=method.passive, exclusive=method.exclusive,
+        arguments={} if method.passive else arguments.of_queue(desk.channel.session.vhost, name, method.arguments),
+        passive=method.passive, exclusive=method.exclusive,
         auto_delete=method.auto_delete,
     )  # fmt: skip
     declarations.queue_declare(desk.channel, operation, about(desk, name, desk.reply(method, shape)))
@@ -255,37 +246,6 @@ def _not_default(exchange: str, method: Method) -> None:
     if exchange == DEFAULT_EXCHANGE:
         raise AmqpFault(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange", method.id)
 
-
-def _meant(desk: AmqpChannel, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a queue that mean something here. RabbitMQ keeps the others, and does nothing with them either.
-
-    Raises:
-        PreconditionFailed: they are a stream's.
-        InvalidRequest: they nest too deep.
-    """
-    check_nesting(arguments)
-    for name in STREAM_ARGUMENTS:
-        if name in arguments:
-            vhost, kind = desk.channel.session.vhost, arguments.get("x-queue-type", "classic")
-            raise PreconditionFailed(
-                f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"
-            )
-    return {name: value for name, value in arguments.items() if _means_something(name, value, arguments)}
-
-
-def _means_something(name: str, value: Any, arguments: Mapping[str, Any]) -> bool:
-    if name not in QUEUE_ARGUMENTS:
-        return False
-    said_for_nothing = _FOR_NOTHING.get(name)
-    return said_for_nothing is None or not said_for_nothing(value, arguments)
-
-
-_FOR_NOTHING: Final[dict[str, Callable[[Any, Mapping[str, Any]], bool]]] = {
-    "x-delivery-limit": lambda value, _: type(value) is int and value < 0,
-    "x-max-priority": lambda value, _: type(value) is int and value == 0,
-    "x-dead-letter-strategy": lambda _, arguments: "x-dead-letter-exchange" not in arguments,
-}
-"""Arguments that RabbitMQ takes with values that say what holds without them."""
 
 HANDLERS: Final[dict[type[Any], Any]] = {
     ExchangeDeclare: exchange_declare,

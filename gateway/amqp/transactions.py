@@ -5,9 +5,9 @@
                         └─ the channel closes ─► publishes are forgotten, what was delivered returns to its queues
 
 As in RabbitMQ, publishes and acknowledgements are checked when they come, and publishes routed; mandatory messages that
-no queue takes, as there was none or it was deleted meanwhile, come back with the commit, before its answer; one transaction follows the other; and a commit that is
-refused is 406 and closes the channel (RabbitMQ: "partial tx completion"), by which what was acknowledged returns to its
-queues. Other than there, nothing of it is published then.
+no queue takes, as there was none or it was deleted meanwhile, come back with the commit, before its answer; one
+transaction follows the other; and a commit that is refused is 406 and closes the channel (RabbitMQ: "partial tx
+completion"), by which what was acknowledged returns to its queues. Other than there, nothing of it is published then.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final

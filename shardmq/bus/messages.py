@@ -103,8 +103,8 @@ class Consume(Message, frozen=True, tag=21):
     """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it.
 
     Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
-    `timeout_ms` after it was delivered returns (0: the queue's own time, if it has one). With `auto_ack` messages are done
-    with as they go out; with `settled_late` too, only when the gateway has handed them to the client, and settles them.
+    `timeout_ms` after it was delivered returns (0: the queue's own time, if it has one). With `auto_ack` messages are
+    done with as they go out; with `settled_late` too, when the gateway has handed them to the client, and settles them.
     """
 
     request: int
@@ -156,8 +156,8 @@ class Credit(Message, frozen=True, tag=26):
 
 
 class Qos(Message, frozen=True, tag=27):
-    """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in Consume,
-    and lasts."""
+    """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in
+    Consume, and stays."""
 
     request: int
     consumer: int

@@ -39,7 +39,9 @@ steps = st.lists(
 
 @given(steps)
 def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) -> None:
-    consumers: dict[str, Any] = {name: SimpleNamespace(name=name, link=SimpleNamespace(life=0), auto_ack=False) for name in "ab"}
+    consumers: dict[str, Any] = {
+        name: SimpleNamespace(name=name, link=SimpleNamespace(life=0), auto_ack=False) for name in "ab"
+    }
     shared = SharedPrefetch(1)
     model: list[tuple[str, int, int]] = []  # consumer, its link's life, number
     following = dict.fromkeys("ab", 0)
@@ -70,3 +72,13 @@ def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) 
             there = [each for each in model if is_there(each)]
             assert taken == (there if who is None else there[: max(0, who)])
             model = [each for each in model if each not in taken]
+
+
+def test_what_takes_no_room_is_handed_out_whole_where_there_is_some() -> None:
+    consumer: Any = SimpleNamespace(link=SimpleNamespace(life=0), auto_ack=True)
+    shared = SharedPrefetch(1)
+    shared.put(consumer, delivered(0, 5))
+    assert shared.take(0) is None
+    taken = shared.take(1)
+    assert taken is not None
+    assert bodies(taken[1]) == list(range(5))
