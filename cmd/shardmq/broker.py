@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +35,7 @@ class Broker:
         gateways: how many.
         host: address for clients.
         options: more of `shardmq up`'s.
+        variables: more of its environment, and of its processes'.
 
     Attributes:
         port: for clients; the same in every life of this broker.
@@ -52,9 +53,11 @@ class Broker:
         gateways: int = 1,
         host: str = "127.0.0.1",
         options: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.options = tuple(options)
+        self.variables = dict(variables or {})
         self.shards = shards
         self.gateways = gateways
         self.host = host
@@ -97,7 +100,7 @@ class Broker:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command("up", *arguments),
-                env=environment(**{notify.SUPERVISOR: str(os.getpid())}),
+                env=environment(**{notify.SUPERVISOR: str(os.getpid()), **self.variables}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,0 +1,77 @@
+"""Brokers with one guard removed: what a harness that is to find losses must report."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change of the code that removes a guard.
+
+    Attributes:
+        guard: what is removed.
+        file: in which file.
+        old: the code, which must be there once.
+        new: what stands in its place.
+        breaks: the promises that may be broken without it, as `Verdict` calls them.
+    """
+
+    guard: str
+    file: str
+    old: str
+    new: str
+    breaks: tuple[str, ...]
+
+    def variables(self, folder: Path) -> dict[str, str]:
+        """Make a copy of the code with the change; returns the environment of processes that are to run it."""
+        for room in ("shardmq", "gateway", "shards", "cmd"):
+            shutil.copytree(ROOT / room, folder / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        file = folder / self.file
+        text = file.read_text()
+        assert text.count(self.old) == 1, f"{self.file} does not have this once; name the guard's successor: {self.old}"
+        file.write_text(text.replace(self.old, self.new))
+        return {"PYTHONPATH": str(folder)}
+
+
+POWER = (
+    Mutant(
+        "a confirm leaves after the commit",
+        "shards/worker.py",
+        "        self._journal.commit()\n        self._publishing.confirm()\n        self._listener.flush()\n",
+        "        self._publishing.confirm()\n        self._listener.flush()\n        time.sleep(0.01)\n"
+        "        self._journal.commit()\n",
+        ("lost", "unmarked"),
+    ),
+    Mutant(
+        "the redo log is written synchronously",
+        "shards/redo.py",
+        "os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC",
+        "os.O_WRONLY | os.O_CLOEXEC",
+        ("lost", "unmarked", "torn"),
+    ),
+    Mutant(
+        "LMDB syncs its commits",
+        "shardmq/environment.py",
+        "metasync=True, sync=True",
+        "metasync=False, sync=False",
+        ("lost", "unmarked", "torn"),
+    ),
+    Mutant(
+        "the mark is raised before what is under it goes out",
+        "shards/lane.py",
+        "        self._journal.mark(self.id, self.number, mark)\n",
+        "",
+        ("unmarked",),
+    ),
+    Mutant(
+        "a transaction's decision is on disk before it is told",
+        "shardmq/coordinator/store.py",
+        "        self._ledger.end(transaction, change, self._shards)\n",
+        "",
+        ("torn",),
+    ),
+)
+"""What a power loss shows."""

@@ -1,0 +1,171 @@
+"""Clients that write a history: publishers, consumers, transactions. They connect again when they must."""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import shardmq
+from shardmq.errors import ConnectionLost, ShardmqError
+from tests.faults.saboteur import until
+
+from .history import History, Transacted
+
+KEPT, WORKED, DYING, DEAD, LEFT, RIGHT = "kept", "worked", "dying", "dead", "left", "right"
+"""Queues: only published to; consumed and acked; consumed and rejected, and where that leads; two for transactions."""
+
+QUEUES = (KEPT, WORKED, DYING, DEAD, LEFT, RIGHT)
+HOMES = {DYING: DEAD}
+
+RETRY_SECONDS = 0.05
+RUN = 25
+
+
+def declare(url: str) -> None:
+    """The queues, and an exchange that leads to two of them."""
+    with shardmq.connect(url) as connection, connection.channel() as channel:
+        for queue in QUEUES:
+            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD} if queue == DYING else None
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+        channel.exchange_declare("both", "fanout", durable=True)
+        for queue in (KEPT, WORKED):
+            channel.queue_bind(queue, "both", "")
+
+
+class _Client(threading.Thread):
+    def __init__(self, url: str, history: History, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.url, self.history = url, history
+        self.stopping = threading.Event()
+        self.crash: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopping.is_set():
+                try:
+                    with shardmq.connect(self.url, timeout=20, recovery=None) as connection:
+                        self.work(connection)
+                except (ShardmqError, OSError):
+                    time.sleep(RETRY_SECONDS)
+        except BaseException as crash:
+            self.crash = crash
+            raise
+
+    def work(self, connection: shardmq.Connection) -> None:
+        raise NotImplementedError
+
+
+class _Publisher(_Client):
+    """Publishes each message once, alone or in runs, to both queues, to one, or to the one whose messages die."""
+
+    def work(self, connection: shardmq.Connection) -> None:
+        channel = connection.channel()
+        for turn in itertools.count():
+            if self.stopping.is_set():
+                return
+            exchange, key, queues = [("both", "", (KEPT, WORKED)), ("", KEPT, (KEPT,)), ("", DYING, (DYING,))][turn % 3]
+            ids = self.history.send(self.name, queues, RUN if turn % 2 else 1)
+            try:
+                if len(ids) == 1:
+                    channel.basic_publish(exchange, key, ids[0].encode())
+                else:
+                    with channel.publisher() as publisher:
+                        publisher.publish_many(exchange, key, [name.encode() for name in ids])
+            except ConnectionLost:
+                raise
+            except ShardmqError:
+                time.sleep(RETRY_SECONDS)
+                continue
+            self.history.confirm(ids)
+
+
+class _Consumer(_Client):
+    """Acks, or rejects, most of what it gets; the rest it holds."""
+
+    def __init__(self, url: str, history: History, queue: str) -> None:
+        super().__init__(url, history, f"consumer-of-{queue}")
+        self.queue = queue
+
+    def work(self, connection: shardmq.Connection) -> None:
+        channel = connection.channel()
+        for number, message in enumerate(channel.consume(self.queue, prefetch=60, inactivity_timeout=0.5)):
+            if self.stopping.is_set():
+                return
+            if message is None:
+                continue
+            seen = self.history.receive(self.queue, message.body.decode())
+            if number % 20 == 7:
+                continue
+            seen.settled_at = time.monotonic_ns()
+            if self.queue == DYING:
+                seen.settled_at = None  # it must be in one queue or the other
+                message.nack(requeue=False)
+            else:
+                message.ack()
+
+
+class _Program(_Client):
+    """One transaction after the other, over two queues."""
+
+    def work(self, connection: shardmq.Connection) -> None:
+        for turn in itertools.count():
+            if self.stopping.is_set():
+                return
+            name = f"{self.name}/{time.monotonic_ns()}/{turn}"
+            transacted = self.history.transactions[name] = Transacted({LEFT: RUN, RIGHT: RUN})
+            ids = {queue: self.history.send(f"{self.name}-{queue}", [queue], RUN, name) for queue in (LEFT, RIGHT)}
+            with connection.channel() as channel:
+                transaction = channel.transaction(name)
+                for queue, names in ids.items():
+                    transaction.publish_many("", queue, [each.encode() for each in names])
+                if turn % 4 == 3:
+                    transaction.abort()
+                    continue
+                transacted.asked_at = time.monotonic_ns()
+                transaction.commit()
+                transacted.committed_at = time.monotonic_ns()
+
+
+@contextlib.contextmanager
+def running(url: str, history: History, only_transactions: bool = False) -> Iterator[None]:
+    """Traffic, for as long as this lasts."""
+    clients: list[_Client] = [_Program(url, history, "program")]
+    if not only_transactions:
+        clients += [_Publisher(url, history, f"publisher-{number}") for number in range(2)]
+        clients += [_Consumer(url, history, WORKED), _Consumer(url, history, DYING)]
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.stopping.set()
+        for client in clients:
+            client.join(60)
+            assert not client.is_alive(), client.name
+            assert client.crash is None, client.name
+
+
+def drain(url: str) -> dict[str, list[tuple[str, bool]]]:
+    """All that is in the queues, in order: (message, whether it was marked redelivered). They are empty then."""
+    found: dict[str, list[tuple[str, bool]]] = {queue: [] for queue in QUEUES}
+    with shardmq.connect(url, timeout=30) as connection, connection.channel() as channel:
+        until(lambda: _is_settled(connection), "decided transactions have joined their queues")
+        for queue in QUEUES:
+            ready = channel.queue_declare(queue, durable=True, passive=True).messages
+            if ready:
+                for message in channel.consume(queue, auto_ack=True, inactivity_timeout=5.0):
+                    assert message is not None, f"{queue}: {len(found[queue])} of {ready} came"
+                    found[queue].append((message.body.decode(), message.redelivered))
+                    if len(found[queue]) == ready:
+                        break
+            assert channel.basic_get(queue, auto_ack=True) is None
+    return found
+
+
+def _is_settled(connection: shardmq.Connection) -> bool:
+    tables = connection.status()
+    return all(not table.get("concluding") for table in tables["processes"]) and all(
+        table["valid"] == table["ready"] for table in tables["queues"]
+    )
