@@ -98,7 +98,10 @@ class Nemesis:
     def _successor(self, name: str, old: int) -> int | None:
         role, _, index = name.partition("-")
         for process in psutil.Process(self._broker.pid).children():
-            words = process.cmdline()
+            try:
+                words = process.cmdline()
+            except psutil.NoSuchProcess:
+                continue  # it has ended, and its supervisor has yet to hear of it
             if process.pid != old and role in words and (not index or {name, index} & set(words)):
                 return process.pid
         return None
