@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 KILLS  ?= 100
+POINTS ?= 40
+FREEZES ?= 24
+FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
@@ -18,7 +21,7 @@ help:
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
-	@echo "make faults  the fault test with $(KILLS) kills"
+	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
@@ -86,7 +89,8 @@ test: lint $(VENV)/installed-peers
 	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test
-	SHARDMQ_FAULT_KILLS=$(KILLS) $(BIN)/pytest -m faults -v -s $(ARGS)
+	SHARDMQ_FAULT_KILLS=$(KILLS) SHARDMQ_FAULT_POINTS=$(POINTS) SHARDMQ_FAULT_FREEZES=$(FREEZES) \
+	SHARDMQ_FAULT_FLIPS=$(FLIPS) $(BIN)/pytest -m faults -v -s $(ARGS)
 
 fuzz: $(VENV)/installed-fuzz
 	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz

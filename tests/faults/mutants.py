@@ -25,14 +25,17 @@ class Mutant:
     new: str
     breaks: tuple[str, ...]
 
+    def applied(self) -> str:
+        """The file with the change."""
+        text = (ROOT / self.file).read_text()
+        assert text.count(self.old) == 1, f"{self.file} does not have this once; name the guard's successor: {self.old}"
+        return text.replace(self.old, self.new)
+
     def variables(self, folder: Path) -> dict[str, str]:
         """Make a copy of the code with the change; returns the environment of processes that are to run it."""
         for room in ("shardmq", "gateway", "shards", "cmd"):
             shutil.copytree(ROOT / room, folder / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        file = folder / self.file
-        text = file.read_text()
-        assert text.count(self.old) == 1, f"{self.file} does not have this once; name the guard's successor: {self.old}"
-        file.write_text(text.replace(self.old, self.new))
+        (folder / self.file).write_text(self.applied())
         return {"PYTHONPATH": str(folder)}
 
 
@@ -75,3 +78,12 @@ POWER = (
     ),
 )
 """What a power loss shows."""
+
+UNSYNCED = Mutant(
+    "what is found is synced before it is built upon",
+    "shardmq/environment.py",
+    "            _sync(folder)\n",
+    "",
+    ("lost",),
+)
+"""What a power loss shows after a process was killed in the middle of a commit."""

@@ -19,7 +19,7 @@ import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.errors import PublishRefused, ShardmqError
 
-from .mutants import POWER, Mutant
+from .mutants import POWER, UNSYNCED, Mutant
 from .power.disk import LUCKS, Disk, Guards
 from .power.history import History, Verdict
 from .power.recording import Recording
@@ -195,8 +195,23 @@ def test_the_harness_notices_when_a_sync_is_left_out(recorded: Recorded, tmp_pat
     assert not verdict.is_clean
 
 
+@pytest.mark.parametrize("mutant", [*POWER, UNSYNCED], ids=lambda mutant: mutant.guard)
+def test_every_guard_is_where_its_control_removes_it(mutant: Mutant) -> None:
+    assert mutant.applied()
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("mutant", POWER if IS_LONG else POWER[:1], ids=lambda mutant: mutant.guard)
+@pytest.mark.skipif(not IS_LONG, reason="make faults")
+def test_the_harness_notices_when_what_was_found_is_not_synced(tmp_path: Path) -> None:
+    recorded = killed_within_a_commit(tmp_path, UNSYNCED.variables(tmp_path / "code"))
+    verdict = after_power_loss(recorded, recorded.ended, "nothing more", tmp_path / "after")
+    print(verdict)
+    assert verdict.lost
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not IS_LONG, reason="make faults")
+@pytest.mark.parametrize("mutant", POWER, ids=lambda mutant: mutant.guard)
 def test_the_harness_notices_when_a_guard_is_removed(mutant: Mutant, tmp_path: Path) -> None:
     is_torn = mutant.breaks == ("torn",)
     recorded = record(tmp_path, (), mutant.variables(tmp_path / "code"), only_transactions=is_torn)
