@@ -110,9 +110,10 @@ def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None
     """
     session = channel.session
     session.rights.check_configure(operation.queue, "queue")
-    session.queue(operation.queue)
+    queue = session.queue(operation.queue)
     command = DeleteQueue(session.vhost, operation.queue, operation.if_unused, operation.if_empty)
-    session.perform(command, shaped(reply, lambda messages: {"messages": messages}))
+    answer = shaped(reply, lambda messages: {"messages": messages})
+    session.reach(queue, lambda: session.perform(command, answer))
 
 
 def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
 
@@ -195,6 +196,15 @@ class Session:
     def count(self, queue: Queue, reply: Reply, *, is_declared: bool = False) -> None:
         """See what is in a queue, which was just declared or not; the result is (ready messages, consumers)."""
         self.hub.links[queue.shard].ask(Counts(0, queue.id, is_declared), reply)
+
+    def reach(self, queue: Queue, then: Callable[[], None]) -> None:
+        """Do something once all that was sent to a queue before has reached its shard: the coordinator's word for it
+        takes another way there, and would overtake what is published here."""
+        link = self.hub.links[queue.shard]
+        if link.is_open:
+            link.ask(Counts(0, queue.id), lambda _: then())
+        else:
+            then()
 
     def purge(self, queue_name: str, reply: Reply) -> None:
         """Remove what is ready; the result is how many."""

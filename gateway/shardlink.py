@@ -258,6 +258,7 @@ class ShardLink:
         if self._consumers.pop(consumer.number, None) is None:
             return
         consumer.running = False
+        self.confirms.close_run()
         self._post_settlements()
         self.dialer.post(Release(consumer.number))
         self._changed()
@@ -273,6 +274,7 @@ class ShardLink:
 
     def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+        self.confirms.close_run()
         self.dialer.post(Return(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:

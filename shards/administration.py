@@ -65,7 +65,7 @@ class Administration:
 
     def table(self, hosted: Hosted) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
-        self._holdings.trim(hosted)
+        self._holdings.catch_up(hosted)
         return {
             **hosted.queue.table(len(hosted.ring)),
             "delayed": hosted.delayed,
@@ -92,7 +92,9 @@ class Administration:
         if hosted is None:
             text = self._holdings.missing(message.queue)
             self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
-        elif message.if_unused and len(hosted.ring):
+            return
+        self._holdings.catch_up(hosted)
+        if message.if_unused and len(hosted.ring):
             text = (
                 f"{hosted.title} in use: it has {len(hosted.ring)} consumers; cancel them, or delete without if-unused"
             )
@@ -110,6 +112,7 @@ class Administration:
         if hosted is None:
             peer.post(Answer(message.request, 0))
             return
+        holdings.catch_up(hosted)
         hosted.is_gone = True
         holdings.active.pop(message.queue, None)
         holdings.unused.pop(message.queue, None)
@@ -134,6 +137,7 @@ class Administration:
     def _purge(self, peer: Peer, message: Purge) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
+            self._holdings.catch_up(hosted)
             peer.post(Answer(message.request, hosted.queue.purge()))
             self._holdings.active[message.queue] = hosted
             self._holdings.journal.demand()
@@ -144,12 +148,12 @@ class Administration:
             if message.is_declared and not len(hosted.ring):
                 hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
             self._holdings.use(hosted)
-            self._holdings.trim(hosted)
+            self._holdings.catch_up(hosted)
             peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
 
     def _peek(self, peer: Peer, message: Peek) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
-            self._holdings.trim(hosted)
+            self._holdings.catch_up(hosted)
             peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
             self._holdings.active[message.queue] = hosted

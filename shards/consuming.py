@@ -80,6 +80,7 @@ class Consuming:
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
         consumer.settles = not message.auto_ack or message.settled_late
+        holdings.catch_up(hosted)
         consumers[message.consumer] = consumer
         ring.join(consumer)
         hosted.is_kept = False
@@ -112,6 +113,7 @@ class Consuming:
         """No more is delivered to it."""
         holdings, number = self._holdings, consumer.queue.id
         hosted = holdings.queues[number]
+        holdings.catch_up(hosted)
         hosted.ring.leave(consumer)
         holdings.use(hosted)
         holdings.active[number] = hosted
@@ -157,7 +159,10 @@ class Consuming:
         if consumer is None:
             return
         queue = consumer.queue
-        hosted = self._stir(consumer)
+        hosted = self._holdings.queues[queue.id]
+        if hosted.is_bounded:
+            self._holdings.catch_up(hosted)  # before something returns that is older than what came in this pass
+        self._stir(consumer)
         for start, end in message.ranges:
             parts = consumer.release(start, end)
             if not message.requeue:
@@ -166,6 +171,8 @@ class Consuming:
                 self._timers.park(hosted, queue.park(parts), self._holdings.clock.now_ms() + message.delay_ms)
             else:
                 queue.give_back(parts)
+        if hosted.is_bounded:
+            queue.trim()  # before anybody is served, as on RabbitMQ
 
     def _renew(self, peer: Peer, message: Renew) -> None:
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
@@ -191,6 +198,7 @@ class Consuming:
             text = f"no consumer {message.consumer}"
             self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
             return
+        self._holdings.catch_up(self._holdings.queues[consumer.queue.id])
         consumer.prefetch = message.prefetch
         consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
@@ -211,6 +219,7 @@ class Consuming:
             holdings.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, text)
             return
         holdings.use(hosted)
+        holdings.catch_up(hosted)
         holdings.active[queue.id] = hosted
         parcels = queue.take(1, UNLIMITED, alone=True)
         if not parcels:

@@ -44,6 +44,7 @@ class Hosted:
         is_kept: whether it must not go by itself before a consumer has come (auto-delete).
         is_watched: whether its time is looked at (x-expires).
         refuses: whether it may be too full to take a message (x-overflow reject-publish).
+        is_bounded: whether its oldest messages give way to new ones (x-max-length, x-max-length-bytes).
         is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
         is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
         is_durable: whether it survives a restart.
@@ -51,8 +52,8 @@ class Hosted:
     """
 
     __slots__ = (
-        "delayed", "expiry_at", "fired_ms", "is_condemned", "is_durable", "is_gone", "is_kept", "is_leaving",
-        "is_watched", "producers", "queue", "refuses", "ring", "timers_at", "used_ms",
+        "delayed", "expiry_at", "fired_ms", "is_bounded", "is_condemned", "is_durable", "is_gone", "is_kept",
+        "is_leaving", "is_watched", "producers", "queue", "refuses", "ring", "timers_at", "used_ms",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
@@ -66,7 +67,9 @@ class Hosted:
         self.is_durable = queue.declared.durable
         self.is_kept = True
         self.is_watched = False
-        self.refuses = queue.terms.overflow != "drop-head"
+        terms = queue.terms
+        self.refuses = terms.overflow != "drop-head"
+        self.is_bounded = not self.refuses and (terms.max_length is not None or terms.max_bytes is not None)
         self.is_condemned = self.is_leaving = self.is_gone = False
 
     @property
@@ -136,13 +139,21 @@ class Holdings:
         """A request is not carried out."""
         peer.post(Refusal(request, code, text))
 
-    def trim(self, hosted: Hosted) -> None:
-        """What came in this pass may be over the queue's bounds, until it is over; nobody is to see that."""
-        terms = hosted.queue.terms
-        if terms.max_length is not None or terms.max_bytes is not None:
+    def catch_up(self, hosted: Hosted) -> None:
+        """Bring a queue up to date: called before a request looks at it or changes who gets what.
+
+        Deliveries, expiry and length limits are decided once, at the end of a pass. Who asks in the middle of one has
+        to find what RabbitMQ would show, which decides with every publish: consumers with credit have what came before
+        the request, and what has expired since or is too much is gone. A queue that nothing happened to in this pass is
+        up to date, but for what has expired.
+        """
+        queue = hosted.queue
+        if queue.id in self.active:
             hosted.ring.deliver()
-            hosted.queue.trim()
-            self.active[hosted.queue.id] = hosted
+            queue.catch_up()
+        elif hosted.expiry_at is not None and hosted.expiry_at <= self.agenda.now_ms:
+            queue.catch_up()
+            self.active[queue.id] = hosted
 
     def look_unused(self, hosted: Hosted) -> None:
         """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who

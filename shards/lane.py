@@ -45,6 +45,9 @@ COLLECT_TOTAL_MIN: Final = 2000
 ALL_RUNS: Final = 1 << 62
 """More than there can be."""
 
+EXPIRE_RUNS: Final = 20_000
+"""Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
+
 MERGE_SEGMENTS: Final = 32
 """Neighbours of one size class that are merged; each message is copied about once per class."""
 
@@ -158,9 +161,13 @@ class Lane(Shelf):
     def seal(self) -> None:
         """The pass ends; what comes next goes into another segment."""
         self._open = None
-        self._arrived = self.next
+        self.offered()
         if self.young >= MERGE_SEGMENTS or self.total >= COLLECT_TOTAL_MIN:
             self.look()
+
+    def offered(self) -> None:
+        """Consumers have had their chance at all that is here: what has expired of it may go."""
+        self._arrived = self.next
 
     # --- messages go out --------------------------------------------------------------------------------------------
 

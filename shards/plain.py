@@ -12,7 +12,7 @@ from shardmq.ranges import RangeSet
 from shardmq.records import Run
 from shardmq.shards.deaths import Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
+from shardmq.shards.lane import ALL_RUNS, EXPIRE_RUNS, Lane, Parcel
 from shardmq.shards.segments import Segment
 from shardmq.shards.shelf import Ranges
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
@@ -117,6 +117,12 @@ class PlainQueue(Lane):
     def has_room(self, _runs: Sequence[Run], _credit: int) -> bool:
         """As `Queue.has_room`: there are no bounds."""
         return True
+
+    def catch_up(self) -> None:
+        """As `Queue.catch_up`."""
+        if self.mortal:
+            self.offered()
+            self.expire(self._clock.now_ms(), EXPIRE_RUNS)
 
     def trim(self) -> None:
         """As `Queue.trim`: there are no bounds."""

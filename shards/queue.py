@@ -143,6 +143,10 @@ class Queue(Protocol):
         """Remove what has waited for too long, at the head; not what came in this pass. So many runs at most."""
         ...
 
+    def catch_up(self) -> None:
+        """Consumers have had their chance at what came in this pass: remove what has expired or is too much."""
+        ...
+
     def trim(self) -> None:
         """Remove what is too much, by the queue's own bounds; `seal` does it, once consumers have had their chance."""
         ...

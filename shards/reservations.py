@@ -172,7 +172,7 @@ class Reservations:
 
     def _make(self, hosted: Hosted, message: Reserve) -> Held:
         holdings, queue = self._holdings, hosted.queue
-        holdings.trim(hosted)
+        holdings.catch_up(hosted)
         queue.expire(holdings.agenda.now_ms)
         fresh_from = {lane.number: lane.cursor for lane in queue.lanes}
         left = RangeSet(queue.reserve(message.messages_max or queue.ready))

@@ -64,7 +64,7 @@ class Snapshots:
                 return
             ranges = list(held.left)
         else:
-            self._holdings.trim(hosted)
+            self._holdings.catch_up(hosted)
             ranges = [part for lane in hosted.queue.lanes for part in lane.between(0, lane.next)]
         peer.post(Answer(message.request, slices_of(ranges, message.count)))
 
@@ -89,7 +89,7 @@ class Snapshots:
                 self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
                 return
         else:
-            self._holdings.trim(hosted)
+            self._holdings.catch_up(hosted)
         glanced = self._holdings.journal.glanced
         parcels, following = _shown(hosted.queue, held, message)
         shown = sum([len(parcel.run.records) for parcel in parcels])

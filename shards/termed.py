@@ -10,7 +10,7 @@ from shardmq.records import Run
 from shardmq.shards.bounds import Bounds
 from shardmq.shards.deaths import ACK_TIMEOUT, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Deaths
 from shardmq.shards.journal import Journal
-from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
+from shardmq.shards.lane import ALL_RUNS, EXPIRE_RUNS, Lane, Parcel
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.segments import Cutter, Segment
@@ -156,6 +156,14 @@ class TermedQueue:
                 self._bounds.withdrew(ranges)
             self.expired += _count_of(ranges)
             self._bury(ranges, EXPIRED)
+
+    def catch_up(self) -> None:
+        """As `Queue.catch_up`."""
+        if self._lanes.is_mortal:
+            for lane in self._lanes:
+                lane.offered()
+            self.expire(self._clock.now_ms(), EXPIRE_RUNS)
+        self.trim()
 
     def trim(self) -> None:
         """As `Queue.trim`."""

@@ -21,6 +21,7 @@ from shardmq.shards.consuming import Consuming
 from shardmq.shards.deadletters import DeadLetters
 from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings
 from shardmq.shards.journal import Journal
+from shardmq.shards.lane import EXPIRE_RUNS
 from shardmq.shards.producers import Producers
 from shardmq.shards.publishing import Publishing
 from shardmq.shards.queues import make_queue
@@ -37,9 +38,6 @@ from shardmq.vitals import vitals
 TICK_SECONDS: Final = 0.1
 TICK_AT_REST_SECONDS: Final = 0.5
 """Between ticks with nothing to look after but the links, which ping once a second."""
-
-EXPIRE_RUNS: Final = 20_000
-"""Runs that expire in one pass, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
 PASS_BYTES: Final = 8 << 20
 """Bytes of records after which a pass takes no more: who came first waits for the commit of all."""

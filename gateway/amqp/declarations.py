@@ -6,7 +6,7 @@ queue this channel declared last; arguments that mean nothing to the broker are 
 
 from typing import Any, Final
 
-from shardmq.errors import NotFound, ReplyCode, RequestError
+from shardmq.errors import NotFound, ReplyCode
 from shardmq.gateway import declarations
 from shardmq.gateway.amqp import arguments, replies
 from shardmq.gateway.amqp.channel import AmqpChannel
@@ -156,26 +156,13 @@ def queue_delete(desk: AmqpChannel, method: QueueDelete) -> None:
     reply = _or_missing(desk.reply(method, shape), {"messages": 0})
     operation = operations.QueueDelete(0, desk.number, name, method.if_unused, method.if_empty)
     session = desk.channel.session
-
-    def delete(outcome: Outcome) -> None:
-        if isinstance(outcome, RequestError):
-            reply(outcome)
-            return
-        try:
-            declarations.queue_delete(desk.channel, operation, reply)
-        except RequestError as error:
-            reply(error)
-
     session.rights.check_configure(name, "queue")
     try:
-        queue = session.queue(name)
+        session.queue(name)
     except NotFound:
         _at_once(desk, None if method.nowait else QueueDeleteOk(0))
         return
-    if method.if_empty:  # what this channel has published may be on its way; when its shard answers, it is there
-        session.count(queue, delete)
-    else:
-        delete(None)
+    declarations.queue_delete(desk.channel, operation, reply)
 
 
 def _queue_ends(desk: AmqpChannel, method: QueueBind | QueueUnbind, operation: Any) -> Any:
