@@ -11,7 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -115,6 +115,12 @@ def open_environment(folder: Path, format: bytes, databases: tuple[bytes, ...]) 
         os.close(lock)
         raise
     return Environment(folder, env, dbs, lock)
+
+
+def reopened(environment: Environment) -> Environment:
+    """A store whose `env` was closed to put another file in its place, open again."""
+    env = _open(environment.folder, len(environment.dbs))
+    return replace(environment, env=env, dbs={name: env.open_db(name) for name in environment.dbs})
 
 
 def _open(folder: Path, databases: int) -> lmdb.Environment:

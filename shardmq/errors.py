@@ -208,6 +208,12 @@ class RowDamaged(StoreDamaged):
         self.queue = queue
 
 
+class StoreUnwritable(ShardmqError):
+    """A store could not write what it must; its process ends, and starts from what is on disk."""
+
+    code = ReplyCode.RESOURCE_ERROR
+
+
 _REQUEST_ERRORS: dict[int, type[RequestError]] = {
     kind.code: kind
     for kind in (AccessRefused, NotFound, ResourceLocked, PreconditionFailed, ContentTooLarge, NotAllowed, Unavailable,

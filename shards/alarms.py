@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from shardmq.memory import memory_default, rss_bytes
+from shardmq.storage.space import Room
 
 WATCH_SECONDS: Final = 0.5
 """How often is looked. At 500 MB/s, that is a quarter of a gigabyte more on the disk."""
 
 MEMORY_CLEAR_SHARE: Final = 0.9
 DISK_CLEAR_SHARE: Final = 1.1
+
+PRESSED_SHARE: Final = 1.5
+"""What is free in the store is given back before the disk has too little left."""
 
 DISK_FREE_BYTES: Final = 512 << 20
 """What must be left of a disk, so that queues can still be emptied: deleting writes, too."""
@@ -50,6 +54,7 @@ class Watch:
 
     Attributes:
         on: the alarms that are on, by resource.
+        is_pressed: whether the disk is so short that others may need what is free in the store.
     """
 
     def __init__(self, name: str, folder: Path, rss_bytes_max: int | None, disk_free_bytes_min: int | None) -> None:
@@ -58,14 +63,22 @@ class Watch:
         self._rss_bytes_max = memory_default() if rss_bytes_max is None else rss_bytes_max
         self._disk_free_bytes_min = disk_default(folder) if disk_free_bytes_min is None else disk_free_bytes_min
         self._looked_at = float("-inf")
+        self.is_pressed = False
         self.on: dict[str, Watermark] = {}
 
-    def look(self, now: float) -> list[Watermark]:
-        """What has changed, at monotonic time `now`."""
-        if now - self._looked_at < WATCH_SECONDS:
+    def look(self, now: float, room: Room, is_full: bool) -> list[Watermark]:
+        """What has changed.
+
+        Args:
+            now: monotonic seconds.
+            room: what can still be written.
+            is_full: whether nothing more may be taken in, however much of the disk there must be.
+        """
+        if now - self._looked_at < WATCH_SECONDS and is_full <= ("disk" in self.on):
             return []
         self._looked_at = now
-        return [changed for changed in (self._memory(), self._disk()) if changed is not None]
+        self.is_pressed = room.free < self._disk_free_bytes_min * PRESSED_SHARE
+        return [changed for changed in (self._memory(), self._disk(room, is_full)) if changed is not None]
 
     def _memory(self) -> Watermark | None:
         limit = self._rss_bytes_max
@@ -73,12 +86,11 @@ class Watch:
         is_on = taken > (limit * MEMORY_CLEAR_SHARE if "memory" in self.on else limit)
         return self._turned("memory", is_on, f"{taken >> 20} MB of {limit >> 20} MB taken; consume what is queued")
 
-    def _disk(self) -> Watermark | None:
+    def _disk(self, room: Room, is_full: bool) -> Watermark | None:
         least = self._disk_free_bytes_min
-        stats = os.statvfs(self._folder)
-        free = stats.f_bavail * stats.f_frsize
-        is_on = free < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
-        text = f"{free >> 20} MB free at {self._folder}, {least >> 20} MB must be; consume what is queued, or make room"
+        is_on = is_full or room.bytes < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
+        text = (f"{room.free >> 20} MB free at {self._folder} and {room.inside >> 20} MB in free pages of the store, "
+                f"{least >> 20} MB must be; consume what is queued, or make room")  # fmt: skip
         return self._turned("disk", is_on, text)
 
     def _turned(self, resource: str, is_on: bool, text: str) -> Watermark | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Return, Settle, Transact
-from shardmq.errors import NotFound, PreconditionFailed, RequestError
+from shardmq.errors import NotFound, PreconditionFailed, RequestError, Unavailable
 from shardmq.records import Run
 from shardmq.shards.consumers import UNLIMITED
 from shardmq.shards.consuming import Consuming
@@ -32,6 +32,7 @@ class Commits:
 
     def _transact(self, peer: Peer, message: Transact) -> None:
         try:
+            self._check_room(message)
             self._check_queues(message)
             self._check_held(peer, message)
         except RequestError as refusal:
@@ -45,6 +46,14 @@ class Commits:
             self._consuming.give_back(peer, returned)
         self._holdings.journal.demand()
         peer.post(Answer(message.request))
+
+    def _check_room(self, message: Transact) -> None:
+        """Make sure that the disk has room for what is published."""
+        space = self._holdings.store.space
+        if message.publishes:
+            space.left -= sum([len(publish.run.records) * len(publish.queues) for publish in message.publishes])
+            if space.left < 0:
+                raise Unavailable(self._holdings.disk_full())
 
     def _check_queues(self, message: Transact) -> None:
         """Make sure that every queue takes what is published to it."""

@@ -135,6 +135,11 @@ class Holdings:
         """What is said of a queue that is not here."""
         return f"queue {number} is not on {self.name}; it was deleted"
 
+    def disk_full(self) -> str:
+        """What is said of messages that the disk has no room for."""
+        return (f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
+                "queued, or make room, and publish again")  # fmt: skip
+
     def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
         """A request is not carried out."""
         peer.post(Refusal(request, code, text))

@@ -205,6 +205,8 @@ class Journal:
         writes = self._writes
         self._seal(writes)
         surplus = self.cache.surplus()
+        if self.store.space.left <= 0:
+            surplus = self._stored_of(surplus)
         for segment in surplus:
             if not segment.stored:
                 writes.put.append(segment)
@@ -216,6 +218,13 @@ class Journal:
             self._write(writes)
         for segment in surplus:
             segment.runs = None
+
+    def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
+        """What need not be written to leave memory; on a full disk, the rest stays there."""
+        for segment in surplus:
+            if not segment.stored:
+                self.cache.add(segment)
+        return [segment for segment in surplus if segment.stored]
 
     def _seal(self, writes: Writes) -> None:
         for segment in self._opened:

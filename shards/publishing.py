@@ -25,7 +25,7 @@ class Publishing:
     def __init__(self, holdings: Holdings, timers: Timers, transactions: Transactions) -> None:
         self._holdings = holdings
         self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
-        self._journal = holdings.journal
+        self._journal, self._space = holdings.journal, holdings.store.space
         self._timers = timers
         self._transactions = transactions
         self._confirming: dict[Peer, Client] = {}
@@ -45,6 +45,10 @@ class Publishing:
         client = self._clients[peer]
         client.published += 1
         self._confirming[peer] = client
+        self._space.left -= len(message.run.records) * len(message.queues)
+        if self._space.left < 0:
+            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._holdings.disk_full()))
+            return
         if message.transaction:
             self._stage(peer, client, message)
             return

@@ -4,7 +4,7 @@ It writes what it is told and decides nothing.
 """
 
 import heapq
-import os
+import logging
 import time
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice, takewhile
@@ -67,6 +67,8 @@ from shardmq.shards.mapping import Map
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 from shardmq.shards.writes import Contents, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
+from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
+from shardmq.storage.space import Room, Space, writing
 
 FORMAT: Final = b"shardmq-shard"
 CHECKPOINT_SECONDS: Final = 0.25
@@ -79,6 +81,7 @@ _TIMER_BYTES: Final = 1024
 _STAGE_BYTES: Final = 256
 """And a staged run, whose keys lie by themselves, but on pages that are mapped with their neighbours."""
 
+_log = logging.getLogger(__name__)
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
@@ -116,6 +119,9 @@ class Store:
         self._overlay_stages = False  # whether there are staged runs in the overlay
         self._scattered = 0  # timers written since the last commit: each may map a page of its own
         self._touched_bytes = 0  # deleted or staged since then: the kernel maps the neighbours of each page looked at
+        clear(folder)
+        self.space = Space(self._environment)
+        self._slack = Slack()
         try:
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
@@ -136,10 +142,12 @@ class Store:
             self._commit(())
         contents = self._contents()
         self._check(contents)
-        with self._env.begin(write=True) as transaction:
+        with writing(self._environment) as transaction:
             for spilled in (SPILLED, SPILLED_TIMERS):
                 if transaction.stat(self._dbs[spilled])["entries"]:
                     transaction.drop(self._dbs[spilled], delete=False)
+        if is_worth_it(self.space.look(), COPY_AT_START_BYTES_MAX):
+            self._compact()
         return contents
 
     def write(self, writes: Writes) -> None:
@@ -178,7 +186,7 @@ class Store:
 
     def _commit(self, edits: Iterable[Edit]) -> None:
         """Bring into LMDB what is in the redo log, then these edits, in one transaction."""
-        with self._env.begin(write=True) as transaction:
+        with writing(self._environment) as transaction:
             for (number, key), value in self._overlay.items():
                 self._apply(transaction, number, key, value)
             for edit in edits:
@@ -190,6 +198,7 @@ class Store:
         self._overlay_due = _NEVER
         self._overlay_stages = False
         self._redo.rewind()
+        self.space.committed()
 
     def _apply(self, transaction: lmdb.Transaction, number: int, key: bytes, value: bytes | bytearray | None) -> None:
         if value is None:
@@ -388,25 +397,48 @@ class Store:
                     yield reading, staged_place(key)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the file, of the pages in it that hold something, and of the map. The file keeps what it has had."""
-        with self._env.begin() as transaction:
-            stats = [transaction.stat(db) for db in self._dbs]
-        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        """Bytes of the file, of the pages in it that hold something, of those that are free and lie on the disk, and of
+        the map. The file keeps its length."""
+        room = self.space.room()
         return {
             "file_bytes": self.file.stat().st_size,
-            "used_bytes": pages * stats[0]["psize"],
+            "used_bytes": room.used,
+            "free_bytes": room.inside,
             "map_bytes": self._env.info()["map_size"],
         }
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes can be written before the disk is full. Of what is free in the file, half counts: much
         of it may be in pieces that are too small."""
-        stats = os.statvfs(self.file.parent)
-        free = stats.f_bavail * stats.f_frsize
-        if free >= size:
-            return True
-        sizes = self.sizes()
-        return free + (sizes["file_bytes"] - sizes["used_bytes"]) // 2 >= size
+        room = self.space.room()
+        return room.free >= size or room.free + room.inside // 2 >= size
+
+    def give_back(self, now: float, room: Room, is_pressed: bool) -> None:
+        """Give free pages back to the file system, where that is due.
+
+        Args:
+            now: monotonic seconds.
+            room: what there is.
+            is_pressed: whether the disk is short of it.
+        """
+        if self._slack.is_due(now, room, is_pressed):
+            self._slack.rest(now)
+            self._compact()
+
+    def _compact(self) -> None:
+        """Have a file without free pages. Where there is no room for it, all stays as it is."""
+        if self._overlay:
+            self._commit(())
+        self._map.release()
+        try:
+            copy(self._environment)
+        except UNMADE as fault:
+            _log.warning("%s was not compacted: %s", self.file, fault)
+            return
+        self._environment = swap(self._environment)
+        self._env = self._environment.env
+        self._dbs = [self._environment.dbs[name] for name in DATABASES]
+        self.space.use(self._environment)
 
     def close(self) -> None:
         """Bring everything into LMDB and close the files."""

@@ -18,6 +18,9 @@ FIRE_TIMERS: Final = 1000
 FIRE_BYTES: Final = 4 << 20
 """What one look takes at most; the rest follows in the next pass, others get their turn in between."""
 
+FIRE_FULL_BYTES: Final = 64 << 10
+"""The same on a full disk: what is fired is written to its queue before its place is free."""
+
 FIRE_GAP_MS: Final = 10
 """The least time between two looks at a queue: ten thousand a second are fired a hundred at a time."""
 
@@ -127,7 +130,8 @@ class Timers:
     def _fire(self, hosted: Hosted) -> None:
         holdings, queue = self._holdings, hosted.queue
         now_ms = holdings.agenda.now_ms
-        timers, following = holdings.store.timers_due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, FIRE_BYTES)
+        size = FIRE_BYTES if holdings.store.space.left > 0 else FIRE_FULL_BYTES
+        timers, following = holdings.store.timers_due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
         for timer in timers:
             holdings.journal.fire(timer)
             hosted.fired_ms = timer.due_ms

@@ -152,9 +152,12 @@ class Worker:
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
         self._is_stirred = self._store.is_pending
-        for mark in self._watch.look(now):
+        space = self._store.space
+        room = space.look()
+        for mark in self._watch.look(now, room, space.left <= 0):
             for peer in self._holdings.clients:
                 self._alarm(peer, mark)
+        self._store.give_back(now, room, self._watch.is_pressed)
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
 
@@ -174,7 +177,7 @@ class Worker:
         holdings.active.clear()
         self._letters.send()
         if collect or self._more:
-            self._more = self._collector.work()
+            self._more = self._store.space.left > 0 and self._collector.work()  # it writes before it makes room
         self._timers.note(self._journal.now)
         self._journal.commit()
         self._publishing.confirm()

@@ -101,6 +101,8 @@ def test_only_the_stores_import_lmdb() -> None:
         "shardmq.shards.store",
         "shardmq.coordinator.store",
         "shardmq.coordinator.ledger",
+        "shardmq.storage.space",
+        "shardmq.storage.compaction",
     }
 
 

@@ -208,6 +208,7 @@ class Desk:
             self._clear_way(command)
         try:
             changes = changes_for(self._topology, command, Places(self._next_queue, len(self._shards), self._coming))
+            self._store.check_room(changes)
         except RequestError as refusal:
             self._refuse(task, refusal)
             return
@@ -273,6 +274,7 @@ class Desk:
         try:
             now = self._registry.circumstances(command, self._endings.concluding)
             outcome = outcome_of(self._topology, command, now)
+            self._store.check_room(outcome.changes)
         except RequestError as refusal:
             self._refuse(task, refusal)
             return

@@ -206,6 +206,7 @@ class Coordinator:
 
     def _tick(self, now: float) -> None:
         """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
+        self._store.space.look()
         self._desk.tick(now)
         self._attendance.tick(now)
         self._desk.settle()

@@ -48,8 +48,9 @@ from shardmq.commands import (
 from shardmq.coordinator.ledger import LEDGER_DATABASES, Ledger, StoredTransactions
 from shardmq.coordinator.removal import removal
 from shardmq.environment import open_environment
-from shardmq.errors import StartupRefused, StoreRefused
+from shardmq.errors import StartupRefused, StoreRefused, Unavailable
 from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.storage.space import Space, writing
 from shardmq.topology import Topology, TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
@@ -61,6 +62,13 @@ DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
 PERMISSIONS: Final = b"permissions"
+
+RESERVE_BYTES: Final = 2 << 20
+MARGIN_BYTES: Final = 1 << 20
+"""Of the disk, kept for what must be written when it is full: what is deleted, and what is decided."""
+
+CHANGE_BYTES: Final = 16 << 10
+"""What a change that adds something takes at most for the pages it alters, while it is written."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -128,6 +136,7 @@ class Store:
         self._dbs = self._environment.dbs
         self._ledger = Ledger(self._environment)
         self._shards = 0
+        self.space = Space(self._environment, RESERVE_BYTES, MARGIN_BYTES)
 
     def load(self, shards: int) -> Stored:
         """Read everything, and remove what belonged to an earlier life of the broker.
@@ -172,7 +181,7 @@ class Store:
             queues=[queue for boot, queue in queues if self._is_over(boot)],
             exchanges=[exchange for boot, exchange in exchanges if self._is_over(boot)],
         )
-        with self._env.begin(write=True) as transaction:
+        with writing(self._environment) as transaction:
             transaction.put(BOOT, self._boot_id.encode(), db=self._dbs[b"state"])
             for change in gone:
                 _WRITE[type(change)](self, transaction, change)
@@ -201,12 +210,12 @@ class Store:
             note: what time it is, where that is to be kept.
 
         Raises:
-            lmdb.Error: they are not; this process cannot go on.
+            StoreUnwritable: they are not, as where the disk is full; this process cannot go on.
         """
         dropped = list(dropped)
         if not changes and not dropped and not concluded and note is None:
             return
-        with self._env.begin(write=True) as transaction:
+        with writing(self._environment) as transaction:
             for change in changes:
                 _WRITE[type(change)](self, transaction, change)
             for queue in dropped:
@@ -215,6 +224,7 @@ class Store:
                 self._ledger.conclude(transaction, number, shard)
             if note is not None:
                 self._ledger.note(transaction, note)
+        self.space.committed()
 
     def committed(self, vhost: str, name: str, now_ms: int) -> int | None:
         """The number under which a transaction of that name was committed; None where it was not, or is forgotten.
@@ -233,12 +243,25 @@ class Store:
             now_ms: steady time.
         """
         if self._ledger.has_to_forget(now_ms):
-            with self._env.begin(write=True) as transaction:
+            with writing(self._environment) as transaction:
                 self._ledger.forget(transaction, now_ms)
 
     def close(self) -> None:
         """Close the file and let go of the folder."""
         self._environment.close()
+
+    def check_room(self, changes: Sequence[Change]) -> None:
+        """Make sure that the disk has room for changes that add something.
+
+        Raises:
+            Unavailable: it has none. What is removed, or decided, may still be written.
+        """
+        added = sum(isinstance(change, _ADDING) for change in changes)
+        if added:
+            self.space.left -= added * CHANGE_BYTES
+            if self.space.left < 0:
+                raise Unavailable(f"the disk of the coordinator is full at {self._environment.folder}; consume what is "
+                                  "queued, or make room, and try again")  # fmt: skip
 
     # --- one change each ----------------------------------------------------------------------------------------------
 
@@ -348,6 +371,9 @@ _WRITE: Final[Mapping[type[Any], Callable[[Store, lmdb.Transaction, Any], None]]
     TransactionBegun: Store._begin_transaction,
     TransactionEnded: Store._end_transaction,
 }
+
+
+_ADDING: Final = (ExchangeAdded, QueueAdded, BindingAdded, UserPut, VhostPut, PermissionPut, TransactionBegun)
 
 
 def _key(vhost: str, name: str) -> bytes:

@@ -1,0 +1,182 @@
+"""The disk under a store: how much can still be written, and a reserve that nobody else can have.
+
+    data.mdb   | used | free | used | free | used | reserve
+               '------------- length -------------'
+
+free      pages that LMDB writes again before the file grows: they count as room
+reserve   set aside behind the end of the file. The file grows into it, and it is made again as long as the disk has
+          room. Where it cannot be, nothing new is taken in: what is left is for acknowledgements, which write before
+          they make room.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from shardmq.environment import Environment
+from shardmq.errors import StoreUnwritable
+
+RESERVE_BYTES: Final = 16 << 20
+"""Kept for acknowledgements. A commit that only deletes writes 2 MB at most, and the next but one has its pages."""
+
+MARGIN_BYTES: Final = 8 << 20
+"""What must be left besides: the redo log's changes are not in the file yet, and it is as large."""
+
+PLENTY_BYTES: Final = 1 << 30
+"""With so much free on the disk, nobody looks for room in the file."""
+
+_KEEP_SIZE: Final = 1
+_NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What can still be written.
+
+    Attributes:
+        free: bytes that the disk has left for the file.
+        inside: bytes of free pages in the file. The reserve is not among them.
+        used: bytes of the file that hold something.
+    """
+
+    free: int
+    inside: int
+    used: int
+
+    @property
+    def bytes(self) -> int:
+        """All that can be."""
+        return self.free + self.inside
+
+
+class Space:
+    """The disk under one store.
+
+    Args:
+        environment: of the store.
+        reserve_bytes: the reserve; it is made again when half of it is gone.
+        margin_bytes: what must be left besides, for what is not in the file yet.
+
+    Attributes:
+        left: bytes that may still be taken in, as of the last look; whoever takes some in subtracts them.
+    """
+
+    def __init__(self, environment: Environment, reserve_bytes: int = RESERVE_BYTES,
+                 margin_bytes: int = MARGIN_BYTES) -> None:  # fmt: skip
+        self._environment = environment
+        self._reserve_bytes = reserve_bytes
+        self._margin_bytes = margin_bytes
+        self._page_bytes = environment.env.stat()["psize"]
+        self._fallocate: Callable[..., int] | None = ctypes.CDLL(None, use_errno=True).fallocate
+        self._reserved_to = 0
+        self.left = 0
+        self.look()
+
+    def use(self, environment: Environment) -> None:
+        """The store has another file from here on."""
+        self._environment = environment
+        self._reserved_to = 0
+        self.look()
+
+    def room(self) -> Room:
+        """What can still be written, now."""
+        env = self._environment.env
+        end = self._end()
+        with env.begin() as transaction:
+            stats = [env.stat(), *[transaction.stat(db) for db in self._environment.dbs.values()]]
+        pages = sum([stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats])
+        used = pages * self._page_bytes
+        reserve = max(0, self._reserved_to - end)
+        taken = os.stat(self._environment.file).st_blocks * 512 - reserve
+        return Room(self._free(end), max(0, min(end, taken) - used), used)
+
+    def look(self) -> Room:
+        """Look how much may be taken in, and make the reserve again; returns what can be written.
+
+        Of what is free in the file, half counts here: much of it may be in pieces that are too small.
+        """
+        is_whole = self._reserve()
+        room = self.room()
+        self.left = room.free + room.inside // 2 - self._margin_bytes if is_whole else 0
+        return room
+
+    def committed(self) -> None:
+        """Something was written to the file."""
+        end = self._end()
+        free = self._free(end)
+        if free >= PLENTY_BYTES and self._reserved_to - end >= self._reserve_bytes // 2:
+            self.left = free - self._margin_bytes
+        else:
+            self.look()
+
+    def _end(self) -> int:
+        return int((self._environment.env.info()["last_pgno"] + 1) * self._page_bytes)
+
+    def _free(self, end: int) -> int:
+        """Bytes that the disk has left for the file, which has its end there."""
+        stats = os.statvfs(self._environment.folder)
+        free = stats.f_bavail * stats.f_frsize
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
+
+    def _reserve(self) -> bool:
+        """Have half of the reserve at least; returns whether it is there."""
+        end, half = self._end(), self._reserve_bytes // 2
+        if self._fallocate is not None and self._reserved_to - end < half:
+            for size in (self._reserve_bytes, half):  # half of it may be there already
+                if self._set_aside(end, size):
+                    self._reserved_to = end + size
+                    break
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if limit != resource.RLIM_INFINITY and limit - end < half:
+            return False
+        if self._fallocate is None:
+            return self._free(end) >= self._reserve_bytes
+        return self._reserved_to - end >= half
+
+    def _set_aside(self, start: int, size: int) -> bool:
+        """Have the disk keep room behind the end of the file, whose length stays; returns whether it has."""
+        assert self._fallocate is not None
+        descriptor = os.open(self._environment.file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not self._fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size)):
+                return True
+        finally:
+            number = ctypes.get_errno()
+            os.close(descriptor)
+        if number in _NOT_SUPPORTED:
+            self._fallocate = None
+        elif number not in _NO_ROOM:
+            raise OSError(number, os.strerror(number), str(self._environment.file))
+        return False
+
+
+@contextmanager
+def writing(environment: Environment) -> Iterator[lmdb.Transaction]:
+    """A transaction that writes.
+
+    Raises:
+        StoreUnwritable: it could not be committed, as where the disk is full. The process must end.
+    """
+    try:
+        with environment.env.begin(write=True) as transaction:
+            yield transaction
+    except lmdb.Error as fault:
+        raise unwritable(environment.folder, fault) from fault
+
+
+def unwritable(folder: Path, fault: Exception) -> StoreUnwritable:
+    """What is said when a transaction of a store fails: a full disk shows as any of several errors."""
+    stats = os.statvfs(folder)
+    free = stats.f_bavail * stats.f_frsize
+    text = f"{folder} could not be written: {fault}; its disk has {free >> 10} KB free"
+    return StoreUnwritable(f"{text}; make room on it, or look after the disk")
