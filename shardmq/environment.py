@@ -8,39 +8,26 @@
 import fcntl
 import os
 import shutil
-import struct
-import subprocess
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import lmdb
 
-from shardmq.errors import StoreRefused
+from shardmq.errors import StoreDamaged, StoreRefused
 from shardmq.storage.files import make_folder, sync_file, sync_folder
+from shardmq.storage.page_check import Head, Keys, check_pages
 
-VERSION: Final = b"1"
+VERSION: Final = 2
+"""1: rows without checksums, but for bodies. 2: every row with one (storage/rows.py)."""
 MAP_BYTES: Final = 1 << 40
 """Address space, not disk: a map that cannot fill before the disk does."""
 
 _META: Final = b"meta"
-_HEADER: Final = struct.Struct("=QHHI")
-"""The start of LMDB's first page: page number, padding, page flags, bounds; then the magic number."""
-_MAGIC: Final = struct.Struct("=I")
-_LMDB_MAGIC: Final = 0xBEEFC0DE
-
-_READ_THROUGH: Final = """
-import sys, lmdb
-env = lmdb.open(sys.argv[1], readonly=True, lock=False, create=False, max_dbs=64, map_size=int(sys.argv[2]))
-with env.begin() as transaction:
-    names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
-for name in names:
-    db = env.open_db(name, create=False)
-    with env.begin(db=db) as transaction:
-        for _, value in transaction.cursor():
-            len(value)
-"""
+_FORMAT_KEY: Final = b"format"
+_VERSION_KEY: Final = b"version"
+_VERSIONS: Final = {b"1": 1, b"2": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +38,23 @@ class Environment:
         folder: where it is.
         env: the `lmdb.Environment`.
         dbs: its databases by name.
+        version: of its format, when it was opened; what is older is to be brought up to VERSION by its owner.
     """
 
     folder: Path
     env: lmdb.Environment
     dbs: dict[bytes, lmdb._Database]
+    version: int
     _lock: int
 
     @property
     def file(self) -> Path:
         """The data file."""
         return self.folder / "data.mdb"
+
+    def raise_version(self, write: lmdb.Transaction) -> None:
+        """Its rows are as VERSION has them."""
+        write.put(_VERSION_KEY, b"%d" % VERSION, db=self.env.open_db(_META, txn=write))
 
     def close(self) -> None:
         """Close the file, then let go of the lock."""
@@ -88,33 +81,44 @@ def lock_folder(folder: Path) -> int:
     return lock
 
 
-def open_environment(folder: Path, format: bytes, databases: tuple[bytes, ...]) -> Environment:
+def open_environment(
+    folder: Path,
+    format: bytes,
+    databases: tuple[bytes, ...],
+    heads: Mapping[str, Head] | None = None,
+    keys: Mapping[str, Keys] | None = None,
+) -> Environment:
     """Open a store, or make one where there is none.
+
+    A store that is there is looked through before LMDB touches it (storage/page_check.py).
 
     Args:
         folder: of this store alone.
         format: what must be, or is written, in the store as its format, as `shardmq-shard`.
         databases: names of its databases.
+        heads: by database, who wants to see its rows as they are found.
+        keys: by database, who wants to see its keys.
 
     Returns:
         The environment: every commit is synced to disk in full.
 
     Raises:
-        StoreRefused: in use, not LMDB, cut short, of another format or version. Nothing in it was touched.
+        StoreRefused: in use, not LMDB, cut short, damaged, of another format or version. Nothing in it was touched.
     """
     lock = lock_folder(folder)
     try:
         if (folder / "data.mdb").exists():
             _sync(folder)
-            _check(folder / "data.mdb", format)
+            version = _check(folder / "data.mdb", format, databases, heads or {}, keys or {})
         else:
             _create(folder, format)
+            version = VERSION
         env = _open(folder, len(databases))
         dbs = {name: env.open_db(name) for name in databases}
     except BaseException:
         os.close(lock)
         raise
-    return Environment(folder, env, dbs, lock)
+    return Environment(folder, env, dbs, version, lock)
 
 
 def reopened(environment: Environment) -> Environment:
@@ -136,8 +140,8 @@ def _create(folder: Path, format: bytes) -> None:
     env = _open(aside, 0)
     meta = env.open_db(_META)
     with env.begin(write=True, db=meta) as transaction:
-        transaction.put(b"format", format)
-        transaction.put(b"version", VERSION)
+        transaction.put(_FORMAT_KEY, format)
+        transaction.put(_VERSION_KEY, b"%d" % VERSION)
     env.close()
     os.rename(aside / "data.mdb", folder / "data.mdb")
     shutil.rmtree(aside)
@@ -159,56 +163,22 @@ def _sync(folder: Path) -> None:
         ) from fault
 
 
-def _is_whole(file: Path) -> bool:
-    """Whether every page in use can be read.
-
-    A healthy file may be a little shorter than its page count says: pages that one transaction took at the end and gave
-    back are never written (seen once in 40,000 commits). So a short file is read through, by a process that may die.
-    """
-    reader = [sys.executable, "-I", "-c", _READ_THROUGH, str(file.parent), str(MAP_BYTES)]
-    return subprocess.run(reader, stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def _check(file: Path, format: bytes) -> None:
-    """Look at a store without changing it.
-
-    The size comes before everything else: reading a page that the file does not have would end this process (SIGBUS).
-    """
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        head = stream.read(_HEADER.size + _MAGIC.size)
-    if len(head) < _HEADER.size + _MAGIC.size:
-        raise StoreRefused(f"{file} is cut short: {size} bytes; restore it from a copy")
-    if _MAGIC.unpack_from(head, _HEADER.size)[0] != _LMDB_MAGIC:
-        raise StoreRefused(f"{file} is no LMDB file; move it away, or choose another data directory")
-    try:
-        env = lmdb.open(str(file.parent), readonly=True, lock=False, create=False, max_dbs=1, map_size=MAP_BYTES)
-    except lmdb.Error as fault:
-        raise StoreRefused(f"{file} cannot be opened: {fault}; restore it from a copy") from fault
-    try:
-        page = env.stat()["psize"]
-        needed = (env.info()["last_pgno"] + 1) * page
-        if size < needed and (size % page or not _is_whole(file)):
-            raise StoreRefused(f"{file} is cut short: {size} of {needed} bytes; restore it from a copy")
-        _check_meta(file, env, format)
-    finally:
-        env.close()
-
-
-def _check_meta(file: Path, env: lmdb.Environment, format: bytes) -> None:
-    try:
-        meta = env.open_db(_META, create=False)
-        with env.begin(db=meta) as transaction:
-            found, version = transaction.get(b"format"), transaction.get(b"version")
-    except lmdb.NotFoundError:
-        found = version = None
-    except lmdb.Error as fault:
-        raise StoreRefused(f"{file} cannot be read: {fault}; restore it from a copy") from fault
+def _check(
+    file: Path, format: bytes, databases: tuple[bytes, ...], heads: Mapping[str, Head], keys: Mapping[str, Keys]
+) -> int:
+    """Look at a store without changing it; returns the version of its format."""
+    notes: dict[bytes, bytes] = {}
+    structure = check_pages(file, {**heads, _META.decode(): notes.__setitem__}, keys)
+    found, version = notes.get(_FORMAT_KEY), notes.get(_VERSION_KEY)
     if found != format:
         what = "another program's" if found is None else f"a '{found.decode(errors='replace')}'"
         raise StoreRefused(f"{file} is {what} store, not a '{format.decode()}'; choose another data directory")
-    if version != VERSION:
+    if version not in _VERSIONS:
         number = (version or b"none").decode(errors="replace")
         raise StoreRefused(
-            f"{file} has format version {number}; this shardmq reads {VERSION.decode()}; use the one that wrote it"
+            f"{file} has format version {number}; this shardmq reads {VERSION} and older; use the one that wrote it"
         )
+    strange = structure.entries.keys() - {name.decode() for name in (_META, *databases)}
+    if strange:
+        raise StoreDamaged(file, f"it has a database {min(strange)!r}, of which this shardmq knows nothing")
+    return _VERSIONS[version]

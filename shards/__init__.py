@@ -32,9 +32,11 @@ consumers.py   consumers, their credit, and whose turn it is
 segments.py    the unit of storing; which bodies are in memory; cutting runs
 journal.py     what a pass has changed, and its one commit
 store.py       the LMDB store
+key_check.py   whether its keys are what was written, before bodies are read
 layout.py      how it lies there: databases, keys, values
 writes.py      what a start finds there, and what a pass writes to it
 mapping.py     the pages of it that are mapped into this process
 redo.py        its redo log: small commits with one flush
+redo_scan.py   what is behind the last entry of it that can be read: its end, or damage
 collector.py   keeping segments few and full: merging small ones, copying what lives out of sparse ones
 """

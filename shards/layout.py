@@ -4,20 +4,26 @@
     dropped     queue id u64              empty; its segments are being deleted
     marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
     index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | what the flags say (see `_extent`)
-    segments    queue u64 | first u64     xxh3_64 u64 | msgpack [[first, Run], ...]
+    segments    queue u64 | first u64     body: msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
-    timers      queue u64 | due ms u64 | serial u64 | count u32     xxh3_64 u64 | msgpack Run, delayed; or, with the
-                highest bit of the count set, empty: messages [serial, serial + count) are parked (timers.py)
+    timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack Run, delayed; or,
+                with the highest bit of the count set, no body: messages [serial, serial + count) are parked (timers.py)
     spilled_timers   as timers; of transient messages, emptied at start
     producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (producers.py)
     stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
-    staged      as stages                 xxh3_64 u64 | msgpack [[queue, ...], delay ms, Run]
+    staged      as stages                 body: msgpack [[queue, ...], delay ms, Run]
     sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
     concluding  transaction u64           msgpack [attempt, ...], whose runs are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
     state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
                 "clock"                   msgpack ClockNote
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
+
+Every value begins with a checksum u64 (storage/rows.py), which is left out above and added when it goes into LMDB. A
+body's own is made with the body. It covers the key, too; but a start looks at keys alone: those of segments are those
+of the index, those of staged are those of stages, and those of timers have a checksum before the body's.
+
+The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are.
 
 All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
 because LMDB's Python binding touches every page of a value it passes, wanted or not.
@@ -32,6 +38,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.shards.segments import Segment
 from shardmq.shards.writes import StagedPlace, Timer, Writes
+from shardmq.storage.rows import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
 
 REDO_ENTRY_BYTES: Final = 64 << 10
 """Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
@@ -44,6 +51,10 @@ DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"sp
 
 (QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, STATE, TIMERS, SPILLED_TIMERS, PRODUCERS,
  STAGES, STAGED, SEALED, CONCLUDING, RESERVATIONS) = range(len(DATABASES))  # fmt: skip
+
+_QUEUES_FIRST: Final = frozenset({QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS,
+                                  RESERVATIONS})  # fmt: skip
+"""Databases whose keys begin with a queue's id."""
 
 APPLIED: Final = b"redo"
 CLOCK: Final = b"clock"
@@ -61,14 +72,25 @@ COUNTED: Final = 1 << 29
 BYTES: Final = COUNTED - 1
 """Of an index entry's last number; a segment is some MB at most."""
 
-CHECKSUM_BYTES: Final = 8
+ROWS: Final = ("the queue", "the note of a deleted queue", "the mark of what was handed out", "the entry of a segment",
+               "a segment", "a segment", "the row", "a delayed message", "a delayed message",
+               "what is known of a producer", "the entry of a staged run", "a staged run", "what an attempt staged",
+               "the decision of a transaction", "a reservation")  # fmt: skip
+"""What a row of each database is, for messages."""
+
+BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED})
+"""Databases of bodies whose keys are another's."""
+
+WITH_KEYS_CHECKED: Final = frozenset({TIMERS, SPILLED_TIMERS})
+"""Databases of bodies whose keys have a checksum of their own."""
 
 _NOTHING: Final = b"\x90"
 _TWO: Final = b"\x92"
 _encoder: Final = msgspec.msgpack.Encoder()
 _encode: Final = _encoder.encode
 
-Edit = tuple[int, bytes, bytes | bytearray | None]
+Bytes = bytes | bytearray
+Edit = tuple[int, bytes, Bytes | None]
 """(database, key, value), None to delete."""
 
 
@@ -95,12 +117,13 @@ class Edits:
             yield STAGES, key, None
         for segment in writes.put:
             key = segment_key(segment)
-            yield SEGMENTS if segment.durable else SPILLED, key, self._checked(segment.runs)
+            number = SEGMENTS if segment.durable else SPILLED
+            yield number, key, self._body(number, key, segment.runs)
             if segment.durable:
                 yield INDEX, key, _extent(segment)
         for staged in writes.staged:
             key = STAGE.pack(*staged.place)
-            yield STAGED, key, self._checked((staged.queues, staged.delay_ms, staged.run))
+            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.run))
             yield STAGES, key, b""
         for segment in writes.gone:
             yield INDEX, segment_key(segment), _extent(segment)
@@ -110,13 +133,21 @@ class Edits:
         if writes.clock is not None:
             yield STATE, CLOCK, _encode(writes.clock)
 
-    def _checked(self, content: object) -> bytearray:
+    def _body(self, database: int, key: bytes, content: object) -> bytearray:
         """A checksum, and the content behind it."""
         value = self._value
         _encoder.encode_into(content, value, CHECKSUM_BYTES)
-        with memoryview(value) as view:
-            NUMBER.pack_into(value, 0, xxh3_64_intdigest(view[CHECKSUM_BYTES:]))
+        seal_row(database, key, value)
         return value
+
+
+def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
+    """What goes into LMDB: a value of `Edits`, and the checksums that it has not yet."""
+    if database in BODIES_APART:
+        return value
+    if database in WITH_KEYS_CHECKED:
+        return NUMBER.pack(row_seed(database, key)) + value
+    return sealed_row(database, key, value)
 
 
 def _edits_of_queues(writes: Writes) -> Iterator[Edit]:
@@ -139,7 +170,8 @@ def _edits_in_time(writes: Writes) -> Iterator[Edit]:
     for timer in writes.fired:
         yield timers_of(timer.durable), timer_key(timer), None
     for timer in writes.timers:
-        yield timers_of(timer.durable), timer_key(timer), _timer_value(timer)
+        number, key = timers_of(timer.durable), timer_key(timer)
+        yield number, key, b"" if timer.run is None else sealed_row(number, key, _encode(timer.run))
     for (queue, producer), ranges in writes.producers.items():
         yield PRODUCERS, PLACE.pack(queue, producer), None if ranges is None else _encode(list(ranges))
 
@@ -206,16 +238,14 @@ def timer_key(timer: Timer) -> bytes:
     return TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
 
 
-def _timer_value(timer: Timer) -> bytes:
-    if timer.run is None:
-        return b""
-    body = _encode(timer.run)
-    return NUMBER.pack(xxh3_64_intdigest(body)) + body
-
-
 def staged_place(key: bytes) -> StagedPlace:
     """What a key of `staged` says."""
     return StagedPlace._make(STAGE.unpack(key))
+
+
+def queue_of(database: int, key: bytes) -> int | None:
+    """Whose row has that key; None where it is no queue's."""
+    return number_of(key[:8]) if database in _QUEUES_FIRST and len(key) >= NUMBER.size else None
 
 
 def number_of(value: bytes | memoryview) -> int:

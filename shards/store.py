@@ -5,29 +5,29 @@ It writes what it is told and decides nothing.
 
 import heapq
 import logging
+import struct
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import lmdb
 import msgspec
-from xxhash import xxh3_64_intdigest
 
 from shardmq.clock import ClockNote
-from shardmq.environment import open_environment
+from shardmq.environment import VERSION, open_environment
 from shardmq.errors import RowDamaged, StoreDamaged
 from shardmq.model import Queue as Declared
 from shardmq.ranges import RangeSet
 from shardmq.records import Run
 from shardmq.shards.counts import Counts
+from shardmq.shards.key_check import KeyCheck, upgrade
 from shardmq.shards.layout import (
     APPLIED,
     BODIES,
     BYTES,
-    CHECKSUM_BYTES,
     CLOCK,
     CONCLUDING,
     COUNTED,
@@ -44,6 +44,7 @@ from shardmq.shards.layout import (
     PRODUCERS,
     QUEUES,
     RESERVATIONS,
+    ROWS,
     SEALED,
     SEGMENTS,
     SPILLED,
@@ -58,8 +59,10 @@ from shardmq.shards.layout import (
     Edits,
     is_small,
     number_of,
+    queue_of,
     segment_key,
     staged_place,
+    stored_value,
     timer_key,
     timers_of,
 )
@@ -68,6 +71,7 @@ from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 from shardmq.shards.writes import Contents, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
+from shardmq.storage.rows import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.space import Room, Space, writing
 
 FORMAT: Final = b"shardmq-shard"
@@ -82,6 +86,9 @@ _STAGE_BYTES: Final = 256
 """And a staged run, whose keys lie by themselves, but on pages that are mapped with their neighbours."""
 
 _log = logging.getLogger(__name__)
+
+Decoded = TypeVar("Decoded")
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
@@ -107,7 +114,8 @@ class Store:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._environment = open_environment(folder, FORMAT, DATABASES)
+        keys = KeyCheck()
+        self._environment = open_environment(folder, FORMAT, DATABASES, keys.heads, keys.keys)
         self.file = self._environment.file
         self._env = self._environment.env
         self._dbs = [self._environment.dbs[name] for name in DATABASES]
@@ -123,11 +131,15 @@ class Store:
         self.space = Space(self._environment)
         self._slack = Slack()
         try:
+            keys.check(self._environment)
+            if self._environment.version < VERSION:
+                upgrade(self._environment)
             applied = self._applied()
             self._redo = RedoLog(folder / "redo", applied)
             if applied is None:
                 self._commit(())  # from here on, the log must be there
             self._recover()
+            self._redo.renew()
         except BaseException:
             self._environment.close()
             raise
@@ -191,7 +203,7 @@ class Store:
                 self._apply(transaction, number, key, value)
             for edit in edits:
                 self._apply(transaction, *edit)
-            transaction.put(APPLIED, NUMBER.pack(self._redo.last), db=self._dbs[STATE])
+            self._apply(transaction, STATE, APPLIED, NUMBER.pack(self._redo.last))
         self._map.read(self._scattered * _PAGE_BYTES + self._touched_bytes)
         self._scattered = self._touched_bytes = 0
         self._overlay.clear()
@@ -204,16 +216,25 @@ class Store:
         if value is None:
             transaction.delete(key, db=self._dbs[number])
         else:
-            transaction.put(key, value, db=self._dbs[number])
+            transaction.put(key, stored_value(number, key, value), db=self._dbs[number])
 
     def _recover(self) -> None:
         """Bring into LMDB what a crash left in the redo log; it is small."""
         if self._redo.pending:
             self._check(self._contents())
             for payload in self._redo.pending:
-                self._overlay.update(((number, key), value) for number, key, value in _decode_edits(payload))
+                self._overlay.update(((number, key), value) for number, key, value in self._edits_in(payload))
             self._redo.pending.clear()
             self._commit(())
+
+    def _edits_in(self, payload: bytes) -> list[tuple[int, bytes, bytes | None]]:
+        try:
+            edits = _decode_edits(payload)
+        except msgspec.DecodeError as fault:
+            raise StoreDamaged(self._redo.file, f"a commit in it cannot be read: {fault}") from fault
+        if any(not 0 <= number < len(DATABASES) for number, _, _ in edits):
+            raise StoreDamaged(self._redo.file, "a commit in it is of a database that is not there")
+        return edits
 
     def read(self, segment: Segment) -> list[NumberedRun]:
         """The bodies of a stored segment.
@@ -228,17 +249,26 @@ class Store:
         with self._env.begin(db=self._dbs[number], buffers=True) as transaction:
             value = transaction.get(key)
             if value is None:
-                raise self._row_damaged(number, key, f"{segment!r} is not there", segment.queue)
+                raise self._row_damaged(number, key, f"{segment!r} is not there")
             runs = self._decode(segment, value)
             self._map.read(len(value))
         return runs
 
     def _decode(self, segment: Segment, value: memoryview) -> list[NumberedRun]:
+        number, key = SEGMENTS if segment.durable else SPILLED, segment_key(segment)
+        return self._opened(number, key, value, _decode_runs, segment)
+
+    def _opened(
+        self, number: int, key: bytes, value: memoryview, decode: Callable[[memoryview], Decoded], what: object
+    ) -> Decoded:
+        """A body, decoded; the first version's checksums do not cover the key."""
         with value[CHECKSUM_BYTES:] as body:
-            if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                number, key = SEGMENTS if segment.durable else SPILLED, segment_key(segment)
-                raise self._row_damaged(number, key, f"{segment!r} is not what was written", segment.queue)
-            return _decode_runs(body)
+            if not (is_row(number, key, value) or was_row(value)):
+                raise self._row_damaged(number, key, f"{what!r} is not what was written")
+            try:
+                return decode(body)
+            except msgspec.DecodeError as fault:
+                raise self._row_damaged(number, key, f"{what!r} cannot be read: {fault}") from fault
 
     # --- timers -----------------------------------------------------------------------------------------------------
 
@@ -317,11 +347,8 @@ class Store:
         return Timer(queue, due_ms, serial, count & ~PARKED, count & PARKED != 0, durable)
 
     def _decode_timer(self, timer: Timer, value: memoryview) -> Run:
-        with value[CHECKSUM_BYTES:] as body:
-            if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                number, key = timers_of(timer.durable), timer_key(timer)
-                raise self._row_damaged(number, key, f"{timer!r} is not what was written", timer.queue)
-            return _decode_run(body)
+        with value[CHECKSUM_BYTES:] as body:  # behind the checksum of the key
+            return self._opened(timers_of(timer.durable), timer_key(timer), body, _decode_run, timer)
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
@@ -351,10 +378,7 @@ class Store:
             value = reading.get(STAGE.pack(*place), db=self._dbs[STAGED])
             if value is None:
                 raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not there")
-            with value[CHECKSUM_BYTES:] as body:
-                if xxh3_64_intdigest(body) != number_of(value[:CHECKSUM_BYTES]):
-                    raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not what was written")
-                queues, delay_ms, run = _decode_staged(body)
+            queues, delay_ms, run = self._opened(STAGED, STAGE.pack(*place), value, _decode_staged, place)
             found.append(Staged(place, queues, delay_ms, run))
             size += len(value)
             if size >= bytes_max:
@@ -449,63 +473,50 @@ class Store:
 
     def _applied(self) -> int | None:
         """Number of the last entry of the redo log whose changes are here."""
-        with self._env.begin(db=self._dbs[STATE]) as transaction:
-            value = transaction.get(APPLIED)
-            return number_of(value) if value is not None else None
+        with self._env.begin() as transaction:
+            return self._state(transaction, APPLIED, number_of)
 
     def _contents(self) -> Contents:
         with self._env.begin(buffers=False) as transaction:
-            contents = Contents(
-                queues=[_decode_queue(value) for _, value in self._items(transaction, self._dbs[QUEUES])],
-                marks={
-                    (number_of(key[:8]), number_of(key[8:])): number_of(value)
-                    for key, value in self._items(transaction, self._dbs[MARKS])
-                },
-                dropped=[number_of(key) for key, _ in self._items(transaction, self._dbs[DROPPED])],
+            return Contents(
+                queues=self._rows(transaction, QUEUES, lambda _, content: _decode_queue(content)),
+                marks=dict(self._rows(transaction, MARKS, _mark)),
+                dropped=self._rows(transaction, DROPPED, lambda key, _: number_of(key)),
+                segments=self._rows(transaction, INDEX, _segment),
+                producers=self._rows(transaction, PRODUCERS, _producer),
+                sealed=dict(self._rows(transaction, SEALED, _sealed)),
+                concluding=dict(self._rows(transaction, CONCLUDING, _concluding)),
+                ended=self._state(transaction, ENDED, _decode_ranges) or [],
+                reservations=self._rows(transaction, RESERVATIONS, lambda _, content: _decode_reservation(content)),
+                clock=self._state(transaction, CLOCK, _decode_note),
             )
-            index = self._items(transaction, self._dbs[INDEX])
-            contents.segments = [self._segment(key, value) for key, value in index]
-            for key, value in self._items(transaction, self._dbs[PRODUCERS]):
-                contents.producers.append((*PLACE.unpack(key), _decode_ranges(value)))
-            self._read_transactions(transaction, contents)
-            contents.reservations = [
-                _decode_reservation(value) for _, value in self._items(transaction, self._dbs[RESERVATIONS])
-            ]
-            note = transaction.get(CLOCK, db=self._dbs[STATE])
-            contents.clock = _decode_note(note) if note is not None else None
-        return contents
 
-    def _read_transactions(self, transaction: "lmdb.Transaction[bytes]", contents: Contents) -> None:
-        for key, value in self._items(transaction, self._dbs[SEALED]):
-            contents.sealed[PLACE.unpack(key)] = Sealed._make(_decode_sealed(value))
-        for key, value in self._items(transaction, self._dbs[CONCLUDING]):
-            contents.concluding[number_of(key)] = _decode_attempts(value)
-        ended = transaction.get(ENDED, db=self._dbs[STATE])
-        contents.ended = _decode_ranges(ended) if ended is not None else []
+    def _rows(
+        self, transaction: "lmdb.Transaction[bytes]", number: int, decode: Callable[[bytes, bytes], Decoded]
+    ) -> list[Decoded]:
+        """All rows of a database, decoded.
 
-    def _items(self, transaction: "lmdb.Transaction[bytes]", db: "lmdb._Database") -> Iterator[tuple[bytes, bytes]]:
-        return transaction.cursor(db).iternext(keys=True, values=True)
+        Raises:
+            RowDamaged: one is not what was written.
+        """
+        rows = transaction.cursor(self._dbs[number]).iternext(keys=True, values=True)
+        return [self._row(number, key, value, decode) for key, value in rows]
 
-    def _segment(self, key: bytes, value: bytes) -> Segment:
-        if len(key) != PLACE.size or len(value) <= EXTENT.size:
-            raise self._row_damaged(INDEX, key, f"the entry of a segment has {len(value)} bytes")
-        queue, first = PLACE.unpack(key)
-        segment = Segment(queue, first, durable=True, born=0.0)
-        segment.end, segment.count, flags = EXTENT.unpack_from(value)
-        rest = value[EXTENT.size :]
-        segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
-        if flags & BODIES:
-            segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
-        if flags & COUNTED:
-            ranges, counted = _decode_counted(rest)
-            segment.counts = Counts(counted)
-        else:
-            ranges = _decode_ranges(rest)
-        gone = RangeSet(ranges)
-        segment.gone = gone or None
-        segment.live = segment.end - segment.first - gone.count
-        segment.stored, segment.runs = True, None
-        return segment
+    def _row(self, number: int, key: bytes, value: bytes, decode: Callable[[bytes, bytes], Decoded]) -> Decoded:
+        content = row_content(number, key, value)
+        if content is None:
+            raise self._row_damaged(number, key, f"{ROWS[number]} is not what was written")
+        try:
+            return decode(key, content)
+        except (msgspec.DecodeError, struct.error, ValueError) as fault:
+            raise self._row_damaged(number, key, f"{ROWS[number]} cannot be read: {fault}") from fault
+
+    def _state(
+        self, transaction: "lmdb.Transaction[bytes]", key: bytes, decode: Callable[[bytes], Decoded]
+    ) -> Decoded | None:
+        """A row of `state`, decoded; None where there is none."""
+        value = transaction.get(key, db=self._dbs[STATE])
+        return None if value is None else self._row(STATE, key, value, lambda _, content: decode(content))
 
     def _check(self, contents: Contents) -> None:
         known = {queue.id for queue in contents.queues}.union(contents.dropped)
@@ -513,5 +524,43 @@ class Store:
         if strange:
             raise StoreDamaged(self.file, f"it has messages of queue {min(strange)}, which is not in it")
 
-    def _row_damaged(self, database: int, key: bytes, what: str, queue: int | None = None) -> RowDamaged:
-        return RowDamaged(self.file, DATABASES[database].decode(), key, what, queue)
+    def _row_damaged(self, database: int, key: bytes, what: str) -> RowDamaged:
+        return RowDamaged(self.file, DATABASES[database].decode(), key, what, queue_of(database, key))
+
+
+def _mark(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
+    return (number_of(key[:8]), number_of(key[8:])), number_of(content)
+
+
+def _producer(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, int]]]:
+    queue, producer = PLACE.unpack(key)
+    return queue, producer, _decode_ranges(content)
+
+
+def _sealed(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:
+    transaction, attempt = PLACE.unpack(key)
+    return (transaction, attempt), Sealed._make(_decode_sealed(content))
+
+
+def _concluding(key: bytes, content: bytes) -> tuple[int, list[int]]:
+    return number_of(key), _decode_attempts(content)
+
+
+def _segment(key: bytes, content: bytes) -> Segment:
+    queue, first = PLACE.unpack(key)
+    segment = Segment(queue, first, durable=True, born=0.0)
+    segment.end, segment.count, flags = EXTENT.unpack_from(content)
+    rest = content[EXTENT.size :]
+    segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
+    if flags & BODIES:
+        segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
+    if flags & COUNTED:
+        ranges, counted = _decode_counted(rest)
+        segment.counts = Counts(counted)
+    else:
+        ranges = _decode_ranges(rest)
+    gone = RangeSet(ranges)
+    segment.gone = gone or None
+    segment.live = segment.end - segment.first - gone.count
+    segment.stored, segment.runs = True, None
+    return segment

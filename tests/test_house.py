@@ -98,6 +98,7 @@ def test_only_the_stores_import_lmdb() -> None:
     users = {module for module in MODULES if any(is_in(name, "lmdb") for name in imports(module))}
     assert users <= {
         "shardmq.environment",
+        "shardmq.storage.tables",
         "shardmq.shards.store",
         "shardmq.coordinator.store",
         "shardmq.coordinator.ledger",

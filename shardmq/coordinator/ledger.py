@@ -15,7 +15,9 @@ nowhere else.
 """
 
 import struct
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import lmdb
@@ -23,9 +25,9 @@ import msgspec
 
 from shardmq.clock import ClockNote
 from shardmq.commands import TransactionEnded
-from shardmq.environment import Environment
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.model import RESERVED_TRANSACTIONS, Transaction
+from shardmq.storage.tables import Table
 
 LEDGER_DATABASES: Final = (
     b"transactions", b"decisions", b"conclusions", b"committed", b"committed_times", b"births",
@@ -80,31 +82,34 @@ class Ledger:
     """See the module. Its writes are part of the store's: each gets the `lmdb.Transaction`, called `write` here.
 
     Args:
-        environment: of the store.
+        env: of the store.
+        tables: of the store, by name.
     """
 
-    def __init__(self, environment: Environment) -> None:
-        self._env = environment.env
-        self._dbs = environment.dbs
+    def __init__(self, env: lmdb.Environment, tables: dict[bytes, Table]) -> None:
+        self._env = env
+        self._tables = tables
 
     def load(self) -> StoredTransactions:
         """Read all but the names of what was committed.
 
         Raises:
+            RowDamaged: an entry is not what was written; those of names, too.
             msgspec.DecodeError: an entry cannot be read.
         """
+        tables = self._tables
         with self._env.begin() as read:
-            state = self._dbs[b"state"]
-            next_number = _number(read.get(NEXT_TRANSACTION, db=state), 1)
-            note = read.get(CLOCK, db=state)
-            undecided = [_decode_transaction(value) for _, value in read.cursor(self._dbs[b"transactions"])]
+            next_number = _number(tables[b"state"].get(read, NEXT_TRANSACTION), 1)
+            note = tables[b"state"].get(read, CLOCK)
+            undecided = [_decode_transaction(value) for _, value in tables[b"transactions"].items(read)]
             conclusions = {
-                _number(key): Conclusion(_decode_attempts(value), [])
-                for key, value in read.cursor(self._dbs[b"decisions"])
+                _number(key): Conclusion(_decode_attempts(value), []) for key, value in tables[b"decisions"].items(read)
             }
-            for key, _ in read.cursor(self._dbs[b"conclusions"]):
+            for key, _ in tables[b"conclusions"].items(read):
                 number, shard = _CONCLUSION.unpack(key)
                 conclusions[number].shards.append(shard)
+            for name in (b"committed", b"committed_times", b"births"):
+                deque(tables[name].items(read), maxlen=0)
         return StoredTransactions(undecided, conclusions, next_number, _decode_note(note) if note else None)
 
     def committed(self, vhost: str, name: str, now_ms: int) -> int | None:
@@ -116,76 +121,73 @@ class Ledger:
             now_ms: steady time.
         """
         with self._env.begin() as read:
-            found = read.get(_name_key(vhost, name), db=self._dbs[b"committed"])
+            found = self._tables[b"committed"].get(read, _name_key(vhost, name))
             if found is None:
                 return None
-            born = _number(read.get(vhost.encode(), db=self._dbs[b"births"]), 0)
+            born = _number(self._tables[b"births"].get(read, vhost.encode()), 0)
         number, ended_ms = _PAIR.unpack(found)
         return int(number) if number >= born and now_ms < ended_ms + COMMITTED_KEPT_MS else None
 
     def has_to_forget(self, now_ms: int) -> bool:
         """Whether names of what was committed are past their time (steady)."""
-        with self._env.begin(db=self._dbs[b"committed_times"]) as read:
+        with self._env.begin(db=self._tables[b"committed_times"].db) as read:
             times = read.cursor()
             return times.first() and _is_past(times.key(), now_ms)
 
     def forget(self, write: lmdb.Transaction, now_ms: int) -> None:
         """Forget a portion of the names that are past their time (steady)."""
-        times = write.cursor(self._dbs[b"committed_times"])
-        if not times.first():
-            return
-        for _ in range(SWEEP_MAX):
-            key, name = times.item()
-            if not key or not _is_past(key, now_ms):
+        times, committed = self._tables[b"committed_times"], self._tables[b"committed"]
+        for key, name in list(islice(times.items(write), SWEEP_MAX)):
+            if not _is_past(key, now_ms):
                 return
-            committed = write.get(name, db=self._dbs[b"committed"])
-            if committed is not None and _PAIR.unpack(committed) == _PAIR.unpack(key)[::-1]:  # not committed again
-                write.delete(name, db=self._dbs[b"committed"])
-            times.delete()
+            found = committed.get(write, name)
+            if found is not None and _PAIR.unpack(found) == _PAIR.unpack(key)[::-1]:  # not committed again
+                committed.delete(write, name)
+            times.delete(write, key)
 
     def begin(self, write: lmdb.Transaction, transaction: Transaction) -> None:
         """A new one, or its time begins anew."""
         number = transaction.number
-        write.put(_NUMBER.pack(number), _encode(transaction), db=self._dbs[b"transactions"])
-        state = self._dbs[b"state"]
-        if number >= _number(write.get(NEXT_TRANSACTION, db=state), 1):
-            write.put(NEXT_TRANSACTION, _NUMBER.pack(number + 1), db=state)
+        self._tables[b"transactions"].put(write, _NUMBER.pack(number), _encode(transaction))
+        state = self._tables[b"state"]
+        if number >= _number(state.get(write, NEXT_TRANSACTION), 1):
+            state.put(write, NEXT_TRANSACTION, _NUMBER.pack(number + 1))
 
     def end(self, write: lmdb.Transaction, ended: TransactionEnded, shards: int) -> None:
         """The decision, and who is to follow it: all shards."""
         number = _NUMBER.pack(ended.number)
-        write.delete(number, db=self._dbs[b"transactions"])
-        write.put(number, _encode(ended.attempts), db=self._dbs[b"decisions"])
+        self._tables[b"transactions"].delete(write, number)
+        self._tables[b"decisions"].put(write, number, _encode(ended.attempts))
         for shard in range(shards):
-            write.put(_CONCLUSION.pack(ended.number, shard), b"", db=self._dbs[b"conclusions"])
+            self._tables[b"conclusions"].put(write, _CONCLUSION.pack(ended.number, shard), b"")
         if ended.is_committed:
             name, ended_ms = _name_key(ended.vhost, ended.name), ended.ended_ms
             if ended.name.startswith(RESERVED_TRANSACTIONS):
                 ended_ms = max(0, ended_ms - COMMITTED_KEPT_MS + RESERVED_KEPT_MS)  # as if it had ended so long ago
-            write.put(name, _PAIR.pack(ended.number, ended_ms), db=self._dbs[b"committed"])
-            write.put(_PAIR.pack(ended_ms, ended.number), name, db=self._dbs[b"committed_times"])
+            self._tables[b"committed"].put(write, name, _PAIR.pack(ended.number, ended_ms))
+            self._tables[b"committed_times"].put(write, _PAIR.pack(ended_ms, ended.number), name)
 
     def conclude(self, write: lmdb.Transaction, number: int, shard: int) -> None:
         """A shard has followed a decision; it is forgotten when all have."""
-        conclusions = self._dbs[b"conclusions"]
-        write.delete(_CONCLUSION.pack(number, shard), db=conclusions)
-        rest = write.cursor(conclusions)
+        conclusions = self._tables[b"conclusions"]
+        conclusions.delete(write, _CONCLUSION.pack(number, shard))
+        rest = write.cursor(conclusions.db)
         if not rest.set_range(_NUMBER.pack(number)) or bytes(rest.key())[: _NUMBER.size] != _NUMBER.pack(number):
-            write.delete(_NUMBER.pack(number), db=self._dbs[b"decisions"])
+            self._tables[b"decisions"].delete(write, _NUMBER.pack(number))
 
     def note(self, write: lmdb.Transaction, note: ClockNote) -> None:
         """What time it is."""
-        write.put(CLOCK, _encode(note), db=self._dbs[b"state"])
+        self._tables[b"state"].put(write, CLOCK, _encode(note))
 
     def bear(self, write: lmdb.Transaction, vhost: str) -> None:
         """A virtual host is made: what was committed in an earlier one of that name is none of its own."""
-        next_number = write.get(NEXT_TRANSACTION, db=self._dbs[b"state"])
+        next_number = self._tables[b"state"].get(write, NEXT_TRANSACTION)
         if next_number is not None:
-            write.put(vhost.encode(), next_number, db=self._dbs[b"births"])
+            self._tables[b"births"].put(write, vhost.encode(), next_number)
 
     def bury(self, write: lmdb.Transaction, vhost: str) -> None:
         """A virtual host is gone."""
-        write.delete(vhost.encode(), db=self._dbs[b"births"])
+        self._tables[b"births"].delete(write, vhost.encode())
 
 
 def _number(value: bytes | memoryview | None, default: int = 0) -> int:

@@ -13,10 +13,13 @@
 
 Transactions are in databases of their own (ledger.py), which older stores lack until they are opened.
 
+Every value begins with a checksum (storage/rows.py), which is left out above.
+
 `boot` is "" for what is durable; anything else lives as long as the broker that has that boot id (a life of
 `shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -47,10 +50,11 @@ from shardmq.commands import (
 )
 from shardmq.coordinator.ledger import LEDGER_DATABASES, Ledger, StoredTransactions
 from shardmq.coordinator.removal import removal
-from shardmq.environment import open_environment
-from shardmq.errors import StartupRefused, StoreRefused, Unavailable
+from shardmq.environment import VERSION, open_environment
+from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
 from shardmq.storage.space import Space, writing
+from shardmq.storage.tables import Table, rewrite
 from shardmq.topology import Topology, TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
@@ -133,10 +137,12 @@ class Store:
         self._boot_id = boot_id
         self._environment = open_environment(folder, FORMAT, DATABASES)
         self._env = self._environment.env
-        self._dbs = self._environment.dbs
-        self._ledger = Ledger(self._environment)
+        self._tables = {name: Table(self._environment.file, name, db) for name, db in self._environment.dbs.items()}
+        self._ledger = Ledger(self._env, self._tables)
         self._shards = 0
         self.space = Space(self._environment, RESERVE_BYTES, MARGIN_BYTES)
+        if self._environment.version < VERSION:
+            self._upgrade()
 
     def load(self, shards: int) -> Stored:
         """Read everything, and remove what belonged to an earlier life of the broker.
@@ -156,12 +162,12 @@ class Store:
             vhosts = [_decode_vhost(value) if value else Vhost(key.decode()) for key, value in self._entries(b"vhosts")]
             permissions = [_decode_permission(value) for _, value in self._entries(b"permissions")]
             transactions = self._ledger.load()
-        except msgspec.DecodeError as fault:
-            raise StoreRefused(f"{self._environment.file} has an entry that cannot be read: {fault}; "
-                               "restore it from a copy") from fault  # fmt: skip
+            state = dict(self._entries(b"state"))
+            self._entries(b"tombstones")
+        except (msgspec.DecodeError, struct.error, KeyError, ValueError) as fault:
+            raise StoreDamaged(self._environment.file, f"it has an entry that cannot be read: {fault}") from fault
         _check_shards([queue for boot, queue in queues if boot in (DURABLE, self._boot_id)], shards)
         self._shards = shards
-        state = dict(self._entries(b"state"))
         topology = Topology()
         topology.load(
             TopologySnapshot(
@@ -182,7 +188,7 @@ class Store:
             exchanges=[exchange for boot, exchange in exchanges if self._is_over(boot)],
         )
         with writing(self._environment) as transaction:
-            transaction.put(BOOT, self._boot_id.encode(), db=self._dbs[b"state"])
+            self._tables[b"state"].put(transaction, BOOT, self._boot_id.encode())
             for change in gone:
                 _WRITE[type(change)](self, transaction, change)
         for change in gone:
@@ -219,7 +225,7 @@ class Store:
             for change in changes:
                 _WRITE[type(change)](self, transaction, change)
             for queue in dropped:
-                transaction.delete(queue.to_bytes(8, "big"), db=self._dbs[b"tombstones"])
+                self._tables[b"tombstones"].delete(transaction, queue.to_bytes(8, "big"))
             for number, shard in concluded:
                 self._ledger.conclude(transaction, number, shard)
             if note is not None:
@@ -246,6 +252,13 @@ class Store:
             with writing(self._environment) as transaction:
                 self._ledger.forget(transaction, now_ms)
 
+    def _upgrade(self) -> None:
+        """Give the rows of a store of the first version their checksums."""
+        with writing(self._environment) as transaction:
+            for table in self._tables.values():
+                rewrite(transaction, table.db, table.sealed)
+            self._environment.raise_version(transaction)
+
     def close(self) -> None:
         """Close the file and let go of the folder."""
         self._environment.close()
@@ -268,55 +281,55 @@ class Store:
     def _add_exchange(self, transaction: lmdb.Transaction, change: ExchangeAdded) -> None:
         exchange = change.exchange
         kept = _encode((self._boot(exchange.durable), exchange))
-        transaction.put(_key(exchange.vhost, exchange.name), kept, db=self._dbs[b"exchanges"])
+        self._tables[b"exchanges"].put(transaction, _key(exchange.vhost, exchange.name), kept)
 
     def _remove_exchange(self, transaction: lmdb.Transaction, change: ExchangeRemoved) -> None:
-        transaction.delete(_key(change.vhost, change.name), db=self._dbs[b"exchanges"])
+        self._tables[b"exchanges"].delete(transaction, _key(change.vhost, change.name))
 
     def _add_queue(self, transaction: lmdb.Transaction, change: QueueAdded) -> None:
         queue = change.queue
         kept = _encode((self._boot(queue.durable and not queue.owner), queue))
-        transaction.put(_key(queue.vhost, queue.name), kept, db=self._dbs[b"queues"])
-        transaction.put(NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"), db=self._dbs[b"state"])
+        self._tables[b"queues"].put(transaction, _key(queue.vhost, queue.name), kept)
+        self._tables[b"state"].put(transaction, NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"))
 
     def _remove_queue(self, transaction: lmdb.Transaction, change: QueueRemoved) -> None:
         key = _key(change.vhost, change.name)
-        queue = _decode_queue(_found(transaction.pop(key, db=self._dbs[b"queues"]))).value
+        queue = _decode_queue(_found(self._tables[b"queues"].pop(transaction, key))).value
         tombstone = queue.id.to_bytes(8, "big")
-        transaction.put(tombstone, queue.shard.to_bytes(4, "big"), db=self._dbs[b"tombstones"])
+        self._tables[b"tombstones"].put(transaction, tombstone, queue.shard.to_bytes(4, "big"))
 
     def _add_binding(self, transaction: lmdb.Transaction, change: BindingAdded) -> None:
         binding = change.binding
         kept = _encode((self._boot(self._is_durable(transaction, binding)), binding))
-        transaction.put(_binding_key(binding), kept, db=self._dbs[b"bindings"])
+        self._tables[b"bindings"].put(transaction, _binding_key(binding), kept)
 
     def _remove_binding(self, transaction: lmdb.Transaction, change: BindingRemoved) -> None:
-        transaction.delete(_binding_key(change.binding), db=self._dbs[b"bindings"])
+        self._tables[b"bindings"].delete(transaction, _binding_key(change.binding))
 
     def _put_user(self, transaction: lmdb.Transaction, change: UserPut) -> None:
-        transaction.put(change.user.name.encode(), _encode(change.user), db=self._dbs[b"users"])
+        self._tables[b"users"].put(transaction, change.user.name.encode(), _encode(change.user))
 
     def _remove_user(self, transaction: lmdb.Transaction, change: UserRemoved) -> None:
-        transaction.delete(change.name.encode(), db=self._dbs[b"users"])
+        self._tables[b"users"].delete(transaction, change.name.encode())
 
     def _put_vhost(self, transaction: lmdb.Transaction, change: VhostPut) -> None:
-        vhosts, name = self._dbs[b"vhosts"], change.vhost.name
-        if transaction.get(name.encode(), db=vhosts) is None:
+        vhosts, name = self._tables[b"vhosts"], change.vhost.name
+        if vhosts.get(transaction, name.encode()) is None:
             self._ledger.bear(transaction, name)
-        transaction.put(name.encode(), _encode(change.vhost), db=vhosts)
+        vhosts.put(transaction, name.encode(), _encode(change.vhost))
 
     def _remove_vhost(self, transaction: lmdb.Transaction, change: VhostRemoved) -> None:
-        transaction.delete(change.name.encode(), db=self._dbs[b"vhosts"])
+        self._tables[b"vhosts"].delete(transaction, change.name.encode())
         self._ledger.bury(transaction, change.name)
 
     def _put_permission(self, transaction: lmdb.Transaction, change: PermissionPut) -> None:
         permission = change.permission
         key = _key(permission.user, permission.vhost)
-        transaction.put(key, _encode(permission), db=self._dbs[b"permissions"])
-        transaction.put(PERMISSIONS, b"1", db=self._dbs[b"state"])
+        self._tables[b"permissions"].put(transaction, key, _encode(permission))
+        self._tables[b"state"].put(transaction, PERMISSIONS, b"1")
 
     def _remove_permission(self, transaction: lmdb.Transaction, change: PermissionRemoved) -> None:
-        transaction.delete(_key(change.user, change.vhost), db=self._dbs[b"permissions"])
+        self._tables[b"permissions"].delete(transaction, _key(change.user, change.vhost))
 
     def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionExpelled) -> None:
         """A connection is sent away once; nothing of it is kept."""
@@ -332,12 +345,12 @@ class Store:
 
     def _is_durable(self, transaction: lmdb.Transaction, binding: Binding) -> bool:
         """A binding is durable when both its ends are; they are on disk, or in this transaction."""
-        exchanges, queues = self._dbs[b"exchanges"], self._dbs[b"queues"]
-        source = _decode_exchange(_found(transaction.get(_key(binding.vhost, binding.exchange), db=exchanges))).value
+        exchanges, queues = self._tables[b"exchanges"], self._tables[b"queues"]
+        source = _decode_exchange(_found(exchanges.get(transaction, _key(binding.vhost, binding.exchange)))).value
         end = _key(binding.vhost, binding.destination)
         if binding.to_exchange:
-            return source.durable and _decode_exchange(_found(transaction.get(end, db=exchanges))).value.durable
-        queue = _decode_queue(_found(transaction.get(end, db=queues))).value
+            return source.durable and _decode_exchange(_found(exchanges.get(transaction, end))).value.durable
+        queue = _decode_queue(_found(queues.get(transaction, end))).value
         return source.durable and queue.durable and not queue.owner
 
     def _boot(self, durable: bool) -> str:
@@ -347,8 +360,8 @@ class Store:
         return boot not in (DURABLE, self._boot_id)
 
     def _entries(self, database: bytes) -> list[tuple[bytes, bytes]]:
-        with self._env.begin(db=self._dbs[database]) as transaction:
-            return list(transaction.cursor())
+        with self._env.begin() as transaction:
+            return list(self._tables[database].items(transaction))
 
     def _kept(self, database: bytes, decode: Any) -> list[tuple[str, Any]]:
         return [(kept.boot, kept.value) for kept in (decode(value) for _, value in self._entries(database))]
@@ -380,7 +393,7 @@ def _key(vhost: str, name: str) -> bytes:
     return f"{vhost}\0{name}".encode()
 
 
-def _found(value: bytes | memoryview | None) -> bytes | memoryview:
+def _found(value: bytes | None) -> bytes:
     """What must be there, as changes come in order."""
     if value is None:
         raise KeyError("the coordinator's store lacks what a change builds on")

@@ -24,7 +24,7 @@ from shardmq.commands import (
     VhostPut,
 )
 from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.store import PERMISSIONS, Store
+from shardmq.coordinator.store import DATABASES, PERMISSIONS, Store
 from shardmq.coordinator.users import guest
 from shardmq.environment import open_environment
 from shardmq.model import PREDECLARED, Permission, User, Vhost
@@ -197,7 +197,7 @@ def test_an_old_store_is_told_by_what_was_never_written_in_it(tmp_path: Path) ->
     store.write([PermissionRemoved("guest", "/")])
     assert not store.load(1).knows_permissions
     store.close()
-    environment = open_environment(tmp_path / "coordinator", b"shardmq-coordinator", (b"state",))
+    environment = open_environment(tmp_path / "coordinator", b"shardmq-coordinator", DATABASES)
     with environment.env.begin(db=environment.dbs[b"state"]) as transaction:
         assert transaction.get(PERMISSIONS) is None
     environment.close()

@@ -14,6 +14,7 @@ from shardmq.environment import open_environment
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.model import RESERVED_TRANSACTIONS, Transaction, User, Vhost
+from shardmq.storage.tables import Table
 
 SHARDS = 3
 
@@ -168,7 +169,7 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
     store = Store(tmp_path, "first")
     store.write([*new_vhost("/"), UserPut(User("anna", ""))])
     store.close()
-    environment = open_environment(tmp_path, FORMAT, older)
+    environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True) as write:
         for name in LEDGER_DATABASES:
             write.drop(environment.env.open_db(name, txn=write), delete=True)
@@ -180,9 +181,9 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
 
 def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     written(tmp_path, [begun(1)])
-    environment = open_environment(tmp_path, FORMAT, (b"transactions",))
-    with environment.env.begin(write=True, db=environment.dbs[b"transactions"]) as write:
-        write.put(bytes(8), b"\xc1")
+    environment = open_environment(tmp_path, FORMAT, DATABASES)
+    with environment.env.begin(write=True) as write:
+        Table(environment.file, b"transactions", environment.dbs[b"transactions"]).put(write, bytes(8), b"\xc1")
     environment.close()
     before = (tmp_path / "data.mdb").read_bytes()
     with pytest.raises(StoreRefused, match="an entry that cannot be read"):

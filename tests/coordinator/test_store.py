@@ -7,10 +7,11 @@ import pytest
 
 from shardmq.commands import BindingAdded, BindingRemoved, Change, ExchangeAdded, QueueAdded, QueueRemoved, UserPut
 from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.store import FORMAT, Store, Stored
+from shardmq.coordinator.store import DATABASES, FORMAT, Store, Stored
 from shardmq.environment import open_environment
 from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.model import PREDECLARED, Binding, Exchange, Queue, User, Vhost
+from shardmq.storage.tables import Table
 
 
 def write(folder: Path, boot_id: str, changes: list[Change], dropped: tuple[int, ...] = ()) -> None:
@@ -126,19 +127,20 @@ def test_a_newer_store_is_left_as_it_was(tmp_path: Path) -> None:
     write(tmp_path, "first", new_vhost("/"))
     env = lmdb.open(str(tmp_path), max_dbs=9)
     with env.begin(write=True, db=env.open_db(b"meta")) as transaction:
-        transaction.put(b"version", b"2")
+        transaction.put(b"version", b"3")
     env.close()
     before = content(tmp_path)
-    with pytest.raises(StoreRefused, match="version 2"):
+    with pytest.raises(StoreRefused, match="version 3"):
         Store(tmp_path, "first")
     assert content(tmp_path) == before
 
 
 def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     write(tmp_path, "first", [QueueAdded(Queue("/", "transient", 1, 0, False))])
-    environment = open_environment(tmp_path, FORMAT, (b"queues",))
+    environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True, db=environment.dbs[b"queues"]) as transaction:
-        transaction.put(b"/\0bad", b"\xc1")
+        table = Table(environment.file, b"queues", environment.dbs[b"queues"])
+        table.put(transaction, b"/\0bad", b"\xc1")
     environment.close()
     before = content(tmp_path)
     with pytest.raises(StoreRefused, match="an entry that cannot be read"):

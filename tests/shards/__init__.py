@@ -20,6 +20,9 @@ test_termed_model.py    queues with terms against a model
 test_collector.py       merging and collecting segments
 test_cutter.py          pieces of runs
 test_redo.py            the redo log, cut anywhere
+test_redo_damage.py     the redo log, damaged: mended or refused
+test_flips.py           one bit of a store flipped: refused, or nothing changes
+test_first_version.py   stores whose rows had no checksums
 test_sizes.py           what a store says of its size
 test_store.py           files that are refused
 """

@@ -14,6 +14,7 @@ from shardmq.errors import StoreRefused
 from shardmq.model import Queue as Declared
 from shardmq.records import Run, pack_many
 from shardmq.shards.redo import REDO_BYTES, RedoLog
+from shardmq.shards.redo_scan import ENTRY_BYTES_MAX
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import CHECKPOINT_SECONDS, Store
 from shardmq.shards.writes import Writes
@@ -95,9 +96,11 @@ def test_what_is_left_of_older_entries_is_told_by_its_numbers(log: RedoLog) -> N
 
 
 def test_a_full_log_says_so(log: RedoLog) -> None:
-    payload = bytes(1 << 20)
+    payload = bytes(ENTRY_BYTES_MAX)
+    assert not log.has_room(len(payload) + 1)
     while log.has_room(len(payload)):
         log.append(payload)
+    assert log._position > REDO_BYTES // 2
     assert log._position <= REDO_BYTES
     assert log.file.stat().st_size == REDO_BYTES
     log.close()

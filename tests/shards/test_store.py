@@ -11,6 +11,7 @@ from shardmq.records import Run, pack_many
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import Store
 from shardmq.shards.writes import Writes
+from shardmq.storage.page_check import free_pages
 
 DECLARED = Declared("/", "q", 1, 0)
 
@@ -81,8 +82,12 @@ def test_a_short_file_that_has_every_page_in_use_is_opened(tmp_path: Path) -> No
     with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
         transaction.put(b"1", b"x" * 50_000)
     with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
-        transaction.delete(b"1")
+        transaction.put(b"2", b"x" * 50_000)
+    for key in (b"1", b"2"):
+        with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
+            transaction.delete(key)
     needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    assert any(env.info()["last_pgno"] in pages for pages in free_pages(folder / "data.mdb").values())
     env.close()
     with (folder / "data.mdb").open("r+b") as file:
         file.truncate(needed - 4096)
@@ -107,8 +112,8 @@ def test_a_coordinators_store_is_refused(folder: Path) -> None:
 
 
 def test_a_newer_store_is_refused(folder: Path) -> None:
-    rewrite_meta(folder, b"version", b"2")
-    refused(folder, "version 2")
+    rewrite_meta(folder, b"version", b"3")
+    refused(folder, "version 3")
 
 
 def test_a_damaged_body_is_refused_when_it_is_read(folder: Path) -> None:

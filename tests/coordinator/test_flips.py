@@ -1,0 +1,99 @@
+"""One bit of the coordinator's store is flipped: it is refused, or starts with all that it had."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardmq.clock import ClockNote
+from shardmq.commands import (
+    BindingAdded,
+    Change,
+    ExchangeAdded,
+    PermissionPut,
+    QueueAdded,
+    QueueRemoved,
+    TransactionBegun,
+    TransactionEnded,
+    UserPut,
+)
+from shardmq.coordinator.access import new_vhost
+from shardmq.coordinator.store import DATABASES, Store
+from shardmq.errors import RowDamaged, StoreDamaged
+from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, User
+from shardmq.storage.page_check import check_pages
+from tests.storage.flips import flipped, refusals
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def fill(folder: Path) -> None:
+    """Rows in every database, trees of several pages, and pages that were freed."""
+    store = Store(folder, "first")
+    store.load(4)
+    changes: list[Change] = [*new_vhost("/"), *new_vhost("other"), UserPut(User("anna", "scrypt$", ("monitoring",)))]
+    changes += [PermissionPut(Permission("anna", "/", ".*", ".*", ".*"))]
+    changes += [ExchangeAdded(Exchange("/", f"exchange {number}", "topic")) for number in range(40)]
+    changes += [QueueAdded(Queue("/", f"queue {number}", number + 1, number % 4)) for number in range(60)]
+    changes += [BindingAdded(Binding("/", "exchange 1", f"queue {number}", "key")) for number in range(40)]
+    store.write(changes, note=ClockNote("boot", 1, 2))
+    store.write([QueueRemoved("/", f"queue {number}") for number in range(50, 55)])
+    transactions = [Transaction("/", f"x{number}", number, "anna", 1000, 50_000) for number in range(1, 30)]
+    store.write([TransactionBegun(each) for each in transactions])
+    store.write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
+    store.write([*new_vhost("late")])
+    store.write([], concluded=[(number, shard) for number in range(1, 10) for shard in range(4)])
+    store.close()
+
+
+def found(folder: Path) -> Any:
+    """All that a start finds; and that it can go on writing."""
+    store = Store(folder, "first")
+    try:
+        stored = store.load(4)
+        names = [store.committed("/", f"x{number}", 70_000) for number in range(1, 30)]
+        store.write([ExchangeAdded(Exchange("/", "exchange 1", "topic"))])
+        return stored, names
+    finally:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder = Path(name) / "coordinator"
+        fill(folder)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> bytes:
+    return (folder / "data.mdb").read_bytes()
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: bytes) -> None:
+    entries = check_pages(folder / "data.mdb").entries
+    assert [name for name in DATABASES if not entries[name.decode()]] == []
+    counts = refusals(folder / "data.mdb", content, lambda: found(folder))
+    assert counts["refused"] > counts["same"]
+
+
+@pytest.mark.parametrize(
+    ("needle", "database"), [(b"queue 31", "queues"), (b"monitoring", "users"), (b"next_queue", "state")]
+)
+def test_a_flipped_bit_in_a_row_names_the_database_and_the_key(
+    folder: Path, content: bytes, needle: bytes, database: str
+) -> None:
+    damages = []
+    place = content.find(needle)
+    while place >= 0:  # there may be older ones in free pages, and others of that name
+        (folder / "data.mdb").write_bytes(flipped(content, (place + len(needle)) * 8 - 8))
+        try:
+            found(folder)
+        except StoreDamaged as damage:
+            if isinstance(damage, RowDamaged):
+                damages.append((damage.database, damage.key.hex() in damage.text))
+        place = content.find(needle, place + 1)
+    assert (database, True) in damages

@@ -1,0 +1,159 @@
+"""One bit of a shard's store is flipped: it is refused, or starts with all that it had."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardmq.clock import ClockNote
+from shardmq.errors import RowDamaged
+from shardmq.model import Queue as Declared
+from shardmq.ranges import RangeSet
+from shardmq.records import PERSISTENT, Run, pack_many
+from shardmq.shards.layout import DATABASES
+from shardmq.shards.producers import Seen
+from shardmq.shards.segments import Segment
+from shardmq.shards.store import Store
+from shardmq.shards.writes import Reservation, Sealed, Staged, StagedPlace, Timer, Writes
+from shardmq.storage.page_check import check_pages
+from tests.storage.flips import flipped, refusals
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def run_of(first: int, bodies: list[bytes]) -> Run:
+    return Run("ex", "key", PERSISTENT, 5, 9, first, len(bodies), pack_many(bodies))
+
+
+def segment_of(queue: int, first: int, bodies: list[bytes]) -> Segment:
+    segment = Segment(queue, first, durable=True, born=0.0)
+    run = run_of(first, bodies)
+    segment.runs, segment.bytes, segment.stored = [(first, run)], len(run.records), True
+    segment.end, segment.count, segment.live = first + len(bodies), len(bodies), len(bodies)
+    return segment
+
+
+def fill(folder: Path) -> None:
+    """Rows in every database, trees of several pages, bodies on pages of their own, and pages that were freed."""
+    store = Store(folder)
+    store.load()
+    store.write(Writes(queues=[Declared("/", f"queue {number}", number, 0) for number in range(1, 60)]))
+    segments = [segment_of(1 + n % 50, n * 10, [b"%d" % n * (900 if n % 8 == 0 else 3)] * 4) for n in range(150)]
+    for segment in segments[::3]:
+        segment.gone = RangeSet([(segment.first, segment.first + 1)])
+        segment.live -= 1
+    timers = [
+        Timer(3, 1000 + n, n, 2, False, True, run_of(0, [b"t" * (5000 if n % 9 == 0 else 30)] * 2)) for n in range(30)
+    ]
+    parked = [Timer(4, 5000 + n, n, 1, True, True) for n in range(20)]
+    staged = [
+        Staged(StagedPlace(1 + n % 3, 7, n, 2, 60), (7, 8), 0, run_of(n, [b"s" * (4000 if n % 9 == 0 else 30)] * 2))
+        for n in range(30)
+    ]
+    ranges = Seen(77)
+    ranges.add(0, 10)
+    ranges.add(20, 30)
+    store._commit(store._edits.of(Writes(put=segments, timers=timers + parked, staged=staged)))
+    note, reservation = ClockNote("boot", 5, 6), Reservation(7, "night", [(3, 9), (12, 13)], 99)
+    store._commit(store._edits.of(Writes(
+        marks={(number, 0): number * 10 for number in range(1, 50)}, producers={(1, 77): ranges}, dropped=[59],
+        sealed={(1, 7): Sealed(10, 200)}, concluding={4: [9, 8]}, ended=[(1, 3), (4, 5)],
+        reservations={(7, "night"): reservation}, clock=note)))  # fmt: skip
+    store._commit(store._edits.of(Writes(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
+    store.close()
+
+
+def found(folder: Path) -> Any:
+    """All that a start finds and can read; and that it can go on writing."""
+    store = Store(folder)
+    try:
+        contents = store.load()
+        segments = [
+            [getattr(segment, name) for name in Segment.__slots__ if name not in ("gone", "counts")]
+            + [list(segment.gone or ()), store.read(segment)]
+            for segment in contents.segments
+        ]
+        timers = list(store.timers())
+        due = [store.timers_due(queue, 0, 1 << 40, 1000, 1 << 40) for queue in (3, 4)]
+        staged = [store.staged(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
+        rest = (contents.queues, contents.marks, contents.dropped, contents.producers, contents.sealed,
+                contents.concluding, contents.ended, contents.reservations, contents.clock)  # fmt: skip
+        large = segment_of(1, 1 << 20, [bytes(900)] * 40)
+        store._commit(store._edits.of(Writes(put=[large])))
+        store._commit(store._edits.of(Writes(delete=[large])))
+        return segments, timers, due, staged, list(store.all_staged()), rest
+    finally:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder = Path(name) / "shard-0"
+        fill(folder)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> bytes:
+    return (folder / "data.mdb").read_bytes()
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: bytes) -> None:
+    entries = check_pages(folder / "data.mdb").entries
+    assert {name for name in DATABASES if not entries[name.decode()]} == {b"spilled", b"spilled_timers"}
+    counts = refusals(folder / "data.mdb", content, lambda: found(folder))
+    print(counts)
+    assert counts["refused"] > counts["same"]
+
+
+def test_a_flipped_bit_in_a_row_names_the_database_the_key_and_the_queue(folder: Path, content: bytes) -> None:
+    file = folder / "data.mdb"
+    for needle, database, queue in (
+        (b"queue 31", "queues", 31), (b"night", "reservations", 7), (b"137137", "segments", 38)
+    ):  # fmt: skip
+        damages = []
+        for place in re.finditer(needle, content):  # there may be older ones in free pages
+            file.write_bytes(flipped(content, place.start() * 8))
+            try:
+                found(folder)
+            except RowDamaged as damage:
+                damages.append(damage)
+        assert {(damage.database, damage.queue) for damage in damages} == {(database, queue)}
+        damage = damages[0]
+        assert damage.text.startswith(f"{file} is damaged in database '{database}', key {damage.key.hex()}: ")
+
+
+def test_no_flipped_bit_ends_a_process_by_a_signal(folder: Path, content: bytes) -> None:
+    """In a process of its own, as LMDB would end this one."""
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from tests.shards.test_flips import found\nfrom shardmq.errors import StoreRefused\n"
+        "try: found(Path(sys.argv[2]))\nexcept StoreRefused: sys.exit(78)\n"
+    )
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    for bit in (10 * 8, PAGE_TWO + 12 * 8 + 3, PAGE_TWO + 14 * 8 + 2, (4096 + 16 + 24 + 40) * 8):
+        (folder / "data.mdb").write_bytes(flipped(content, bit))
+        ended = subprocess.run([sys.executable, "-c", code, root, str(folder)], capture_output=True, check=False)
+        assert ended.returncode in (0, 78), ended.stderr.decode()
+
+
+PAGE_TWO = 2 * 4096 * 8
+
+
+def test_a_store_is_the_same_after_a_copy_without_free_pages(folder: Path, content: bytes, tmp_path: Path) -> None:
+    (folder / "data.mdb").write_bytes(content)
+    expected = found(folder)
+    store = Store(folder)
+    (tmp_path / "copy").mkdir()
+    store._env.copy(str(tmp_path / "copy"), compact=True)
+    store.close()
+    shutil.copy(folder / "redo", tmp_path / "copy" / "redo")
+    assert check_pages(tmp_path / "copy" / "data.mdb").lost == 0
+    assert found(tmp_path / "copy") == expected
