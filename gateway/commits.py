@@ -77,10 +77,7 @@ class Commit:
         session: whose it is.
         gathered: what is published, in order.
         settlements: what is settled, by shard.
-        reply: called once, with None or the error that refused it.
-
-    Attributes:
-        unroutable: mandatory runs that no queue took, in order; what the last routing found.
+        reply: called once, with the mandatory runs that no queue took, in order, or the error that refused it.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class Commit:
         self._settlements = settlements
         self._reply = reply
         self._publishes: dict[ShardLink, list[Publish]] = {}
-        self.unroutable: list[Gathered] = []
+        self._unroutable: list[Gathered] = []  # found by the last routing
 
     def begin(self) -> None:
         """Carry it out."""
@@ -109,14 +106,14 @@ class Commit:
             settled, returned = self._settlements.get(link, ([], []))
             link.ask_once(Transact(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
         else:
-            self._reply(None)
+            self._reply(self._unroutable)
 
     def _route(self) -> dict[ShardLink, list[Publish]]:
         """The runs, by shard. Queues that were deleted since they were routed have had them, and are gone with them;
         where none is left, mandatory ones come back."""
         hub = self._hub
         publishes: dict[ShardLink, list[Publish]] = {}
-        self.unroutable = []
+        self._unroutable = []
         for gathered in self._gathered:
             exchange, key, flags, records, count, plan, priority, ttl_ms, is_mandatory = gathered
             serial = hub.next_serial
@@ -129,7 +126,7 @@ class Commit:
                     publishes.setdefault(link, []).append(Publish(queues if len(there) == len(queues) else there, run))
                     is_taken = True
             if is_mandatory and not is_taken:
-                self.unroutable.append(gathered)
+                self._unroutable.append(gathered)
         return publishes
 
     def _carried_out(self, link: ShardLink) -> Reply:
@@ -159,7 +156,7 @@ class Commit:
             self._reply(outcome)
             return
         if not self._settlements:
-            self._reply(None)
+            self._reply(self._unroutable)
             return
         missing = len(self._settlements)
 
@@ -167,7 +164,7 @@ class Commit:
             nonlocal missing
             missing -= 1
             if not missing:
-                self._reply(None)
+                self._reply(self._unroutable)
 
         for link, (done, returned) in list(self._settlements.items()):
             link.ask_once(Transact(0, [], done, returned), settled)

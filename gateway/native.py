@@ -31,6 +31,7 @@ from shardmq.limits import (
     HELLO_BYTES_MAX,
     REQUEST_BYTES_MAX,
     SETTLEMENT_BYTES_MAX,
+    frame_bytes_max,
 )
 from shardmq.records import Run, check
 from shardmq.version import VERSION
@@ -71,17 +72,11 @@ if TYPE_CHECKING:
 NO_ROUTE: Final = "NO_ROUTE"
 """The text of a return; RabbitMQ's."""
 
-_LARGER: Final = {
-    TYPES[BasicPublish]: FRAME_BYTES_MAX,
-    **dict.fromkeys(
-        (TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew, TransactionCommit, ReservationEnd)),
-        SETTLEMENT_BYTES_MAX,
-    ),
-}
-"""Frames that may be larger than requests are."""
-
-_LARGER_OF_ALL: Final = {**_LARGER, TYPES[DefinitionsImport]: FRAME_BYTES_MAX}
-"""The same, for administrators."""
+_LARGER: Final = dict.fromkeys(
+    (TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew, TransactionCommit, ReservationEnd)),
+    SETTLEMENT_BYTES_MAX,
+)
+"""Frames that may be larger than requests are, beside those that carry messages."""
 
 _HEARTBEAT: Final = encode(Heartbeat())
 
@@ -216,7 +211,7 @@ class NativeConnection(ClientConnection):
             return
         channel = desk.channel
         try:
-            records = check(operation.records, operation.count)
+            records = check(operation.records, operation.count, self._server.message_bytes_max)
         except RequestError as error:
             channel.refuse(operation.request, operation.request, error.code, error.text)
             return
@@ -309,18 +304,26 @@ class NativeConnection(ClientConnection):
         self.session = Session(self._hub, self, operation.vhost, operation.user)
         self.client = short(operation.client)
         self._server.opened(self, self.session)
-        self._reader.allow(REQUEST_BYTES_MAX, _LARGER_OF_ALL if self.session.is_administrator else _LARGER)
+        self._allow_frames(self.session.is_administrator)
         self._heartbeat = operation.heartbeat
         properties = {
             "product": "shardmq",
             "version": VERSION,
             "protocol": PROTOCOL_VERSION,
             "heartbeat": operation.heartbeat,
-            "frame_max": FRAME_BYTES_MAX,
+            "frame_max": frame_bytes_max(self._server.message_bytes_max),
             "channel_max": CHANNELS_MAX,
+            "message_max": self._server.message_bytes_max,
         }
         self.send(Ok(operation.request, 0, properties))
         self._hub.alarms.join(self)
+
+    def _allow_frames(self, is_administrator: bool) -> None:
+        """How large frames may be from now on."""
+        larger = {**_LARGER, TYPES[BasicPublish]: frame_bytes_max(self._server.message_bytes_max)}
+        if is_administrator:
+            larger[TYPES[DefinitionsImport]] = FRAME_BYTES_MAX
+        self._reader.allow(REQUEST_BYTES_MAX, larger)
 
     def close(self, fault: ShardmqError) -> None:
         """Tell the client why, send what is waiting, and hang up."""

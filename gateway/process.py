@@ -15,6 +15,7 @@ from shardmq.gateway.deadletters import DeadLetters
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.server import Server
 from shardmq.gateway.tls import TlsOptions
+from shardmq.limits import MESSAGE_BYTES_MAX
 
 DRAIN_SECONDS: Final = 5.0
 RECURSION_MAX: Final = 400
@@ -37,6 +38,7 @@ class GatewayOptions:
         security: of the bus, where it is TCP.
         tls: another port for clients, with TLS.
         rss_bytes_max: resident memory above which publishers are blocked; None for the default.
+        message_bytes_max: of a message's body.
     """
 
     name: str
@@ -47,6 +49,7 @@ class GatewayOptions:
     security: Security = NO_KEYS
     tls: TlsOptions | None = None
     rss_bytes_max: int | None = None
+    message_bytes_max: int = MESSAGE_BYTES_MAX
 
 
 def run(options: GatewayOptions) -> None:
@@ -82,7 +85,7 @@ async def _serve(options: GatewayOptions) -> None:
             await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if ticking.done():
                 ticking.result()
-        server = Server(hub, options.host, options.port, options.tls)
+        server = Server(hub, options.host, options.port, options.tls, options.message_bytes_max)
         if not stop.is_set():
             await server.listen()
             notify.ready()

@@ -14,7 +14,7 @@ from shardmq.gateway.logins import Logins
 from shardmq.gateway.presence import Presence
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
-from shardmq.limits import HANDSHAKE_SECONDS
+from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
 
 BACKLOG: Final = 1024
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
@@ -32,16 +32,20 @@ class Server:
         host: address to listen on.
         port: TCP port; several gateways may listen on the same one (SO_REUSEPORT).
         tls: another port, with TLS.
+        message_bytes_max: of a message's body.
 
     Attributes:
         logins: who may come in.
+        message_bytes_max: as it was given.
 
     Raises:
         StartupRefused: the files for TLS are not what they should be.
     """
 
-    def __init__(self, hub: Hub, host: str, port: int, tls: TlsOptions | None = None) -> None:
+    def __init__(self, hub: Hub, host: str, port: int, tls: TlsOptions | None = None,
+                 message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:  # fmt: skip
         self.hub = hub
+        self.message_bytes_max = message_bytes_max
         self._host = host
         self._port = port
         self._tls = tls

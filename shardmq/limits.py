@@ -3,7 +3,7 @@
 from typing import Final
 
 FRAME_BYTES_MAX: Final = 32 << 20
-"""One frame of the native protocol. Twice the largest message, so that a run always has room for one."""
+"""One frame of the native protocol, where messages may not be so large that they need more: `frame_bytes_max`."""
 
 HELLO_BYTES_MAX: Final = 16 << 10
 """A frame of somebody who is not let in yet. Decoded, a byte may take 70 (an empty table): strangers get no more."""
@@ -22,7 +22,18 @@ RUN_PROPERTIES_BYTES_MAX: Final = 4 << 20
 """The properties of all messages of one publish: decoded they may take 70 times as much memory."""
 
 MESSAGE_BYTES_MAX: Final = 16 << 20
-"""One record, properties and body together; RabbitMQ's default `max_message_size`."""
+"""A message's body, unless a broker is told otherwise (`--message-size-max`); the default of RabbitMQ 4, counted as
+there: properties have a limit of their own."""
+
+MESSAGE_BYTES_HIGHEST: Final = 512 << 20
+"""What it may be told at most; RabbitMQ's own highest. What depends on the size of messages derives from the limit."""
+
+
+def frame_bytes_max(message_bytes_max: int) -> int:
+    """One frame of the native protocol that carries messages: the largest one fits with its properties."""
+    return max(FRAME_BYTES_MAX, message_bytes_max + (1 << 20))
+
+
 
 RUN_RECORDS_MAX: Final = 65_536
 """Records in one publish. Keeps the work done for one frame short, so that others are served in between."""

@@ -13,14 +13,20 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 import msgspec
 from msgspec.msgpack import Ext
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import (
+    MESSAGE_BYTES_HIGHEST,
+    MESSAGE_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    RUN_PROPERTIES_BYTES_MAX,
+    RUN_RECORDS_MAX,
+)
 
 PERSISTENT: Final = 1
 """Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
@@ -31,6 +37,9 @@ msgpack [list as bin, body as bin]. Only gateways read or write those; native cl
 
 DECIMAL: Final = 1
 """Extension type of decimals in headers, which msgpack has none of: its data are their text, as "12.50"."""
+
+ALONE_BYTES: Final = 1 << 20
+"""A record of more bytes that comes alone is checked where it lies."""
 
 RECURSION_MAX: Final = 1000
 """Python's own limit, for reading again what could be read when it came in: the stack below may be deeper now. That of
@@ -132,6 +141,7 @@ _decode_properties = msgspec.msgpack.Decoder(Properties | None, ext_hook=_extens
 _decode_apart = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, bytes]]).decode
 _decode_plain = msgspec.msgpack.Decoder(list[tuple[None, bytes]]).decode
 _decode_lists = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
+_decode_one = msgspec.msgpack.Decoder(tuple[msgspec.Raw, memoryview]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 _LOOKED_INTO: Final = frozenset((Decimal, dict, list, tuple))
 _PLAIN: Final = b"\x92\xc0"
@@ -290,21 +300,39 @@ def _malformed(records: bytes, count: int, fault: Exception) -> InvalidRequest:
     return InvalidRequest(f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}")
 
 
-def check(records: bytes, count: int) -> list[Record] | None:
+def too_large_text(size: int, bytes_max: int) -> str:
+    """What is said of a message whose body is over the limit; RabbitMQ's words."""
+    configured = "" if bytes_max == MESSAGE_BYTES_HIGHEST else "configured "
+    return f"message size {size} is larger than {configured}max size {bytes_max}"
+
+
+def too_large(size: int, bytes_max: int) -> ContentTooLarge:
+    """The error for a message whose body is over the limit."""
+    return ContentTooLarge(f"{too_large_text(size, bytes_max)} (--message-size-max of the broker)")
+
+
+def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> list[Record] | None:
     """Make sure that a publisher's bytes are `count` well-formed records, so that nobody behind need ask again.
 
     Decoding them all is the cheapest full check there is: 50 ns a record without properties (70 with the decoder for
-    all; skipping with msgpack takes the same and does not look at the types).
+    all; skipping with msgpack takes the same and does not look at the types). A large one alone is not copied for it.
+
+    Args:
+        records: the bytes.
+        count: how many records they should be.
+        bytes_max: of a body.
 
     Returns:
         The records, where some have properties; None where none has.
 
     Raises:
         InvalidRequest: malformed, or not `count` of them.
-        ContentTooLarge: a record is over the limit, or its properties are.
+        ContentTooLarge: a body is over the limit, or the properties of a message are.
     """
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
+    if count == 1 and len(records) > ALONE_BYTES:
+        return _check_large(records, bytes_max)
     decoded = None
     if not records.startswith(_PLAIN):
         decoded = _unpack_checked(records, count)
@@ -313,13 +341,33 @@ def check(records: bytes, count: int) -> list[Record] | None:
             _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
         except msgspec.DecodeError:
             decoded = _unpack_checked(records, count)
-    if len(records) > MESSAGE_BYTES_MAX:
+    if len(records) > bytes_max:
         start = 0
         for end in ends(records, count):
-            if end - start > MESSAGE_BYTES_MAX:
-                raise ContentTooLarge(f"a message of {end - start} bytes; the limit is {MESSAGE_BYTES_MAX}")
+            if end - start > bytes_max and (size := _body_size(records[start:end])) > bytes_max:
+                raise too_large(size, bytes_max)
             start = end
     return decoded
+
+
+def _body_size(record: bytes) -> int:
+    _, body = _decode_one(record)
+    return len(body)
+
+
+def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
+    """`check` of one record, which is not copied: the body in what it returns is a view of it."""
+    try:
+        packed, body = _decode_one(records)
+        size = len(packed)
+        if size > PROPERTIES_BYTES_MAX:
+            raise ContentTooLarge(f"a message with {size} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
+        properties = _decode_properties(packed)
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
+        raise _malformed(records, 1, fault) from fault
+    if len(body) > bytes_max:
+        raise too_large(len(body), bytes_max)
+    return None if properties is None else [Record(properties, cast(bytes, body))]
 
 
 def ends(records: bytes, count: int) -> list[int]:

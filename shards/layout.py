@@ -70,7 +70,11 @@ MORTAL: Final = 1 << 31
 BODIES: Final = 1 << 30
 COUNTED: Final = 1 << 29
 BYTES: Final = COUNTED - 1
-"""Of an index entry's last number; a segment is some MB at most."""
+"""Of an index entry's last number. A segment is some MB most often; one with a message of 512 MiB may have a little
+more, and counts so much."""
+
+VALUE_BYTES_KEPT: Final = 4 << 20
+"""A buffer for values is used again; one that held a larger message is not kept."""
 
 ROWS: Final = ("the queue", "the note of a deleted queue", "the mark of what was handed out", "the entry of a segment",
                "a segment", "a segment", "the row", "a delayed message", "a delayed message",
@@ -132,6 +136,8 @@ class Edits:
         yield from _edits_of_transactions(writes)
         if writes.clock is not None:
             yield STATE, CLOCK, _encode(writes.clock)
+        if len(self._value) > VALUE_BYTES_KEPT:
+            self._value = bytearray()
 
     def _body(self, database: int, key: bytes, content: object) -> bytearray:
         """A checksum, and the content behind it."""
@@ -214,7 +220,7 @@ def _extent(segment: Segment) -> bytes:
     COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
               without it: msgpack [[start, end], ...]: what is gone
     """
-    flags = segment.bytes
+    flags = min(segment.bytes, BYTES)
     ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
     if segment.mortal:
         flags |= MORTAL

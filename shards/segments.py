@@ -127,6 +127,8 @@ class Cutter:
     def cut(self, run: Run, start: int, stop: int) -> Run:
         """Messages [start, stop) of a run, as a run."""
         if start == 0 and stop == run.count:
+            if run is self._run:  # it may be a large one: each queue would keep its last
+                self.forget()
             return run
         offsets = self._offsets(run)
         begin = offsets[start - 1] if start else 0

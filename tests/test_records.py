@@ -11,7 +11,7 @@ from msgspec.msgpack import Ext
 
 from shardmq import records
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
 from shardmq.records import PERSISTENT, Properties, Record, Run
 
 texts = st.none() | st.text(max_size=20)
@@ -89,9 +89,41 @@ def test_a_property_nobody_knows_is_refused_by_name() -> None:
 
 
 def test_a_message_over_the_limit_is_refused_wherever_it_stands() -> None:
-    packed = records.pack_many([b"small", b"x" * MESSAGE_BYTES_MAX])
-    with pytest.raises(ContentTooLarge, match=str(MESSAGE_BYTES_MAX)):
+    packed = records.pack_many([b"small", b"x" * (MESSAGE_BYTES_MAX + 1)])
+    with pytest.raises(ContentTooLarge, match=f"{MESSAGE_BYTES_MAX + 1} .* {MESSAGE_BYTES_MAX}"):
         records.check(packed, 2)
+
+
+@pytest.mark.parametrize("properties", [None, Properties(type="t", headers={"long": "x" * 1000})])
+@pytest.mark.parametrize("limit", [10, 3 << 20])
+def test_the_body_alone_counts(properties: Properties | None, limit: int) -> None:
+    for count in (1, 2):
+        fits = records.pack_many([b"x" * limit] * count, properties)
+        decoded = records.check(fits, count, limit)
+        assert (decoded is None) == (properties is None)
+        assert decoded is None or [(each.properties, bytes(each.body)) for each in decoded] == [
+            (properties, b"x" * limit)
+        ] * count
+        over = records.pack_many([b"x" * limit] * (count - 1) + [b"x" * (limit + 1)], properties)
+        with pytest.raises(ContentTooLarge, match=f"message size {limit + 1} is larger .* max size {limit}"):
+            records.check(over, count, limit)
+
+
+def test_the_highest_limit_has_rabbitmqs_own_words() -> None:
+    assert records.too_large_text(2**30, MESSAGE_BYTES_HIGHEST) == (
+        "message size 1073741824 is larger than max size 536870912"
+    )
+
+
+@pytest.mark.parametrize("damage", [b"\x93", b"\x92\xc1", b"\x92\xa1"])
+def test_a_large_record_that_comes_alone_is_looked_at_as_closely(damage: bytes) -> None:
+    good = records.pack(Properties(type="t"), bytes(2 << 20))
+    assert records.check(good, 1) is not None
+    for bad in (damage + good[1:], good + b"\xc0", good[:-1], good[:1] + b"\x81\xa6colour\xa3red" + good[8:]):
+        with pytest.raises(InvalidRequest):
+            records.check(bad, 1)
+    with pytest.raises(ContentTooLarge, match="bytes of properties; the limit is 131072"):
+        records.check(records.pack(Properties(headers={"x": "x" * 140_000}), bytes(2 << 20)), 1)
 
 
 # --- decimals ---------------------------------------------------------------------------------------------------------

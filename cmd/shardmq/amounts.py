@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import click
 
+from shardmq.limits import MESSAGE_BYTES_HIGHEST
+
 UNITS: Final = {
     "": 1,
     "B": 1,
@@ -37,6 +39,15 @@ def read_bytes(text: str) -> int:
 def byte_count(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """An option's bytes; None where it was not given."""
     return None if value is None else read_bytes(value)
+
+
+def message_size(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    """An option's bytes of a message."""
+    size = read_bytes(value)
+    if not 1 <= size <= MESSAGE_BYTES_HIGHEST:
+        most = MESSAGE_BYTES_HIGHEST >> 20
+        raise click.BadParameter(f"'{value}' is not from 1 byte to {most}MiB; write it as 16MiB or 128MiB")
+    return size
 
 
 def memory_amount(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

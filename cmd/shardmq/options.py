@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shardmq.cmd.amounts import byte_count, memory_amount
+from shardmq.cmd.amounts import byte_count, memory_amount, message_size
 
 if TYPE_CHECKING:
     from shardmq.gateway.tls import TlsOptions
@@ -53,6 +53,17 @@ DISK_FREE_LIMIT: Final = click.option(
     envvar="SHARDMQ_DISK_FREE_LIMIT",
     show_envvar=True,
     help="Publishers are blocked while the disk has less left, as 1GiB.  [default: 512MiB, 50MiB of a disk below 5GiB]",
+)
+MESSAGE_SIZE_MAX: Final = click.option(
+    "--message-size-max",
+    callback=message_size,
+    default="16MiB",
+    metavar="BYTES",
+    envvar="SHARDMQ_MESSAGE_SIZE_MAX",
+    show_envvar=True,
+    show_default=True,
+    help="The largest message that is taken, properties not counted; up to 512MiB. Each one under way takes a few "
+    "times as much memory.",
 )
 
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq import notify
-from shardmq.cmd.options import DATA_DIR, DISK_FREE_LIMIT, SHARDS, bus_options, memory_watermark, tls_of, tls_options
+from shardmq.cmd.options import (
+    DATA_DIR,
+    DISK_FREE_LIMIT,
+    MESSAGE_SIZE_MAX,
+    SHARDS,
+    bus_options,
+    memory_watermark,
+    tls_of,
+    tls_options,
+)
 from shardmq.limits import SHARD_MEMORY_BYTES
 
 if TYPE_CHECKING:
@@ -154,6 +163,7 @@ def coordinator(
 )
 @SHARDS
 @MEMORY_WATERMARK
+@MESSAGE_SIZE_MAX
 @bus_options
 @tls_options
 def gateway(
@@ -164,6 +174,7 @@ def gateway(
     coordinator: str,
     shards: tuple[str, ...],
     memory_watermark: int | None,
+    message_size_max: int,
     keys: Path | None,
     insecure_bus: bool,
     **tls: Any,
@@ -182,5 +193,6 @@ def gateway(
             security=security(keys, name, insecure_bus),
             tls=tls_of(**tls),
             rss_bytes_max=memory_watermark,
+            message_bytes_max=message_size_max,
         )
     )

@@ -22,6 +22,7 @@ from shardmq.cmd.child import STOP_SECONDS, Child
 from shardmq.cmd.holds import client_host, hold_data_dir, hold_port, private_directory
 from shardmq.cmd.main import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
 from shardmq.cmd.options import tls_words
+from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.memory import memory_default
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Plan:
         memory_bytes: what shards and gateways may take together before publishers are blocked; None for the default.
         disk_free_bytes: what must be left of the disk, else they are too; None for the default.
         tls: another port for clients, with TLS.
+        message_bytes_max: of a message's body.
     """
 
     shards: int
@@ -59,6 +61,7 @@ class Plan:
     memory_bytes: int | None = None
     disk_free_bytes: int | None = None
     tls: "TlsOptions | None" = None
+    message_bytes_max: int = MESSAGE_BYTES_MAX
 
     @property
     def watermarks(self) -> tuple[str, ...]:
@@ -272,6 +275,8 @@ def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child]
         address("coordinator"),
         *to_shards,
         *plan.watermarks,
+        "--message-size-max",
+        str(plan.message_bytes_max),
         *tls_words(plan.tls),
     )
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]

@@ -9,7 +9,7 @@ import msgspec
 
 from shardmq import notify
 from shardmq.cmd.invocation import program
-from shardmq.cmd.options import DATA_DIR, DISK_FREE_LIMIT, memory_watermark, tls_of, tls_options
+from shardmq.cmd.options import DATA_DIR, DISK_FREE_LIMIT, MESSAGE_SIZE_MAX, memory_watermark, tls_of, tls_options
 from shardmq.cmd.session import DEFAULT_URL
 from shardmq.cmd.supervisor import Notice, Plan, supervise
 
@@ -58,6 +58,7 @@ COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refu
 @DATA_DIR
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
+@MESSAGE_SIZE_MAX
 @tls_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
 def up(
@@ -69,6 +70,7 @@ def up(
     data_dir: Path,
     memory_watermark: int | None,
     disk_free_limit: int | None,
+    message_size_max: int,
     as_json: bool,
     **tls: Any,
 ) -> int:
@@ -77,7 +79,8 @@ def up(
     It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
     """
     notify.die_with_parent()
-    plan = Plan(shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls))
+    plan = Plan(shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls),
+                message_size_max)  # fmt: skip
     return supervise(plan, print_json if as_json else print_text)
 
 

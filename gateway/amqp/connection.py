@@ -45,7 +45,6 @@ from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, Cli
 from shardmq.gateway.logins import Login
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import common_name
-from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.records import Run
 
 if TYPE_CHECKING:
@@ -88,6 +87,11 @@ class AmqpConnection(ClientConnection):
         self._words_due = False  # the last ones, once exclusive queues are gone
         self._is_told_blocked = False
         self.capabilities: frozenset[str] = frozenset()
+
+    @property
+    def message_bytes_max(self) -> int:
+        """What a message's body may have."""
+        return self._server.message_bytes_max
 
     def connection_made(self, transport: "asyncio.BaseTransport") -> None:
         super().connection_made(transport)
@@ -272,7 +276,7 @@ class AmqpConnection(ClientConnection):
     def opened(self, login: Login) -> None:
         """The client is let in."""
         self._opening = None
-        self._reader.message_max = MESSAGE_BYTES_MAX
+        self._reader.message_max = self.message_bytes_max
         self.session = Session(self._hub, self, login.vhost, login.user)
         self._server.opened(self, self.session)
         self.send(0, ConnectionOpenOk())

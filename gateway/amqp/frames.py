@@ -24,6 +24,8 @@ from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import methods
 from shardmq.gateway.amqp.faults import NO_METHOD, AmqpFault
 from shardmq.gateway.amqp.methods import BasicAck, BasicPublish, ChannelClose, ChannelCloseOk, Method
+from shardmq.limits import REQUEST_BYTES_MAX
+from shardmq.records import too_large_text
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -39,8 +41,8 @@ FRAME_MIN: Final = 4096
 sends a larger one is not let in, as with RabbitMQ."""
 
 UNFINISHED_BYTES_MAX: Final = 64 << 20
-"""What a connection may have sent of messages that are not complete, on all its channels: four of the largest. Without
-it, they would be 2047 times as much as the largest message."""
+"""What a connection may have sent of messages that are not complete, on all its channels, and one of the largest in any
+case. Without it, they would be 2047 times as much as the largest message."""
 
 PUBLISHES_KNOWN: Final = 4096
 """Methods that are known by their bytes, of all connections; past it they are forgotten, as those of messages whose
@@ -174,7 +176,7 @@ class FrameReader:
     """See the module. One for each connection.
 
     Args:
-        message_max: the largest message, in bytes, body and properties together.
+        message_max: the largest body of a message, in bytes. Properties are as long as a frame at most.
 
     Attributes:
         frame_max: the largest frame agreed on, in bytes. Payloads may be that large, as in RabbitMQ: clients get it
@@ -255,7 +257,7 @@ class FrameReader:
         method = _publish(data[at + 7 : end], channel)
         start = data[at : end + 1] + _START.pack(HEADER, channel)
         middle = _END + _START.pack(BODY, channel)
-        frame_max, room = self.frame_max, self.message_max + _CONTENT.size
+        frame_max, message_max = self.frame_max, self.message_max
         size, sizes_at, least = len(data), len(start), len(start) + _HEADER_SIZES.size
         lists: list[bytes] = []
         bodies: list[bytes] = []
@@ -269,7 +271,7 @@ class FrameReader:
                 or fixed != _BASIC_CONTENT
                 or not _CONTENT.size <= header_size <= frame_max
                 or body_size > frame_max
-                or header_size + body_size > room
+                or body_size > message_max
                 or data[after - 1] != END
                 or (body_size and _BODY_START.unpack_from(data, header_end) != (middle, body_size))
             ):
@@ -327,10 +329,9 @@ class FrameReader:
             text = f"expected content header for class {_BASIC}, got one for class {class_id} instead"
             raise _unexpected(text, content.method.id)
         properties = payload[_CONTENT.size :]
-        total = size + len(properties)
-        if total > self.message_max:
+        if size > self.message_max:
             self.ignore(channel)
-            text = f"message size {total} is larger than configured max size {self.message_max}"
+            text = too_large_text(size, self.message_max)
             return Refused(channel, content.method, AmqpFault(ReplyCode.PRECONDITION_FAILED, text, content.method.id))
         content.properties = properties
         content.missing = size
@@ -352,8 +353,9 @@ class FrameReader:
 
     def _count(self, size: int, content: _Content) -> None:
         self._unfinished_bytes += size
-        if self._unfinished_bytes > UNFINISHED_BYTES_MAX:
-            text = f"over {UNFINISHED_BYTES_MAX} bytes of messages that are not complete; finish some before others"
+        most = max(UNFINISHED_BYTES_MAX, self.message_max + REQUEST_BYTES_MAX)
+        if self._unfinished_bytes > most:
+            text = f"over {most} bytes of messages that are not complete; finish some before others"
             raise AmqpFault(ReplyCode.RESOURCE_ERROR, text, content.method.id)
 
     def _finished(self, channel: int, content: _Content, body: bytes) -> Event:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from shardmq.gateway.hub import Plan
 
 HELD_BYTES_MAX: Final = 64 << 20
-"""What one open transaction may hold; it is one message of the bus when it is committed."""
+"""What one open transaction may hold, and one of the largest messages in any case; it is one message of the bus when it
+is committed."""
 
 ALL_HELD_BYTES_MAX: Final = 256 << 20
 """What all of a gateway may hold together. Clients that wait for memory could not commit, which alone would free it."""
@@ -135,11 +136,13 @@ class Transaction:
 
     def _hold(self, size: int) -> None:
         held, everything = self._bytes + size, Transaction.all_held_bytes + size
-        if held > HELD_BYTES_MAX:
-            raise PreconditionFailed(f"transaction too large: it holds {HELD_BYTES_MAX} bytes, which is the limit; "
+        largest = self._desk.connection.message_bytes_max + (1 << 20)
+        most, most_of_all = max(HELD_BYTES_MAX, largest), max(ALL_HELD_BYTES_MAX, 2 * largest)
+        if held > most:
+            raise PreconditionFailed(f"transaction too large: it holds {most} bytes, which is the limit; "
                                      "commit earlier")  # fmt: skip
-        if everything > ALL_HELD_BYTES_MAX:
-            raise PreconditionFailed(f"open transactions hold {ALL_HELD_BYTES_MAX} bytes here, which is the limit; "
+        if everything > most_of_all:
+            raise PreconditionFailed(f"open transactions hold {most_of_all} bytes here, which is the limit; "
                                      "commit earlier, or try again later")  # fmt: skip
         self._bytes, Transaction.all_held_bytes = held, everything
 
@@ -188,12 +191,11 @@ class Transaction:
                     consumer.unacked -= end - start
             if channel.is_open:
                 channel.after_settling()
-                for run in commit.unroutable:
+                for run in outcome:
                     self._send_back(run)
             reply(None)
 
-        commit = Commit(channel.session, gathered, settlements, ended)
-        commit.begin()
+        Commit(channel.session, gathered, settlements, ended).begin()
         channel.session.hub.changed()
 
     def _send_back(self, run: Gathered) -> None:

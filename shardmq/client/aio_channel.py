@@ -134,7 +134,7 @@ class Channel(TopologyVerbs):
         """Publish one message; returns when it is confirmed: in every queue it was routed to, on disk where durable."""
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
-        record = record_of(body, properties)
+        record = record_of(body, properties, self._connection.server.message_max)
         self._send_published()
         confirmed = self._future()
         confirm = _Confirm(confirmed)

@@ -36,7 +36,7 @@ class Publisher:
         self._has_return_hook = has_return_hook
         self._forget = forget
         self._publish: Publish = publish or core.publish
-        self._collecting = Collecting(producer)
+        self._collecting = Collecting(producer, lambda: core.server.message_max)
         self._sent = 0
         self._settled = 0
         self._refused = 0
@@ -117,7 +117,7 @@ class Publisher:
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
         number = sequence or 0
-        for count, records in runs_of(bodies, properties):
+        for count, records in runs_of(bodies, properties, self._core.server.message_max):
             if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()

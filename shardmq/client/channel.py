@@ -133,7 +133,7 @@ class Channel(TopologyVerbs):
         check_names(exchange=exchange, routing_key=routing_key)
         if delay_ms:
             check_delay(delay_ms)
-        record = record_of(body, properties)
+        record = record_of(body, properties, self._connection.server.message_max)
         if self._publishers:
             self._send_published()
         confirmed = Answer()

@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from shardmq.client.channel_core import ENDED_BY_LOSS, Asked, ChannelCore, survives_loss
-from shardmq.client.core_state import AUTO_ACKED, again
+from shardmq.client.core_state import AUTO_ACKED, HEARD_BYTES_MAX, again
 from shardmq.client.deliveries import Delivery, Settler
 from shardmq.client.hearing import Hearing
 from shardmq.client.ports import Confirms, Inbox, Reply
@@ -276,7 +276,7 @@ class Core(Hearing):
         self.is_up = self._goes_straight = False
         self.blocked = None
         self._lost = error
-        self._reader = FrameReader()
+        self._reader = FrameReader(HEARD_BYTES_MAX)
         self.outgoing.clear()
         replies, self._replies = self._replies, {}
         asked_again: dict[int, list[tuple[int, Asked]]] = {}

@@ -15,12 +15,15 @@ from shardmq.client.results import ServerProperties
 from shardmq.client.settlements import shifted
 from shardmq.client.url import Address
 from shardmq.errors import ResourceLocked, ShardmqError
-from shardmq.limits import CHANNELS_MAX
+from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.wire.frames import FrameReader
 from shardmq.wire.operations import BasicDeliver, BasicNack, Operation, encode
 
 PUMP_BYTES: Final = 1 << 20
 """What was held is sent in portions of about so much, so that it is not all copied at once."""
+
+HEARD_BYTES_MAX: Final = frame_bytes_max(MESSAGE_BYTES_HIGHEST)
+"""A frame of the broker, whatever it takes itself: it may hold larger messages from before it was told to take less."""
 
 AUTO_ACKED: Final = AutoAcked()
 
@@ -62,7 +65,7 @@ class CoreState:
         self._recovers = recovers
         self._observer: Observer = observer or Unobserved()
         self._meter = meter
-        self._reader = FrameReader()
+        self._reader = FrameReader(HEARD_BYTES_MAX)
         self._request = 0
         self._replies: dict[int, Asked] = {}
         self._channels: dict[int, ChannelCore] = {}

@@ -70,7 +70,7 @@ class Publisher:
         self._forget = forget
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
-        self._collecting = Collecting(producer)  # under _lock, but for what it says
+        self._collecting = Collecting(producer, lambda: core.server.message_max)  # under _lock, but for what it says
         self._sent = 0  # messages; under io.lock, as the next five
         self._runs_sent = 0
         self._runs_settled = 0
@@ -188,7 +188,7 @@ class Publisher:
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
         number = sequence or 0
-        for count, records in runs_of(bodies, properties):
+        for count, records in runs_of(bodies, properties, self._core.server.message_max):
             if self.unconfirmed >= self._window:
                 self._wait_for_window()
             self._check()

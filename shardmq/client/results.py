@@ -6,12 +6,16 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from shardmq.errors import ProtocolError, ReplyCode
-from shardmq.limits import CHANNELS_MAX
+from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
 from shardmq.wire.operations import PROTOCOL_VERSION, BasicDeliver
 
 
 class ServerProperties(msgspec.Struct, frozen=True):
-    """What the server said of itself when the connection opened."""
+    """What the server said of itself when the connection opened.
+
+    Attributes:
+        message_max: the largest body of a message that it takes, in bytes.
+    """
 
     product: str = ""
     version: str = ""
@@ -19,6 +23,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
     heartbeat: int = 0
     frame_max: int = 0
     channel_max: int = CHANNELS_MAX
+    message_max: int = MESSAGE_BYTES_MAX
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):

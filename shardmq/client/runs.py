@@ -1,6 +1,6 @@
 """Making runs of what a program publishes: the sizes, the checks, and the run that is being filled."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shardmq import records
 from shardmq.client.arguments import check_delay, check_names
 from shardmq.errors import ContentTooLarge
-from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
 from shardmq.records import MANDATORY, PERSISTENT, Properties
 
 RUN_RECORDS: Final = 500
@@ -21,6 +21,9 @@ RUN_BYTES: Final = 64 << 10
 
 MANY_BYTES: Final = 256 << 10
 """`publish_many` makes runs of about this many bytes at most; the larger of two messages always fits."""
+
+_LEAST_BESIDE: Final = len(records.pack(None, b"")) - 1
+"""What a record with an empty body has beside its properties."""
 
 TRANSIENT_MODE: Final = 1
 """AMQP's delivery-mode of a message that need not survive a restart."""
@@ -38,24 +41,52 @@ def check_properties(properties: Properties | None) -> None:
         raise TypeError(f"properties are shardmq.Properties or None, not {type(properties).__name__}")
 
 
-def record_of(body: bytes, properties: Properties | None) -> bytes:
+def record_of(body: bytes, properties: Properties | None, body_max: int = MESSAGE_BYTES_MAX) -> bytes:
     """One message's bytes, checked.
+
+    Args:
+        body: of the message.
+        properties: of the message.
+        body_max: what the broker takes.
 
     Raises:
         TypeError: the body is not bytes, or the properties are no Properties.
-        ContentTooLarge: over the limit.
+        ContentTooLarge: over the limit, or its properties are.
     """
     if type(body) is not bytes:
         raise _wrong_body(body)
     check_properties(properties)
+    if len(body) > body_max:
+        raise _too_large(len(body), body_max)
     record = records.pack(properties, body)
-    if len(record) > MESSAGE_BYTES_MAX:
-        raise _too_large(len(record))
+    if properties is not None and len(record) - len(body) > PROPERTIES_BYTES_MAX:
+        _bytes_beside(properties)
     return record
 
 
-def runs_of(bodies: Iterable[bytes], properties: Properties | None) -> Iterator[tuple[int, bytes]]:
+def _bytes_beside(properties: Properties | None) -> int:
+    """What a record has beside its body, about.
+
+    Raises:
+        ContentTooLarge: it is too much.
+    """
+    size = len(records.pack(properties, b""))
+    if size - _LEAST_BESIDE > PROPERTIES_BYTES_MAX:
+        raise ContentTooLarge(
+            f"a message with {size - _LEAST_BESIDE} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}"
+        )
+    return size
+
+
+def runs_of(
+    bodies: Iterable[bytes], properties: Properties | None, body_max: int = MESSAGE_BYTES_MAX
+) -> Iterator[tuple[int, bytes]]:
     """The runs for many messages that share exchange, key and properties: (count, records).
+
+    Args:
+        bodies: of the messages.
+        properties: of all of them.
+        body_max: what the broker takes.
 
     Raises:
         As `record_of`.
@@ -63,16 +94,16 @@ def runs_of(bodies: Iterable[bytes], properties: Properties | None) -> Iterator[
     if isinstance(bodies, bytes | str):
         raise TypeError(f"publish_many takes an iterable of bodies, not one {type(bodies).__name__}; use publish")
     check_properties(properties)
-    beside = len(records.pack(properties, b""))
+    beside = _bytes_beside(properties)
     source = iter(bodies)
     while chunk := list(islice(source, RUN_RECORDS)):
         if set(map(type, chunk)) != {bytes}:
             raise _wrong_body(next(body for body in chunk if type(body) is not bytes))
+        longest = max(map(len, chunk))
+        if longest > body_max:
+            raise _too_large(longest, body_max)
         for part in _parts(chunk, beside):
-            packed = records.pack_many(part, properties)
-            if len(packed) > MESSAGE_BYTES_MAX and len(part) == 1:
-                raise _too_large(len(packed))
-            yield len(part), packed
+            yield len(part), records.pack_many(part, properties)
 
 
 def _parts(chunk: list[bytes], beside: int) -> Iterator[list[bytes]]:
@@ -128,12 +159,15 @@ class Filling:
         flags: of them.
         bodies: their bodies, as they are: packed together they take half the time of one by one.
         size: bytes of the bodies; where several threads add, about.
-        body_max: the largest body that fits beside these properties.
+        body_max: the largest body that the broker takes.
+        beside: what a record of these has beside its body, about.
     """
 
-    __slots__ = ("bodies", "body_max", "exchange", "extras", "flags", "plain", "properties", "routing_key", "size")
+    __slots__ = ("beside", "bodies", "body_max", "exchange", "extras", "flags", "plain", "properties", "routing_key",
+                 "size")  # fmt: skip
 
-    def __init__(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> None:
+    def __init__(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras,
+                 body_max: int = MESSAGE_BYTES_MAX) -> None:  # fmt: skip
         self.exchange = exchange
         self.routing_key = routing_key
         self.properties = properties
@@ -142,8 +176,8 @@ class Filling:
         self.flags = flags_of(properties, extras.mandatory)
         self.bodies: list[bytes] = []
         self.size = 0
-        # A large body has a header of 5 bytes, where the empty one has 2.
-        self.body_max = MESSAGE_BYTES_MAX - len(records.pack(properties, b"")) - 3
+        self.body_max = body_max
+        self.beside = _bytes_beside(properties)
 
     def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> bool:
         """Whether a message published so belongs here."""
@@ -159,7 +193,7 @@ class Filling:
         if type(body) is not bytes:
             raise _wrong_body(body)
         if len(body) > self.body_max:
-            raise _too_large(len(records.pack(self.properties, body)))
+            raise _too_large(len(body), self.body_max)
 
     def take(self) -> list[bytes]:
         """All bodies; it is empty then, but for what another thread adds meanwhile."""
@@ -181,12 +215,14 @@ class Collecting:
 
     Args:
         producer: whose messages are numbered by the program, 0 for none.
+        body_max: says how large a body the broker takes; after a loss another one may be there.
     """
 
-    __slots__ = ("_packed", "_packed_bytes", "filling", "packed_count")
+    __slots__ = ("_body_max", "_packed", "_packed_bytes", "filling", "packed_count")
 
-    def __init__(self, producer: int = 0) -> None:
-        self.filling = Filling("", "", None, Extras(producer=producer) if producer else NO_EXTRAS)
+    def __init__(self, producer: int = 0, body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX) -> None:
+        self._body_max = body_max
+        self.filling = Filling("", "", None, Extras(producer=producer) if producer else NO_EXTRAS, body_max())
         self.packed_count = 0
         self._packed: list[bytes] = []
         self._packed_bytes = 0
@@ -198,6 +234,7 @@ class Collecting:
 
         Raises:
             TypeError, InvalidRequest: a name or the properties cannot be; nothing has changed then.
+            ContentTooLarge: the properties are too large; the same.
         """
         check_properties(properties)
         old = self.filling
@@ -211,7 +248,7 @@ class Collecting:
         if not is_same_route:
             check_names(exchange=exchange, routing_key=routing_key)
             check_delay(extras.delay_ms)
-        self.filling = Filling(exchange, routing_key, properties, extras)
+        self.filling = Filling(exchange, routing_key, properties, extras, self._body_max())
         if not is_same_route:
             return self._runs(old)
         if bodies := old.take():
@@ -235,7 +272,7 @@ class Collecting:
     def _runs(self, filling: Filling) -> list[Run]:
         bodies = filling.take()
         runs: list[Run] = []
-        for index, part in enumerate(_parts(bodies, MESSAGE_BYTES_MAX - filling.body_max) if bodies else ()):
+        for index, part in enumerate(_parts(bodies, filling.beside) if bodies else ()):
             if index:
                 runs.append(self._run(filling))
             self._pack(part, filling.properties)
@@ -265,5 +302,7 @@ def _wrong_body(body: object) -> TypeError:
     return TypeError(f"a message's body is bytes, not {type(body).__name__}; encode it first, as text.encode()")
 
 
-def _too_large(size: int) -> ContentTooLarge:
-    return ContentTooLarge(f"a message of {size} bytes with its properties; the limit is {MESSAGE_BYTES_MAX}")
+def _too_large(size: int, body_max: int) -> ContentTooLarge:
+    return ContentTooLarge(
+        f"a message of {size} bytes was not sent: the broker takes {body_max} at most (its --message-size-max)"
+    )

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardmq.client.url import parse_all
 from shardmq.errors import ConnectionLost, Timeout, Unavailable, request_error
+from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.spark.link import CHANNEL, Heard, Link
 from shardmq.spark.wire import Buffer, Op, encode
 
@@ -199,6 +200,11 @@ class Broker:
         """Queue a frame, which `turn` sends; `connect` comes first."""
         assert self._link is not None, "connect comes before send"
         self._link.send(*pieces)
+
+    @property
+    def body_max(self) -> int:
+        """The largest body of a message that the broker takes, as it said when it was last connected to."""
+        return self._link.body_max if self._link is not None else MESSAGE_BYTES_MAX
 
     @property
     def unsent(self) -> int:

@@ -11,6 +11,7 @@ from shardmq.client.dialing import dial
 from shardmq.client.tls import Stream, hung_up
 from shardmq.client.url import Address
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ConnectionLost, ReplyCode, reply_code, request_error
+from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, frame_bytes_max
 from shardmq.spark.wire import PROTOCOL_VERSION, Buffer, Op, decode, encode
 from shardmq.version import VERSION
 from shardmq.wire.frames import FrameReader
@@ -52,6 +53,7 @@ class Link:
 
     Attributes:
         early: what was heard beside that while it was opened, as that the broker is blocked.
+        body_max: the largest body of a message that the broker takes.
 
     Raises:
         ConnectionLost: nobody answers there.
@@ -61,7 +63,8 @@ class Link:
     def __init__(self, address: Address, seconds: float) -> None:
         self.address = address
         self._out: deque[memoryview] = deque()
-        self._frames = FrameReader()
+        self._frames = FrameReader(frame_bytes_max(MESSAGE_BYTES_HIGHEST))
+        self.body_max = MESSAGE_BYTES_MAX
         self._buffer = bytearray(READ_BYTES)
         self._is_open = False
         self.early: list[Heard] = []
@@ -169,21 +172,24 @@ class Link:
         client = {"product": "shardmq.spark", "version": VERSION}
         self.send(encode(Op.CONNECTION_OPEN, 1, PROTOCOL_VERSION, address.user, address.password, address.vhost, 0,
                          client))  # fmt: skip
-        self._await_ok(1, seconds)
+        server = self._await_ok(1, seconds)
+        self.body_max = server.get("message_max", MESSAGE_BYTES_MAX)
         self.send(encode(Op.CHANNEL_OPEN, 2, CHANNEL))
         self._await_ok(2, seconds)
         self._is_open = True
 
-    def _await_ok(self, request: int, seconds: float) -> None:
+    def _await_ok(self, request: int, seconds: float) -> Any:
         deadline = time.monotonic() + seconds
         is_answered = False
+        result: Any = None
         while not is_answered and (left := deadline - time.monotonic()) > 0:
             for operation, values in self.turn(left):
                 if operation is Op.OK and values[0] == request:
-                    is_answered = True
+                    is_answered, result = True, values[2]
                 elif operation is Op.REFUSED and values[0] == request:
                     raise request_error(values[2], values[3])
                 else:
                     self.early.append((operation, values))
         if not is_answered:
             raise ConnectionLost(f"the broker at {self.address} did not open the connection within {seconds:.0f} s")
+        return result

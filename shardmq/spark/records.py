@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, frame_bytes_max
 
 PROPERTIES: Final = (
     "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
@@ -28,6 +28,9 @@ PROPERTIES: Final = (
 
 RANGES: Final = {"delivery_mode": (1, 2), "priority": (0, 255), "timestamp": (0, 2**63 - 1), "delay_ms": (0, 2**32 - 1)}
 """What numbers may be; 2**32 - 1 is `shardmq.limits.DELAY_MS_MAX`."""
+
+_FRAME_BYTES: Final = 4096
+"""What a frame has beside its records, at most: names and numbers."""
 
 _RECORD: Final = b"\x92"
 _NIL: Final = b"\xc0"
@@ -43,9 +46,13 @@ class Encoder:
     Args:
         columns: names of the batches' columns; which there may be is `shardmq.spark.rows`'s to check.
         defaults: properties of rows where a column is null or not there, by name.
+        body_max: the largest body of a message that the broker takes.
     """
 
-    def __init__(self, columns: frozenset[str], defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self, columns: frozenset[str], defaults: Mapping[str, Any], body_max: int = MESSAGE_BYTES_MAX
+    ) -> None:
+        self._body_max = body_max
         self._columns = [name for name in PROPERTIES if name in columns]
         self._is_raw = "raw_properties" in columns
         self._defaults = {name: packed(name) + packed(value) for name, value in defaults.items()}
@@ -61,17 +68,20 @@ class Encoder:
         if body.null_count:
             raise InvalidRequest(f"column value is null in {_of(body.null_count, batch)}; a message needs a body")
         longest = pc.max(pc.binary_length(body)).as_py() or 0
-        if longest > MESSAGE_BYTES_MAX:
-            raise self._too_large(batch, body, f"column value has {longest} bytes in the largest")
+        if longest > self._body_max:
+            over = pc.sum(pc.greater(pc.binary_length(body), self._body_max)).as_py()
+            raise ContentTooLarge(f"{_of(over, batch)} are over the limit of {self._body_max} bytes a message: column "
+                                  f"value has {longest} bytes in the largest")  # fmt: skip
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
             properties: list[Piece] = [_RECORD, pc.fill_null(raw, _NIL)]
         else:
             properties = self._properties(batch)
         made = _join([*properties, *_sized(body, body_header)])
-        longest = pc.max(pc.binary_length(made)).as_py() or 0
-        if longest > MESSAGE_BYTES_MAX:
-            raise self._too_large(batch, made, f"column value and its properties have {longest} bytes in the largest")
+        longest, most = pc.max(pc.binary_length(made)).as_py() or 0, frame_bytes_max(self._body_max) - _FRAME_BYTES
+        if longest > most:  # it would not fit into a frame; the broker refuses less than that by itself
+            raise ContentTooLarge(f"column value and its properties have {longest} bytes in the largest of a batch; "
+                                  f"the limit is {most}")  # fmt: skip
         return made
 
     def is_transient(self, batch: pa.RecordBatch) -> pa.Array | bool:
@@ -116,10 +126,6 @@ class Encoder:
             counts = pc.add(counts, other)
         headers = [_RECORD + (bytes((0x80 | number,)) if number else _NIL) for number in range(len(PROPERTIES) + 1)]
         return [pa.array(headers, pa.binary()).take(pc.add(counts, pa.scalar(count, pa.int8()))), *pieces]
-
-    def _too_large(self, batch: pa.RecordBatch, made: pa.Array, what: str) -> ContentTooLarge:
-        over = pc.sum(pc.greater(pc.binary_length(made), MESSAGE_BYTES_MAX)).as_py()
-        return ContentTooLarge(f"{_of(over, batch)} are over the limit of {MESSAGE_BYTES_MAX} bytes a message: {what}")
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest
-from shardmq.limits import NAME_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RUN_RECORDS_MAX
 from shardmq.spark.options import Options
 from shardmq.spark.records import PROPERTIES, Encoder, numbers
 
@@ -106,13 +106,14 @@ class Cutter:
     Args:
         columns: their columns, checked by `check_columns`.
         options: what is not in a column.
+        body_max: the largest body of a message that the broker takes.
     """
 
-    def __init__(self, columns: Sequence[str], options: Options) -> None:
+    def __init__(self, columns: Sequence[str], options: Options, body_max: int = MESSAGE_BYTES_MAX) -> None:
         self._options = options
         self._columns = frozenset(columns)
         defaults = {name: getattr(options, name) for name in PROPERTIES if getattr(options, name) is not None}
-        self._encoder = Encoder(self._columns, defaults)
+        self._encoder = Encoder(self._columns, defaults, body_max)
         self._is_spread = not self._columns.isdisjoint(("exchange", "routing_key", "delay_ms"))
 
     def runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:

@@ -129,7 +129,7 @@ class _Writing:
         mandatory = MANDATORY if self.options.is_mandatory else 0
         renewed, period = time.monotonic(), (self.options.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS) / 3000
         size = 0
-        for run in Cutter(self.columns, self.options).runs(batches):
+        for run in Cutter(self.columns, self.options, self.broker().body_max).runs(batches):
             publisher.publish(run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records,
                               run.delay_ms)  # fmt: skip
             size += len(run.records)

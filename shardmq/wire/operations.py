@@ -39,7 +39,8 @@ PROTOCOL_VERSION: Final = 1
 
 class ConnectionOpen(Operation, frozen=True):
     """First frame of a client. `heartbeat` in seconds, 0 for none. Answered by Ok with the server's properties:
-    `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max"}`."""
+    `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max", "message_max"}`: a publish may have
+    `frame_max` bytes, the body of a message `message_max`."""
 
     request: Request
     version: int

@@ -105,18 +105,29 @@ def test_properties_of_another_type_are_a_type_error() -> None:
 
 def test_a_message_at_the_limit_passes_and_a_byte_more_does_not() -> None:
     properties = Properties(content_type="text/plain")
-    size = MESSAGE_BYTES_MAX - len(record_of(b"", properties)) - 3
-    assert len(record_of(bytes(size), properties)) == MESSAGE_BYTES_MAX
+    for limit in (1000, MESSAGE_BYTES_MAX):
+        collecting = Collecting(0, lambda limit=limit: limit)
+        collecting.turn_to("", "k", properties)
+        for take in (
+            lambda body, limit=limit: record_of(body, properties, limit),
+            lambda body, limit=limit: list(runs_of([body], properties, limit)),
+            collecting.filling.check,
+        ):
+            take(bytes(limit))
+            with pytest.raises(ContentTooLarge, match=rf"{limit + 1} bytes was not sent: .* {limit} at most"):
+                take(bytes(limit + 1))
+
+
+def test_properties_over_their_limit_are_refused_before_they_are_sent() -> None:
+    properties = Properties(headers={"long": "x" * 140_000})
     collecting = Collecting()
-    collecting.turn_to("", "k", properties)
-    collecting.filling.check(bytes(size))
-    for refuse in (
-        lambda body: record_of(body, properties),
-        lambda body: list(runs_of([body], properties)),
-        collecting.filling.check,
+    for take in (
+        lambda: record_of(b"", properties),
+        lambda: list(runs_of([b""], properties)),
+        lambda: collecting.turn_to("", "k", properties),
     ):
-        with pytest.raises(ContentTooLarge, match=str(MESSAGE_BYTES_MAX + 1)):
-            refuse(bytes(size + 1))
+        with pytest.raises(ContentTooLarge, match="bytes of properties; the limit is 131072"):
+            take()
 
 
 def test_a_routing_key_over_255_bytes_is_refused_before_it_is_sent() -> None:

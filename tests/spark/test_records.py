@@ -157,6 +157,8 @@ def test_a_message_over_the_limit_is_refused_by_column_and_rows() -> None:
     large = pa.record_batch({"value": pa.array([b"x", bytes(MESSAGE_BYTES_MAX + 1)])})
     with pytest.raises(ContentTooLarge, match=f"1 of 2 rows of a batch are over .* column value has {2**24 + 1} bytes"):
         encoded(large)
-    rich = pa.record_batch({"value": pa.array([bytes(MESSAGE_BYTES_MAX - 10)]), "type": pa.array(["flight"])})
+    rich = pa.record_batch({"value": pa.array([bytes(MESSAGE_BYTES_MAX)]), "type": pa.array(["flight"])})
+    assert len(encoded(rich)) == 1
+    rich = pa.record_batch({"value": pa.array([b"x"]), "type": pa.array(["x" * (32 << 20)])})
     with pytest.raises(ContentTooLarge, match="column value and its properties"):
         encoded(rich)

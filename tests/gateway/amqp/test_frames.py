@@ -205,19 +205,19 @@ def test_a_payload_may_be_as_large_as_the_largest_frame() -> None:
 # --- what is too large ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [MESSAGE_MAX - 1, MESSAGE_MAX * 2, 2**64 - 1])
+@pytest.mark.parametrize("size", [MESSAGE_MAX + 1, MESSAGE_MAX * 2, 2**64 - 1])
 def test_a_message_that_is_too_large_is_refused_before_its_body_comes(size: int) -> None:
     fed = reader()
     (event,) = fed.feed(STARTED + header(1, size))
     assert isinstance(event, Refused)
     assert (event.fault.code, event.fault.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
-    assert event.fault.text == f"message size {size + 2} is larger than configured max size {MESSAGE_MAX}"
+    assert event.fault.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
     late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + sending.method_frame(1, ChannelClose(200, "", 0, 0))
     assert list(fed.feed(late)) == [Came(1, ChannelClose(200, "", 0, 0))]
 
 
 def test_the_largest_message_is_taken() -> None:
-    largest = b"x" * (MESSAGE_MAX - 2)
+    largest = b"x" * MESSAGE_MAX
     (event,) = events(publish(largest))
     assert lists_and_bodies(event) == [(b"\0\0", largest)]
     (event,) = events(publish(largest, room=MESSAGE_MAX), frame_max=MESSAGE_MAX)
@@ -250,7 +250,9 @@ def test_a_channel_that_is_closed_in_the_middle_of_what_was_read_says_no_more() 
 
 def test_messages_that_are_not_complete_are_bounded_for_all_channels_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "UNFINISHED_BYTES_MAX", 20_000)
+    monkeypatch.setattr(frames, "REQUEST_BYTES_MAX", 0)
     fed = reader()
+    fed.message_max = 20_000
 
     def begin(channel: int) -> list[Event]:
         started = sending.method_frame(channel, PUBLISH) + header(channel, 5000) + body(channel, b"x" * 3900)
@@ -264,6 +266,18 @@ def test_messages_that_are_not_complete_are_bounded_for_all_channels_together(mo
     with pytest.raises(AmqpFault) as raised:
         begin(9)
     assert (raised.value.code, raised.value.is_hard) == (ReplyCode.RESOURCE_ERROR, True)
+
+
+def test_one_of_the_largest_messages_may_always_be_incomplete() -> None:
+    fed = FrameReader(100 << 20)
+    fed.frame_max = 1 << 20
+    assert list(fed.feed(STARTED + header(1, 100 << 20))) == []
+    for _ in range(99):
+        assert list(fed.feed(body(1, bytes(1 << 20)))) == []
+    assert list(fed.feed(sending.method_frame(2, PUBLISH) + header(2, 5 << 20))) == []
+    assert list(fed.feed(body(2, bytes(1 << 20)))) == []
+    with pytest.raises(AmqpFault, match="bytes of messages that are not complete"):
+        list(fed.feed(body(2, bytes(1 << 20))))
 
 
 def test_announced_sizes_take_no_memory() -> None:
