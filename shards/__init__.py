@@ -10,6 +10,7 @@ administration.py  queues come and go, are counted, looked into, emptied
 reservations.py  messages set aside under a name, for a time
 snapshots.py   queues cut into slices, and looked through without a trace
 agenda.py      what is to be done when
+slices.py      what is too much for one pass
 timers.py      delayed publishes and parked messages
 transactions.py  publishes that wait for a decision: staged, sealed, in their queues or gone
 attempts.py    what an attempt of a transaction has staged

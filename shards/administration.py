@@ -1,6 +1,7 @@
 """Queues come and go, are counted, looked into, emptied."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.link import Peer
@@ -11,13 +12,11 @@ from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.queues import make_queue
 from shardmq.shards.reservations import Reservations
 from shardmq.shards.segments import Segment
+from shardmq.shards.slices import SEGMENT_COST_BYTES, SLICE_BYTES, Steps
 from shardmq.shards.timers import Timers
 
-DROPPED_SEGMENTS_PER_PASS: Final = 256
-"""Segments of deleted queues removed in one commit; every page they free is work for LMDB."""
-
-DROPPED_TIMERS_PER_PASS: Final = 2000
-"""And timers."""
+DROPPED_TIMERS: Final = 2000
+"""Timers of deleted queues removed in one commit."""
 
 
 class Administration:
@@ -37,31 +36,12 @@ class Administration:
         self._timers = timers
         self._letters = letters
         self._reservations = reservations
-        self._dropping = dropped
+        for number, segments in dropped:
+            holdings.slices.add(self._clear(number, segments), partial(holdings.journal.clear, number))
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Assign: self._assign, Condemn: self._condemn, Drop: self._drop, Purge: self._purge,
             Counts: self._counts, Peek: self._peek,
         }  # fmt: skip
-
-    @property
-    def is_clearing(self) -> bool:
-        """Whether something of deleted queues is left."""
-        return bool(self._dropping)
-
-    def clear(self) -> None:
-        """Remove a portion of what deleted queues left. Called at the start of a pass: what the passes before wrote can
-        be found in the store."""
-        if not self._dropping:
-            return
-        journal = self._holdings.journal
-        number, segments = self._dropping[0]
-        part, segments[:] = segments[:DROPPED_SEGMENTS_PER_PASS], segments[DROPPED_SEGMENTS_PER_PASS:]
-        for segment in part:
-            journal.end(segment)
-        if not segments and self._timers.clear(number, DROPPED_TIMERS_PER_PASS) < DROPPED_TIMERS_PER_PASS:
-            self._dropping.pop(0)
-            journal.clear(number)
-        journal.demand()
 
     def table(self, hosted: Hosted) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
@@ -124,7 +104,7 @@ class Administration:
                     consumer.timeouts.close()
                 other.post(Cancelled(consumer.number))
         count = queue.ready  # what consumers hold is theirs: its acknowledgements may be on their way
-        self._dropping.append((queue.id, queue.retire()))
+        segments = queue.retire()
         self._timers.retire(hosted)
         self._letters.retire(queue.id)
         self._reservations.retire(queue)
@@ -132,15 +112,33 @@ class Administration:
             holdings.journal.drop(queue.id)
             for producer in hosted.producers.seen if hosted.producers is not None else ():
                 holdings.journal.forget(queue.id, producer)
+        holdings.slices.add(self._clear(queue.id, segments), partial(holdings.journal.clear, queue.id))
         peer.post(Answer(message.request, count))
+
+    def _clear(self, number: int, segments: list[Segment]) -> Steps:
+        """Remove what a deleted queue left: in later passes, as what this one writes cannot be found in the store."""
+        yield SLICE_BYTES
+        for segment in segments:
+            self._holdings.journal.end(segment)
+            yield max(segment.bytes, SEGMENT_COST_BYTES)
+        while self._timers.clear(number, DROPPED_TIMERS) == DROPPED_TIMERS:
+            yield SLICE_BYTES  # they are found in the store until the pass is over
 
     def _purge(self, peer: Peer, message: Purge) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is not None:
             self._holdings.catch_up(hosted)
-            peer.post(Answer(message.request, hosted.queue.purge()))
+            count, steps = hosted.queue.purge()
             self._holdings.active[message.queue] = hosted
-            self._holdings.journal.demand()
+            answer = Answer(message.request, count)
+            self._holdings.slices.add(self._while_there(hosted, steps), lambda: peer.post(answer))
+
+    def _while_there(self, hosted: Hosted, steps: Steps) -> Steps:
+        """The steps of a purge, until its queue is deleted: then all of it goes anyhow."""
+        for cost in steps:
+            yield cost
+            if hosted.is_gone:
+                return
 
     def _counts(self, peer: Peer, message: Counts) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)

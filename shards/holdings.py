@@ -13,6 +13,7 @@ from shardmq.shards.journal import Journal
 from shardmq.shards.producers import Producers
 from shardmq.shards.queue import Queue
 from shardmq.shards.segments import Cutter
+from shardmq.shards.slices import Slices
 from shardmq.shards.store import Store
 
 COORDINATOR: Final = "coordinator"
@@ -103,6 +104,7 @@ class Holdings:
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
         cutter: for whoever cuts a run once.
+        slices: work that is too much for one pass.
     """
 
     def __init__(self, name: str, store: Store, journal: Journal, clock: SteadyClock) -> None:
@@ -116,6 +118,7 @@ class Holdings:
         self.active: dict[int, Hosted] = {}
         self.unused: dict[int, None] = {}
         self.cutter = Cutter()
+        self.slices = Slices(journal)
 
     def add(self, queue: Queue) -> Hosted:
         """One more queue."""

@@ -27,6 +27,7 @@ from shardmq.records import PERSISTENT, Run, continues, join
 from shardmq.shards.journal import Journal
 from shardmq.shards.segments import SEGMENT_BYTES, NumberedRun, Segment, place_of
 from shardmq.shards.shelf import Ranges, Shelf
+from shardmq.shards.slices import RANGE_COST_BYTES, SEGMENT_COST_BYTES, Steps
 
 LANE_BITS: Final = 55
 """Bits of a message's number within its lane; the lane's number is above them. Nobody counts that far."""
@@ -237,17 +238,16 @@ class Lane(Shelf):
         for start, end in ranges:
             self.unacked -= self.returned.add(start, end)
 
-    def purge(self) -> int:
-        """Remove what is ready; returns how many messages that were."""
-        count = self.ready
-        for start, end in self.returned:
-            self._bury(start, end)
-        self.returned.clear()
+    def purge(self) -> tuple[int, Steps]:
+        """Remove what is ready: it is set aside at once, however much it is, and is done with step by step.
+
+        Returns:
+            How many messages that is, and the steps.
+        """
+        count, fresh_from = self.ready, self.cursor
+        returned, self.returned = self.returned, RangeSet()
+        self.aside += count
         if self.fresh:
-            segments = self.index.segments
-            for segment in segments[self.index.place(self.cursor) :]:
-                for start, end in segment.living(self.cursor, segment.end):
-                    self._bury(start, end)
             self.cursor = self.next
             self.fresh = 0
             self._reading = None
@@ -256,8 +256,42 @@ class Lane(Shelf):
             if self._durable and self.mark < self.cursor:
                 # Below the mark, what is not stored as gone is taken to be alive; above, it is fresh.
                 self._raise_mark(self.cursor)
+        return count, self._drop_all(returned, fresh_from, self.cursor)
+
+    def _drop_all(self, returned: RangeSet, fresh_from: int, fresh_to: int) -> Steps:
+        """Have what was set aside by a purge done with; between two steps, the collector may have been at work."""
+        for start, end in returned.walk(0, self.next):
+            while start < end:
+                stop = min(end, self.extent(start)[0])
+                yield self._drop_part(start, stop)
+                start = stop
+        while fresh_from < fresh_to:
+            place = self.index.place(fresh_from)
+            if place == len(self.index.segments) or self.index.segments[place].first >= fresh_to:
+                break
+            segment = self.index.segments[place]
+            stop = min(fresh_to, segment.end)
+            if fresh_from <= segment.first and stop == segment.end:
+                self.aside -= segment.live
+                self._remove(place, segment)
+                yield max(segment.bytes, SEGMENT_COST_BYTES)
+            else:
+                yield sum([self._drop_part(*part) for part in segment.living(fresh_from, stop)])
+            fresh_from = stop
         self.look()
-        return count
+
+    def _drop_part(self, start: int, end: int) -> int:
+        """Messages that are set aside, all of one segment, are done with; returns what that counts for, in bytes."""
+        before = self.bytes
+        self.aside -= end - start
+        self._bury(start, end)
+        freed = before - self.bytes
+        return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
+        segment = self.index.segments[self.index.place(number)]
+        return segment.end, segment.bytes // segment.count
 
     def mark_exactly(self) -> None:
         """A clean stop: nobody need be told of redeliveries that were none."""

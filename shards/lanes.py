@@ -5,7 +5,7 @@ lies one that nobody is served from: what a full queue has refused, and keeps un
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from shardmq.model import Queue as Declared
@@ -15,6 +15,7 @@ from shardmq.shards.journal import Journal
 from shardmq.shards.lane import LANE_BITS, Lane, Parcel
 from shardmq.shards.segments import Cutter, Segment
 from shardmq.shards.shelf import Ranges
+from shardmq.shards.slices import Steps
 from shardmq.shards.stored import StoredQueue
 from shardmq.terms import Terms
 
@@ -143,9 +144,14 @@ class Lanes:
         times = [due for lane in self.order if lane.mortal and (due := lane.next_expiry_ms) is not None]
         return min(times) if times else None
 
-    def purge(self) -> int:
-        """Remove what is ready; returns how many messages that were."""
-        return sum([lane.purge() for lane in self.order])
+    def purge(self) -> tuple[int, Steps]:
+        """As `Lane.purge`, of all lanes."""
+        parts = [lane.purge() for lane in self.order]
+        return sum([count for count, _ in parts]), chain.from_iterable([steps for _, steps in parts])
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """As `Lane.extent`."""
+        return self._by_number[number >> LANE_BITS].extent(number)
 
     def peek(self, offset: int, count: int, room: int) -> list[Parcel]:
         """Ready messages in the order of delivery; nothing changes."""

@@ -9,6 +9,7 @@ from shardmq.shards.deaths import Deaths
 from shardmq.shards.lane import ALL_RUNS, Lane, Parcel
 from shardmq.shards.segments import Segment
 from shardmq.shards.shelf import Ranges
+from shardmq.shards.slices import Steps
 from shardmq.terms import Terms
 
 
@@ -135,8 +136,16 @@ class Queue(Protocol):
         """
         ...
 
-    def purge(self) -> int:
-        """Remove what is ready; returns how many messages that were."""
+    def purge(self) -> tuple[int, Steps]:
+        """Remove what is ready: nobody sees it from here on, and it is gone when all steps were taken.
+
+        Returns:
+            How many messages that is, and the steps, of a segment each at most.
+        """
+        ...
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Of the segment a message is in: its end, and about how many bytes a message of it has."""
         ...
 
     def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:

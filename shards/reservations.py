@@ -23,6 +23,7 @@ from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.lane import LANE_BITS
 from shardmq.shards.queue import Queue
 from shardmq.shards.shelf import Ranges
+from shardmq.shards.slices import RANGE_COST_BYTES, Steps
 from shardmq.shards.stored import StoredQueue
 from shardmq.shards.writes import Reservation
 
@@ -31,6 +32,12 @@ RESERVATIONS_MAX: Final = 1000
 
 ACKNOWLEDGED_MS: Final = RESERVATION_MS
 """How long the name of an acknowledged reservation is kept at least: its lease may have been nearly over."""
+
+STEP_BYTES: Final = 4 << 20
+"""Acknowledged in one step, of which a pass takes a few."""
+
+BUSY_MS: Final = 1000
+"""A lease is over so much later at least, while messages are being acknowledged."""
 
 RELEASED: Final = "it was released, and its messages are back at their place; reserve them again, and read again"
 OVER: Final = (
@@ -55,9 +62,10 @@ class Held:
         fresh_from: by lane, from which number on its messages were handed out to nobody before.
         is_acknowledged: whether all of it was.
         look_at: when its time is looked at next, if it is.
+        waiting: what was asked of it while messages of it are acknowledged step by step; None while none are.
     """
 
-    __slots__ = ("fresh_from", "is_acknowledged", "left", "look_at", "name", "span", "until_ms")
+    __slots__ = ("fresh_from", "is_acknowledged", "left", "look_at", "name", "span", "until_ms", "waiting")
 
     def __init__(
         self, name: str, left: RangeSet, until_ms: int, span: tuple[int, int], fresh_from: Mapping[int, int]
@@ -69,6 +77,7 @@ class Held:
         self.fresh_from = fresh_from
         self.is_acknowledged = False
         self.look_at: int | None = None
+        self.waiting: list[tuple[Peer, Reserve | EndReservation]] | None = None
 
 
 class _Names:
@@ -155,6 +164,9 @@ class Reservations:
             return
         holdings.use(hosted)
         held = self._held(message.queue, message.name)
+        if held is not None and held.waiting is not None:
+            held.waiting.append((peer, message))
+            return
         if held is None:
             names = self._names.setdefault(message.queue, _Names())
             if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
@@ -186,8 +198,11 @@ class Reservations:
         if hosted is None:
             return
         holdings.use(hosted)
+        held = self._held(message.queue, message.name)
+        if held is not None and held.waiting is not None:
+            held.waiting.append((peer, message))
+            return
         if not message.acknowledge:
-            held = self._held(message.queue, message.name)
             peer.post(Answer(message.request, 0 if held is None else self._release(hosted, held, RELEASED)))
             return
         held = self.find(peer, message.request, hosted, message.name)
@@ -199,7 +214,7 @@ class Reservations:
                     f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising")  # fmt: skip
             holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
             return
-        peer.post(Answer(message.request, self._acknowledge(hosted, held, message.ranges)))
+        self._acknowledge(peer, message, hosted, held)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -207,22 +222,53 @@ class Reservations:
         names = self._names.get(number)
         return names.there.get(name) if names is not None else None
 
-    def _acknowledge(self, hosted: Hosted, held: Held, ranges: Ranges) -> int:
-        """Those of these messages that are left, or all where none are named, are done with; returns how many."""
-        if ranges:
-            parts = held.left.extract(ranges)
-        else:
-            parts = list(held.left)
-            held.left.clear()
-        hosted.queue.settle_reserved(parts)
-        self._holdings.active[hosted.queue.id] = hosted
-        self._holdings.journal.demand()
+    def _acknowledge(self, peer: Peer, message: EndReservation, hosted: Hosted, held: Held) -> None:
+        """Those of the messages named that are left, or all where none are, are done with, step by step."""
+        before = held.left.count
+        held.waiting = []
+        steps = self._settle(hosted, held, message.ranges or list(held.left))
+
+        def done() -> None:
+            if hosted.is_gone:
+                self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, self._holdings.missing(message.queue))
+            else:
+                peer.post(Answer(message.request, before - held.left.count))
+                self._acknowledged(hosted, held)
+            waiting, held.waiting = held.waiting or [], None
+            for asker, request in waiting:
+                self.handlers[type(request)](asker, request)
+
+        self._holdings.slices.add(steps, done)
+
+    def _settle(self, hosted: Hosted, held: Held, ranges: Ranges) -> Steps:
+        """Have what is left of some ranges done with. Whoever ends this early has lost nothing: the rest is left."""
+        place, reached = 0, 0
+        while place < len(ranges) and not hosted.is_gone:
+            parts: Ranges = []
+            cost = 0
+            while place < len(ranges) and cost < STEP_BYTES:
+                start, end = ranges[place]
+                part = next(held.left.walk(max(start, reached), end), None) if reached < end else None
+                if part is None:
+                    place += 1
+                    continue
+                stop, message_bytes = hosted.queue.extent(part[0])
+                reached = min(part[1], stop)
+                parts.append((part[0], reached))
+                cost += max(RANGE_COST_BYTES, message_bytes * (reached - part[0]))
+            if parts:
+                held.left.extract(parts)
+                hosted.queue.settle_reserved(parts)
+                self._holdings.active[hosted.queue.id] = hosted
+                yield cost
+
+    def _acknowledged(self, hosted: Hosted, held: Held) -> None:
+        """Some of it was: it may have been the last."""
         if not held.left and not held.is_acknowledged:
             held.is_acknowledged = True
             held.until_ms = max(held.until_ms, self._holdings.clock.now_ms() + ACKNOWLEDGED_MS)
             self._write(hosted, held)
             self._keep_few(hosted)
-        return sum([end - start for start, end in parts])
 
     def _release(self, hosted: Hosted, held: Held, what: str) -> int:
         """What is left of it is ready again; returns how many messages that is. An acknowledged one keeps its name."""
@@ -262,6 +308,8 @@ class Reservations:
         if hosted is None or held is None or held.look_at != due_ms:  # or an earlier one has come between
             return
         held.look_at = None
+        if held.waiting is not None:
+            held.until_ms = max(held.until_ms, self._holdings.agenda.now_ms + BUSY_MS)
         if held.until_ms > self._holdings.agenda.now_ms:
             self._expect(number, held)
         elif held.is_acknowledged:

@@ -15,6 +15,7 @@ from shardmq.shards.lanes import Lanes
 from shardmq.shards.plain import PEEK_BYTES
 from shardmq.shards.segments import Cutter, Segment
 from shardmq.shards.shelf import Ranges
+from shardmq.shards.slices import Steps
 from shardmq.shards.stored import NOTHING_STORED, StoredQueue
 from shardmq.terms import Terms
 
@@ -123,12 +124,16 @@ class TermedQueue:
         if self._bounds is not None:
             self._bounds.came_back(ranges)
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Steps]:
         """As `Queue.purge`."""
-        count = self._lanes.purge()
+        purged = self._lanes.purge()
         if self._bounds is not None:
             self._bounds.bytes = 0
-        return count
+        return purged
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """As `Queue.extent`."""
+        return self._lanes.extent(number)
 
     # --- messages die -----------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ class Worker:
 
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
-        working = (self._more, self._administration.is_clearing, self._transactions.is_rolling,
+        working = (self._more, self._holdings.slices.is_behind, self._transactions.is_rolling,
                    self._snapshots.is_behind, self._listener.more)  # fmt: skip
         if any(working):
             return 0.0
@@ -131,7 +131,7 @@ class Worker:
         """One pass."""
         now = self._journal.now = time.monotonic()
         self._holdings.agenda.begin()
-        self._administration.clear()
+        self._holdings.slices.begin()
         self._transactions.roll()
         self._snapshots.begin()
         events: list[Event] = self._listener.receive()

@@ -150,7 +150,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        assert self.queue.purge() == sum(not message.held for message in self.messages)
+        count, steps = self.queue.purge()
+        assert count == sum(not message.held for message in self.messages)
+        assert self.queue.ready == 0
+        assert sum(steps) >= 0
         self.messages = [message for message in self.messages if message.held]
         self.journal.demand()
         self.commit()

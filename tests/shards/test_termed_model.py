@@ -338,7 +338,10 @@ class TermedMachine(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         ready = self.those(READY)
-        assert self.queue.purge() == len(ready)
+        count, steps = self.queue.purge()
+        assert count == len(ready)
+        assert self.queue.ready == 0
+        assert sum(steps) >= 0
         for message in ready:
             self.remove(message)
         self.journal.demand()

@@ -1,0 +1,122 @@
+"""What is too much for one pass is done in slices: others are served in between, and a kill leaves a part of it."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import Answer, Confirmed, Drop, EndReservation, Publish, Purge, Refusal, Reserve
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many
+from shardmq.shards.slices import SLICE_BYTES
+
+from .driver import Shard, consume, numbers, run_of
+from .inside import MEMORY
+
+QUEUES = (Queue("/", "big", 1, 0), Queue("/", "other", 2, 0))
+RUN_BYTES = 2 << 20
+RUNS = 5 * SLICE_BYTES // RUN_BYTES
+MESSAGES = 8 * RUNS
+
+
+@pytest.fixture
+def shard() -> Iterator[Shard]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        shard = Shard(Path(folder), disk_free_bytes_min=0)
+        shard.assign(*QUEUES)
+        fill(shard)
+        yield shard
+        shard.close()
+
+
+def fill(shard: Shard) -> None:
+    """Five slices of messages."""
+    body = os.urandom(RUN_BYTES // 8)
+    records = pack_many([body] * 8)
+    for number in range(RUNS):
+        shard.send(Publish((1,), Run("ex", "key", 1, 5, 9, 8 * number, 8, records)))
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS)
+
+
+def served_until(shard: Shard, request: int) -> int:
+    """Publish to the other queue, each message when the one before is confirmed, until that is answered; how many."""
+    served = 0
+    upto = RUNS
+    while True:
+        upto += 1
+        shard.send(Publish((2,), run_of(served, 1)))
+        shard.expect(Confirmed, lambda confirmed: confirmed.upto == upto)  # noqa: B023 (asked at once)
+        if any(isinstance(each, Answer) and each.request == request for each in shard.inbox):
+            return served
+        served += 1
+
+
+def test_others_are_served_while_a_queue_is_purged(shard: Shard) -> None:
+    shard.send(Purge(11, 1))
+    assert served_until(shard, 11) >= 3
+    assert shard.expect(Answer, lambda answer: answer.request == 11).result == MESSAGES
+    shard.restart(signal.SIGKILL)
+    assert shard.queue(1)["valid"] == 0
+
+
+def test_what_comes_while_a_queue_is_purged_stays(shard: Shard) -> None:
+    shard.send(Purge(11, 1), Publish((1,), run_of(0, 10)))
+    shard.send(consume(61))
+    assert numbers(shard.delivered(10)) == list(range(10))
+    assert shard.expect(Answer, lambda answer: answer.request == 11).result == MESSAGES
+    assert shard.queue(1)["unacked"] == shard.queue(1)["valid"] == 10
+
+
+def test_a_purge_that_was_cut_short_by_a_kill_may_be_repeated(shard: Shard) -> None:
+    shard.send(Purge(11, 1))
+    shard.until(lambda: shard.queue(1)["ready"] == 0)
+    shard.restart(signal.SIGKILL)
+    left = shard.queue(1)
+    assert left["ready"] == left["valid"] <= MESSAGES
+    assert shard.ask(Purge(12, 1)) == left["ready"]
+    shard.restart(signal.SIGKILL)
+    assert shard.queue(1)["valid"] == 0
+
+
+def test_others_are_served_while_a_reservation_is_acknowledged(shard: Shard) -> None:
+    assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
+    shard.send(EndReservation(12, 1, "job", True, []))
+    assert served_until(shard, 12) >= 3
+    assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES
+    shard.restart(signal.SIGKILL)
+    assert shard.queue(1)["valid"] == 0
+    assert shard.ask(Reserve(13, 1, "job", 0, 600_000)) == [0, True]
+
+
+def test_what_is_asked_of_a_reservation_while_it_is_acknowledged_comes_after_that(shard: Shard) -> None:
+    assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
+    shard.send(EndReservation(12, 1, "job", True, []), EndReservation(13, 1, "job", False, []),
+               Reserve(14, 1, "job", 0, 1))  # fmt: skip
+    answers = [shard.expect(Answer, lambda answer: answer.request >= 12) for _ in range(3)]
+    assert [(answer.request, answer.result) for answer in answers] == [(12, MESSAGES), (13, 0), (14, [0, True])]
+    assert shard.queue(1)["valid"] == 0
+
+
+def test_an_acknowledgement_that_was_cut_short_by_a_kill_leaves_the_rest_reserved(shard: Shard) -> None:
+    assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
+    shard.send(EndReservation(12, 1, "job", True, []))
+    shard.until(lambda: shard.queue(1)["valid"] < MESSAGES)
+    shard.restart(signal.SIGKILL)
+    left = shard.queue(1)
+    assert left["ready"] == 0, "nobody else gets what may have been read"
+    assert left["reserved"] == left["valid"] < MESSAGES
+    assert shard.ask(EndReservation(13, 1, "job", True, [])) == left["reserved"]
+    assert shard.queue(1)["valid"] == 0
+
+
+def test_a_queue_may_be_deleted_while_it_is_purged_and_a_reservation_of_it_acknowledged(shard: Shard) -> None:
+    assert shard.ask(Reserve(11, 1, "job", MESSAGES // 2, 600_000)) == [MESSAGES // 2, False]
+    shard.send(Purge(12, 1), EndReservation(13, 1, "job", True, []), Drop(14, 1))
+    assert shard.expect(Answer, lambda answer: answer.request == 14).result == 0
+    assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES // 2
+    assert "was deleted" in shard.expect(Refusal, lambda refusal: refusal.request == 13).text
+    shard.restart(signal.SIGKILL)
+    assert shard.ask(Purge(15, 2)) == 0
