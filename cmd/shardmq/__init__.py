@@ -34,5 +34,6 @@ keys.py        `shardmq keys`
 demo.py        `shardmq demo`
 flights.py     the flights of the demo and what pandas counts of them
 spark/         `shardmq spark`
+store/         `shardmq store`
 bench/         `shardmq bench`
 """

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "bench": "shardmq.cmd.bench.command:bench",
     "demo": "shardmq.cmd.demo:demo",
     "keys": "shardmq.cmd.keys:keys",
+    "store": "shardmq.cmd.store.command:store",
     "gateway": "shardmq.cmd.roles:gateway",
     "shard": "shardmq.cmd.roles:shard",
     "coordinator": "shardmq.cmd.roles:coordinator",

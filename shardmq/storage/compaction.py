@@ -34,6 +34,8 @@ REST_SECONDS: Final = 5.0
 """How long nothing is tried after a copy, or where none could be made."""
 
 _ASIDE: Final = "compact"
+COPY: Final = f"{_ASIDE}/data.mdb"
+"""Where a copy is made, in the store's folder."""
 
 
 def copy(environment: Environment) -> None:
@@ -48,7 +50,7 @@ def copy(environment: Environment) -> None:
     aside.mkdir()
     try:
         environment.env.copy(str(aside), compact=True)
-        sync_file(aside / "data.mdb")
+        sync_file(environment.folder / COPY)
     except BaseException:
         clear(environment.folder)
         raise
@@ -57,7 +59,7 @@ def copy(environment: Environment) -> None:
 def swap(environment: Environment) -> Environment:
     """Put the copy in the place of the file it was made of; nothing was written there since, and nobody reads it."""
     environment.env.close()
-    os.rename(environment.folder / _ASIDE / "data.mdb", environment.file)
+    os.rename(environment.folder / COPY, environment.file)
     sync_folder(environment.folder)
     clear(environment.folder)
     return reopened(environment)

@@ -75,7 +75,6 @@ class Space:
         self._environment = environment
         self._reserve_bytes = reserve_bytes
         self._margin_bytes = margin_bytes
-        self._page_bytes = environment.env.stat()["psize"]
         self._fallocate: Callable[..., int] | None = ctypes.CDLL(None, use_errno=True).fallocate
         self._reserved_to = 0
         self.left = 0
@@ -89,15 +88,7 @@ class Space:
 
     def room(self) -> Room:
         """What can still be written, now."""
-        env = self._environment.env
-        end = self._end()
-        with env.begin() as transaction:
-            stats = [env.stat(), *[transaction.stat(db) for db in self._environment.dbs.values()]]
-        pages = sum([stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats])
-        used = pages * self._page_bytes
-        reserve = max(0, self._reserved_to - end)
-        taken = os.stat(self._environment.file).st_blocks * 512 - reserve
-        return Room(self._free(end), max(0, min(end, taken) - used), used)
+        return room_of(self._environment, self._reserved_to)
 
     def look(self) -> Room:
         """Look how much may be taken in, and make the reserve again; returns what can be written.
@@ -111,36 +102,26 @@ class Space:
 
     def committed(self) -> None:
         """Something was written to the file."""
-        end = self._end()
-        free = self._free(end)
+        end = _end(self._environment)
+        free = _free(self._environment, end)
         if free >= PLENTY_BYTES and self._reserved_to - end >= self._reserve_bytes // 2:
             self.left = free - self._margin_bytes
         else:
             self.look()
 
-    def _end(self) -> int:
-        return int((self._environment.env.info()["last_pgno"] + 1) * self._page_bytes)
-
-    def _free(self, end: int) -> int:
-        """Bytes that the disk has left for the file, which has its end there."""
-        stats = os.statvfs(self._environment.folder)
-        free = stats.f_bavail * stats.f_frsize
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
-
     def _reserve(self) -> bool:
         """Have half of the reserve at least; returns whether it is there."""
-        end, half = self._end(), self._reserve_bytes // 2
+        end, half = _end(self._environment), self._reserve_bytes // 2
         if self._fallocate is not None and self._reserved_to - end < half:
-            for size in (self._reserve_bytes, half):  # half of it may be there already
-                if self._set_aside(end, size):
-                    self._reserved_to = end + size
-                    break
+            if self._set_aside(end, self._reserve_bytes):
+                self._reserved_to = end + self._reserve_bytes
+            elif self._fallocate is not None and self._set_aside(end, half):  # it may have been there already
+                self._reserved_to = end + half
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if limit != resource.RLIM_INFINITY and limit - end < half:
             return False
         if self._fallocate is None:
-            return self._free(end) >= self._reserve_bytes
+            return _free(self._environment, end) >= self._reserve_bytes
         return self._reserved_to - end >= half
 
     def _set_aside(self, start: int, size: int) -> bool:
@@ -158,6 +139,30 @@ class Space:
         elif number not in _NO_ROOM:
             raise OSError(number, os.strerror(number), str(self._environment.file))
         return False
+
+
+def room_of(environment: Environment, reserved_to: int = 0) -> Room:
+    """What a store can still write, now, where its reserve goes up to there."""
+    end = _end(environment)
+    with environment.env.begin() as transaction:
+        stats = [environment.env.stat(), *[transaction.stat(db) for db in environment.dbs.values()]]
+    pages = sum([stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats])
+    used = int(pages * stats[0]["psize"])
+    taken = environment.file.stat().st_blocks * 512 - max(0, reserved_to - end)
+    return Room(_free(environment, end), max(0, min(end, taken) - used), used)
+
+
+def _end(environment: Environment) -> int:
+    """Where the pages end that a store has ever used."""
+    return int((environment.env.info()["last_pgno"] + 1) * environment.env.stat()["psize"])
+
+
+def _free(environment: Environment, end: int) -> int:
+    """Bytes that the disk has left for a file which has its end there."""
+    stats = os.statvfs(environment.folder)
+    free = stats.f_bavail * stats.f_frsize
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
 
 
 @contextmanager

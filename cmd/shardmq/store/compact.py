@@ -1,0 +1,149 @@
+"""`shardmq store compact`: files without their free pages."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shardmq.cmd.holds import hold_data_dir
+from shardmq.cmd.session import JSON, print_json
+from shardmq.cmd.status import size
+from shardmq.errors import ShardmqError, StoreRefused, StoreUnwritable
+
+if TYPE_CHECKING:
+    from shardmq.environment import Environment
+
+LEAST_BYTES: Final = 1 << 20
+"""Fewer free pages are not worth a copy."""
+
+LOOK_SECONDS: Final = 0.2
+
+Show = Callable[[int, int], None]
+"""How many bytes of how many are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What became of a store.
+
+    Attributes:
+        store: its folder's name.
+        bytes_before: that its file took of the disk.
+        bytes_after: that it takes now.
+        error: why it was left as it was; "" where nothing went wrong.
+    """
+
+    store: str
+    bytes_before: int
+    bytes_after: int
+    error: str = ""
+
+
+@click.command(short_help="Give the free pages of stores back to the disk.")
+@click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@JSON
+def compact(*, data_dir: Path, as_json: bool) -> int:
+    """Give the space that the stores in DATA_DIR do not need back to the disk.
+
+    Each store's file is copied without its free pages, and the copy takes its place. The disk must have room for the
+    largest copy; a store for which it has none is left as it is, and the exit code is 1.
+    """
+    with hold_data_dir(data_dir):
+        done = [_compact(folder, as_json) for folder in _folders(data_dir)]
+    if as_json:
+        print_json({"stores": [asdict(each) for each in done]})
+    else:
+        for each in done:
+            click.echo(f"{each.store}: {size(each.bytes_before)} before, {size(each.bytes_after)} now")
+            if each.error:
+                click.secho(f"Error: {each.error}", fg="red", err=True)
+    return 1 if any(each.error for each in done) else 0
+
+
+def _folders(data_dir: Path) -> list[Path]:
+    """The folders of all stores there, the coordinator's first."""
+    found = [data_dir / "coordinator", *data_dir.glob("shard-*")]
+    folders = [folder for folder in found if (folder / "data.mdb").exists()]
+    if not folders:
+        raise StoreRefused(f"{data_dir} has no stores; name a data directory as `shardmq up` makes it")
+    return sorted(folders)
+
+
+def _compact(folder: Path, as_json: bool) -> Compacted:
+    """Compact one store, if that is worth it and there is room."""
+    from shardmq.storage.compaction import clear
+
+    environment = _opened(folder)
+    clear(folder)
+    before = _disk_bytes(environment.file)
+    try:
+        with _progress(folder.name, as_json) as show:
+            environment = _copied(environment, show)
+    except ShardmqError as fault:
+        return Compacted(folder.name, before, before, fault.text)
+    finally:
+        environment.close()
+    return Compacted(folder.name, before, _disk_bytes(environment.file))
+
+
+def _opened(folder: Path) -> "Environment":
+    from shardmq.coordinator import store as coordinators
+    from shardmq.environment import open_environment
+    from shardmq.shards import layout
+    from shardmq.shards import store as shards
+
+    if folder.name == "coordinator":
+        return open_environment(folder, coordinators.FORMAT, coordinators.DATABASES)
+    return open_environment(folder, shards.FORMAT, layout.DATABASES)
+
+
+def _copied(environment: "Environment", show: Show) -> "Environment":
+    """The store with its new file; as it is where that would not pay.
+
+    Raises:
+        StoreUnwritable: there is no room for the copy, or it could not be made.
+    """
+    from shardmq.storage.compaction import COPY, UNMADE, copy, swap
+    from shardmq.storage.space import room_of
+
+    room = room_of(environment)
+    if room.inside < LEAST_BYTES:
+        return environment
+    if room.used > room.free:
+        text = f"a copy of {environment.file} takes {size(room.used)}, and its disk has {size(room.free)} free"
+        raise StoreUnwritable(f"{text}; make room, or compact it where there is some")
+    with ThreadPoolExecutor(1) as threads:
+        copying = threads.submit(copy, environment)
+        while wait([copying], LOOK_SECONDS).not_done:
+            made = environment.folder / COPY
+            show(made.stat().st_size if made.exists() else 0, room.used)
+    fault = copying.exception()
+    if isinstance(fault, UNMADE):
+        raise StoreUnwritable(f"{environment.file} was not compacted: {fault}; it is as it was") from fault
+    if fault is not None:
+        raise fault
+    return swap(environment)
+
+
+def _disk_bytes(file: Path) -> int:
+    return file.stat().st_blocks * 512
+
+
+@contextlib.contextmanager
+def _progress(name: str, as_json: bool) -> Iterator[Show]:
+    """Shows how far a copy is, on stderr, where somebody watches."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
+
+    with Progress(f"copying {name}", BarColumn(), DownloadColumn(), TimeElapsedColumn(), console=Console(stderr=True),
+                  transient=True) as bar:  # fmt: skip
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
