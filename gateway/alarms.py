@@ -89,6 +89,9 @@ class MemoryWatch:
         bytes_max: of resident memory; None for a share of the machine's.
         processes: of the broker, that share it.
         measure: how large the process is, in bytes.
+
+    Attributes:
+        bytes_max: of resident memory.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class MemoryWatch:
     ) -> None:
         self._alarms = alarms
         self._process = process
-        self._bytes_max = memory_default(processes) if bytes_max is None else bytes_max
+        self.bytes_max = memory_default(processes) if bytes_max is None else bytes_max
         self._measure = measure
         self._is_on = False
         self._look_at = 0.0
@@ -111,7 +114,7 @@ class MemoryWatch:
         if now < self._look_at:
             return
         self._look_at = now + WATCH_SECONDS
-        taken, limit = self._measure(), self._bytes_max
+        taken, limit = self._measure(), self.bytes_max
         is_on = taken > (limit * CLEAR_SHARE if self._is_on else limit)
         if is_on is not self._is_on:
             self._is_on = is_on

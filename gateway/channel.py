@@ -5,6 +5,7 @@ The front of a protocol (native.py) turns frames into calls here and is called b
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shardmq.bus.messages import Delivered, Got, Qos
@@ -58,6 +59,9 @@ class Front(Protocol):
 
     def confirms_due(self, channel: "Channel") -> None:
         """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
+
+    def repay_when_read(self, size: int) -> None:
+        """So many bytes of what was sent were lent: they are free again once the client's socket has taken them."""
 
     def hold_publishing(self, link: ShardLink) -> None:
         """Too much is unconfirmed at that shard: read no more until it has caught up."""
@@ -314,6 +318,7 @@ class Channel:
                 if self._shared is not None:
                     for waiting in self._shared.drop(consumer):
                         end = waiting.first + waiting.run.count
+                        self._count_sent(consumer, len(waiting.run.records))
                         consumer.link.give_back(consumer, waiting.first, end, requeue=True)
                 self._retired[consumer] = True
                 self.after_settling()
@@ -437,7 +442,31 @@ class Channel:
             else:
                 reply(outcome)
 
-        link.get(consumer, auto_ack, got)
+        self._get(consumer, auto_ack, 0, got)
+
+    def _get(self, consumer: Consumer, auto_ack: bool, lent: int, reply: Reply) -> None:
+        """Ask a shard for one message, of so many bytes as there is room for: what was lent, or few."""
+        session = self.session
+        consumer.permitted = lent
+
+        def got(outcome: Outcome) -> None:
+            permitted, consumer.permitted = consumer.permitted, 0  # none any more where the shard was away meanwhile
+            used = min(permitted, len(outcome.run.records)) if isinstance(outcome, Got) else 0
+            if permitted:
+                session.account.arrived(permitted, used)
+            if isinstance(outcome, int):
+                session.account.ask(outcome, partial(granted, outcome))
+                return
+            reply(outcome)
+            if used:
+                session.front.repay_when_read(used)
+
+        def granted(size: int) -> bool:
+            if self.is_open:
+                self._get(consumer, auto_ack, size, reply)
+            return self.is_open
+
+        consumer.link.get(consumer, auto_ack, lent or session.get_room, got)
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
@@ -457,9 +486,34 @@ class Channel:
         if consumer.settled_late:
             consumer.link.settle(consumer, delivered.first, delivered.first + run.count)
             self.session.hub.changed()
-        consumer.owed += len(run.records)
+        self._count_sent(consumer, len(run.records))
         if front.is_writable:
             consumer.link.taken(consumer)
+
+    def _count_sent(self, consumer: Consumer, size: int) -> None:
+        """So many bytes of a consumer are no longer under way to its socket: they are its window's, or were lent."""
+        if consumer.borrowed:
+            repaid = min(size, consumer.borrowed)
+            consumer.borrowed -= repaid
+            size -= repaid
+            self.session.front.repay_when_read(repaid)
+        consumer.owed += size
+
+    def wanted(self, consumer: Consumer, size: int) -> None:
+        """The next message for a consumer does not fit into its window: it comes when there is room for it here."""
+        link, life = consumer.link, consumer.link.life
+
+        def grant() -> bool:
+            if not (self.is_open and consumer.running and link.life == life):
+                return False
+            link.permit(consumer, size)
+            return True
+
+        self.session.account.ask(size, grant)
+
+    def spent(self, consumer: Consumer, size: int, used: int) -> None:  # noqa: ARG002  (of any of its consumers)
+        """As `Receiver.spent`."""
+        self.session.account.arrived(size, used)
 
     def cancelled(self, consumer: Consumer) -> None:
         """A consumer's queue is gone: forget the consumer, tell the client, unless it has cancelled it before."""
@@ -562,7 +616,8 @@ class Channel:
         is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
         holding = consumer, consumer.link.life
         if self._shared is not None:
-            consumer.owed += sum([len(late.run.records) for late in self._shared.drop(consumer, start, start + count)])
+            late = self._shared.drop(consumer, start, start + count)
+            self._count_sent(consumer, sum([len(delivered.run.records) for delivered in late]))
         for ledger in self.ledgers:
             consumer.unacked -= ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
 

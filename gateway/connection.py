@@ -19,6 +19,7 @@ import msgspec
 from shardmq.errors import ConnectionLost, ShardmqError
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import NOTHING
+from shardmq.gateway.loans import STALLED_SECONDS
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.limits import HANDSHAKE_SECONDS
@@ -80,9 +81,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     protocol: ClassVar[str]
     __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
-                 "_is_closing", "_is_finished", "_is_unread", "_out", "_out_bytes", "_reading_held_by", "_sent_at",
-                 "_server", "_transport", "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls",
-                 "is_writable", "peer", "peer_port", "session")  # fmt: skip
+                 "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out", "_out_bytes", "_progress_at",
+                 "_reading_held_by", "_sent_at", "_server", "_transport", "_unread_bytes", "client", "connected_at_ms",
+                 "is_blocked", "is_tls", "is_writable", "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -91,10 +92,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._held_bytes = 0
+        self._lent_bytes = 0  # of what was sent, those that are free again when the client has read them
         self._is_unread = False
         self._unread_bytes = 0  # when that was last looked at
         self._confirming: list[Channel] = []
-        self._heard_at = self._sent_at = time.monotonic()
+        self._heard_at = self._sent_at = self._progress_at = time.monotonic()
         self._deadline = self._heard_at + HANDSHAKE_SECONDS
         self._heartbeat = 0
         self._is_authenticating = False
@@ -187,6 +189,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.is_writable = True
+        if self._lent_bytes:
+            self._repay()
         self._was_read()
         if self.session is not None:
             self.session.socket_has_room()
@@ -252,6 +256,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self.session is None:
             if now >= self._deadline and not self._is_authenticating:
                 self.give_up(ConnectionLost(f"not opened within {HANDSHAKE_SECONDS:.0f} s"))
+        elif self._lent_bytes and self._keeps_others_waiting(now):
+            text = f"nothing read for {STALLED_SECONDS:.0f} s of large messages while others wait for theirs; read on"
+            self.give_up(ConnectionLost(text))
         elif self._heartbeat:
             if now + SILENCE_CHECK_SECONDS - self._sent_at > self._heartbeat / 2:  # the next look would be late
                 self.send_heartbeat()
@@ -263,6 +270,11 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.give_up(
                     ConnectionLost(f"nothing heard for {2 * self._heartbeat} s; the heartbeat is {self._heartbeat} s")
                 )
+
+    def _keeps_others_waiting(self, now: float) -> bool:
+        """Whether it reads nothing of what was lent to it, while that is all there is."""
+        self._repay()
+        return now - self._progress_at > STALLED_SECONDS and self._hub.lender.is_short
 
     def _sense(self, now: float) -> None:
         """Look for signs of life of a client that is not read from until it reads: it takes something, or the kernel
@@ -301,11 +313,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         if data:  # there is nothing to confirm where nobody has asked for confirms; the heartbeat goes on then
             self._sent_at = time.monotonic()
             self._transport.write(data)
+        if self._lent_bytes:
+            self._repay()
         if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
             self._is_unread = True
             self._hold_reading("unread")
         elif self._is_unread:
             self._was_read()
+
+    def repay_when_read(self, size: int) -> None:
+        if not self._lent_bytes:
+            self._progress_at = time.monotonic()
+        self._lent_bytes += size
+
+    def _repay(self) -> None:
+        """What was lent and is not in the transport any more is free for the next messages."""
+        unread = 0 if self.is_writable else self._transport.get_write_buffer_size() + self._out_bytes
+        if self._lent_bytes > unread:
+            repaid, self._lent_bytes = self._lent_bytes - unread, unread
+            self._progress_at = time.monotonic()
+            if self.session is not None:
+                self.session.account.repay(repaid)
 
     def confirms_due(self, channel: Channel) -> None:
         if self._is_closing:

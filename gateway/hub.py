@@ -18,9 +18,11 @@ from shardmq.bus.messages import FromCoordinator, FromShard
 from shardmq.bus.wait import context
 from shardmq.clock import SteadyClock
 from shardmq.gateway.alarms import Alarms, MemoryWatch
+from shardmq.gateway.loans import Lender
 from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
+from shardmq.limits import LOANS_SHARE, WINDOWS_SHARE
 from shardmq.model import Queue
 from shardmq.records import Properties
 from shardmq.terms import Terms
@@ -89,6 +91,7 @@ class Hub:
 
     Attributes:
         alarms: of this process and all shards.
+        lender: of room for large messages.
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: steady time of this pass, milliseconds since 1970.
     """
@@ -136,6 +139,8 @@ class Hub:
         self._is_stirred = True  # since the last tick
         self._woken = asyncio.Event()
         watch = MemoryWatch(self.alarms, name, rss_bytes_max, len(shards) + 1)
+        self.lender = Lender(watch.bytes_max // LOANS_SHARE)
+        self._windows_bytes = watch.bytes_max // WINDOWS_SHARE
         self._wakers: list[Callable[[float], None]] = [watch.tick]
         self._census: Callable[[], dict[str, Any]] = dict
         self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
@@ -151,6 +156,11 @@ class Hub:
     def is_settled(self) -> bool:
         """Whether every publish has been answered."""
         return all(link.confirms.is_settled for link in self.links)
+
+    @property
+    def next_window(self) -> int:
+        """What the window of one more consumer may be, for what those of all consumers here take together."""
+        return self._windows_bytes // (sum([link.consumers for link in self.links]) + 1) + 1
 
     def on_tick(self, call: Callable[[float], None]) -> None:
         """Have `call(monotonic now)` made with every tick."""

@@ -20,8 +20,16 @@ from shardmq.errors import (
 )
 from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
+from shardmq.gateway.loans import Account
 from shardmq.gateway.shardlink import Outcome, Reply
-from shardmq.limits import CHANNELS_MAX, DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES
+from shardmq.limits import (
+    CHANNELS_MAX,
+    DECLARE_SECONDS,
+    DELIVERY_WINDOW_BYTES,
+    DELIVERY_WINDOWS_BYTES,
+    GET_BYTES,
+    GETS_BYTES,
+)
 from shardmq.model import REPLY_QUEUES, Queue
 
 PAUSE_SECONDS: Final = 0.002
@@ -39,9 +47,10 @@ class Session:
 
     Attributes:
         rights: what the user may do here.
+        account: room for large messages that the connection was lent.
     """
 
-    __slots__ = ("channels", "front", "hub", "number", "rights", "user", "vhost")
+    __slots__ = ("account", "channels", "front", "hub", "number", "rights", "user", "vhost")
     _made: ClassVar[int] = 0
 
     def __init__(self, hub: Hub, front: Front, vhost: str, user: str) -> None:
@@ -53,6 +62,7 @@ class Session:
         self.user = user
         self.rights = hub.rights(user, vhost)
         self.channels: dict[int, Channel] = {}
+        self.account = Account(hub.lender)
 
     @property
     def identity(self) -> str:
@@ -74,7 +84,12 @@ class Session:
     def next_window(self) -> int:
         """The window of one more consumer."""
         consumers = sum([len(channel.consumers) for channel in self.channels.values()])
-        return min(DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES // (consumers + 1) + 1)
+        return min(DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES // (consumers + 1) + 1, self.hub.next_window)
+
+    @property
+    def get_room(self) -> int:
+        """Up to which size a message is got that nothing was lent for."""
+        return min(GET_BYTES, GETS_BYTES // len(self.channels), self.hub.next_window)
 
     def open_channel(self, number: int, most: int = CHANNELS_MAX) -> Channel:
         """Open channel `number`; `most` is the last number there is.
@@ -99,6 +114,7 @@ class Session:
         """The connection is gone."""
         for number in list(self.channels):
             self.close_channel(number)
+        self.account.close()
 
     def socket_has_room(self) -> None:
         """The client reads again."""

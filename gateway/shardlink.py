@@ -21,12 +21,15 @@ from shardmq.bus.messages import (
     FromShard,
     Get,
     Got,
+    Permit,
     PublishRefusal,
     Refusal,
     Release,
     Renew,
     Return,
     Settle,
+    Spent,
+    Wanted,
 )
 from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, request_error
 from shardmq.gateway.alarms import Alarms
@@ -50,6 +53,13 @@ class Receiver(Protocol):
     def cancelled(self, consumer: "Consumer") -> None:
         """The consumer's queue is gone."""
 
+    def wanted(self, consumer: "Consumer", size: int) -> None:
+        """The next message for a consumer does not fit into its window."""
+
+    def spent(self, consumer: "Consumer", size: int, used: int) -> None:
+        """Of room for `size` bytes beyond its window so much was used; or less than nothing, where what was used before
+        is free, too."""
+
 
 class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
@@ -61,11 +71,13 @@ class Consumer:
         unacked: messages handed to the client and not settled.
         window: bytes that may be under way to its socket.
         owed: bytes the socket has taken since the shard last heard.
+        permitted: bytes that may be on their way beyond the window.
+        borrowed: bytes that have come beyond it, and were not handed to the socket.
     """
 
-    __slots__ = ("auto_ack", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "prefetch", "priority",
-                 "queue", "running", "settled", "settled_late", "tag", "timeout_ms", "times_out", "unacked",
-                 "window")  # fmt: skip
+    __slots__ = ("auto_ack", "borrowed", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "permitted",
+                 "prefetch", "priority", "queue", "running", "settled", "settled_late", "tag", "timeout_ms",
+                 "times_out", "unacked", "window")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -83,6 +95,7 @@ class Consumer:
         self.unacked = 0
         self.window = DELIVERY_WINDOW_BYTES
         self.owed = 0
+        self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
 
 
@@ -158,6 +171,8 @@ class ShardLink:
             Cancelled: self._on_cancelled,
             Dead: lambda message: self.bury(self, message),
             Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
+            Wanted: self._on_wanted,
+            Spent: self._on_spent,
             Opened: self._on_opened,
             Lost: self._on_lost,
         }
@@ -223,6 +238,11 @@ class ShardLink:
         else:
             asked.reply(message if isinstance(message, Got) else message.result)
 
+    @property
+    def consumers(self) -> int:
+        """How many consumers are known to the shard, those of basic.get included."""
+        return len(self._consumers)
+
     # --- consumers ------------------------------------------------------------------------------------------------
 
     def add_consumer(self, channel: Receiver, queue: int, tag: str) -> Consumer:
@@ -241,9 +261,15 @@ class ShardLink:
                           consumer.timeout_ms, consumer.settled_late)  # fmt: skip
         self.ask(message, reply, seconds)
 
-    def get(self, consumer: Consumer, auto_ack: bool, reply: Reply) -> None:
-        """Ask the shard for one message."""
-        self.ask(Get(0, consumer.number, consumer.queue, auto_ack), reply)
+    def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
+        """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
+        self.ask(Get(0, consumer.number, consumer.queue, auto_ack, room), reply)
+
+    def permit(self, consumer: Consumer, size: int) -> None:
+        """There is room for so many bytes beyond the consumer's window."""
+        consumer.permitted += size
+        self.dialer.post(Permit(consumer.number, size))
+        self._changed()
 
     def cancel(self, consumer: Consumer, reply: Reply) -> None:
         """No more deliveries; what it holds it keeps."""
@@ -259,6 +285,7 @@ class ShardLink:
             return
         consumer.running = False
         self.confirms.close_run()
+        self._forget_loans(consumer)
         self._post_settlements()
         self.dialer.post(Release(consumer.number))
         self._changed()
@@ -298,6 +325,25 @@ class ShardLink:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.channel.deliver(consumer, message)
+
+    def _on_wanted(self, message: Wanted) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.channel.wanted(consumer, message.size)
+
+    def _on_spent(self, message: Spent) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.permitted -= message.size
+            consumer.borrowed += message.used
+            consumer.channel.spent(consumer, message.size, message.used)
+
+    def _forget_loans(self, consumer: Consumer) -> None:
+        """What was lent for a consumer's messages comes no more, or is not handed to its socket any more."""
+        permitted, consumer.permitted = consumer.permitted, 0
+        borrowed, consumer.borrowed = consumer.borrowed, 0
+        if permitted or borrowed:
+            consumer.channel.spent(consumer, permitted, -borrowed)
 
     def _on_cancelled(self, message: Cancelled) -> None:
         consumer = self._consumers.get(message.consumer)
@@ -384,6 +430,8 @@ class ShardLink:
         for consumer in self._touched:
             consumer.settled = []
         self._touched.clear()
+        for consumer in list(self._consumers.values()):
+            self._forget_loans(consumer)
         asked, self._asked = self._asked, {}
         early, self._early = self._early, []
         # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.

@@ -93,6 +93,27 @@ DELIVERY_WINDOWS_BYTES: Final = 8 << 20
 """The n-th consumer of a connection has a window of an n-th part of it at most: however many there are, what waits for
 a client that does not read is some ten times as much (100,000 consumers: 90 MB)."""
 
+LOANS_BYTES: Final = 32 << 20
+"""Messages that do not fit into their consumer's window, on their way to one connection or unread there: so many bytes
+of all its consumers together, or one message."""
+
+LOANS_ARRIVING_BYTES: Final = 16 << 20
+"""Such messages on their way from shards to one gateway: so many bytes, or one message. Each takes a gateway some 20 ms
+(15 MB), in which it serves nobody else."""
+
+LOANS_SHARE: Final = 8
+"""Such messages take this part of a gateway's memory watermark at most, whatever the number of connections."""
+
+WINDOWS_SHARE: Final = 24
+"""The n-th consumer of a gateway has a window of an n-th part of that share of its memory watermark at most: those of
+5,000 consumers together take three eighths of it, of 100,000 half."""
+
+GET_BYTES: Final = 64 << 10
+"""A message up to this size is got at once; for a larger one there has to be room first, as for consumers."""
+
+GETS_BYTES: Final = 16 << 20
+"""What the basic.gets of all channels of a connection get at once, together."""
+
 DELIVERY_CREDIT_SHARE: Final = 4
 """A gateway gives credit back when a quarter of the window has reached the socket. Up to so much may be missing from a
 window with nothing under way."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shardmq.bus.link import Peer
-from shardmq.bus.messages import Delivered
+from shardmq.bus.messages import Delivered, Spent, Wanted
 from shardmq.limits import DELIVERY_CREDIT_SHARE
 from shardmq.ranges import RangeSet
 from shardmq.shards.queue import Queue
@@ -26,7 +26,9 @@ class Consumer:
         auto_ack: whether its client acknowledges nothing.
         settles: whether messages are held for it until they are settled; else they are done with as they go out.
         window: bytes that may be under way to it.
-        room: bytes of it that are free now; below 0 after a message larger than the window.
+        room: bytes of it that are free now.
+        permit: bytes that may go beside the window in this pass.
+        is_asking: whether its gateway was told of a message larger than the window, and has not answered.
         held: numbers of the messages it holds unacked.
         priority: those with a higher one are served before it.
         exclusive: whether it is to be the only one.
@@ -35,8 +37,8 @@ class Consumer:
         is_waiting: whether it is out of turn, for want of credit.
     """
 
-    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_waiting", "number", "peer", "prefetch", "priority",
-                 "queue", "room", "settles", "timeouts", "window")  # fmt: skip
+    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_asking", "is_waiting", "number", "peer", "permit",
+                 "prefetch", "priority", "queue", "room", "settles", "timeouts", "window")  # fmt: skip
 
     def __init__(self, peer: Peer, number: int, queue: Queue, prefetch: int, auto_ack: bool, window: int,
                  priority: int = 0, exclusive: bool = False) -> None:  # fmt: skip
@@ -48,6 +50,8 @@ class Consumer:
         self.settles = not auto_ack
         self.window = window
         self.room = window
+        self.permit = 0
+        self.is_asking = False
         self.held = RangeSet()
         self.priority = priority
         self.exclusive = exclusive
@@ -61,12 +65,12 @@ class Consumer:
         None while less than a quarter of the window is free: slivers cut off large runs cost more than they bring, and
         what is under way will give room.
         """
-        if self.room * 4 < self.window:
+        if self.room * 4 < self.window and not self.permit:
             return 0
         return self.prefetch - self.held.count if self.prefetch else UNLIMITED
 
     def is_clear(self) -> bool:
-        """Whether nothing may be under way to it, so that a message larger than the window can go by itself.
+        """Whether nothing may be under way to it, so that a message can go that is as large as the window.
 
         What is missing is then less than what the gateway keeps to itself before it gives credit back.
         """
@@ -205,8 +209,17 @@ class Ring:
 
     def _serve(self, consumer: Consumer, share: int) -> bool:
         queue = self._queue
-        parcels = queue.take(min(share, consumer.credit()), consumer.room, consumer.is_clear())
+        limit, room = min(share, consumer.credit()), max(consumer.room, consumer.permit)
+        stored = queue.stored_bytes()
+        if stored > max(room, consumer.window):  # it is not to be read before it may go
+            self._may_go(consumer, stored)
+            return False
+        parcels = queue.take(limit, room, alone=False)
+        if not parcels and queue.ready and self._may_go(consumer, queue.head_bytes()):
+            parcels = queue.take(1, consumer.window, alone=False)
         post = consumer.peer.post
+        if consumer.permit and parcels:
+            self._spend(consumer, sum([len(run.records) for *_, run in parcels]))
         for first, redelivered, deliveries, run in parcels:
             end = first + run.count
             consumer.room -= len(run.records)
@@ -218,6 +231,22 @@ class Ring:
                 consumer.hold(first, end, redelivered)
             post(Delivered(consumer.number, first, redelivered, run, deliveries))
         return bool(parcels)
+
+    def _may_go(self, consumer: Consumer, size: int) -> bool:
+        """Whether a message goes that does not fit into what is free of the window: one as large as the window goes
+        when nothing else is under way; for a larger one there has to be a permit."""
+        if size <= consumer.window:
+            return consumer.is_clear()
+        if not consumer.is_asking:
+            consumer.is_asking = True
+            consumer.peer.post(Wanted(consumer.number, size))
+        return False
+
+    def _spend(self, consumer: Consumer, size: int) -> None:
+        """What goes now is not of the window but of its permit."""
+        consumer.peer.post(Spent(consumer.number, consumer.permit, size))
+        consumer.room += size
+        consumer.permit = 0
 
     def _enter(self, consumer: Consumer) -> None:
         level = self._level(consumer.priority)

@@ -12,14 +12,16 @@ from shardmq.bus.messages import (
     Credit,
     Get,
     Got,
+    Permit,
     Qos,
     Release,
     Renew,
     Return,
     Settle,
+    Spent,
 )
 from shardmq.errors import ReplyCode
-from shardmq.shards.consumers import UNLIMITED, Consumer
+from shardmq.shards.consumers import Consumer
 from shardmq.shards.holdings import Client, Holdings, Hosted
 from shardmq.shards.timeouts import Timeouts
 from shardmq.shards.timers import Timers
@@ -45,7 +47,9 @@ class Consuming:
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Consume: self._consume, Cancel: self._cancel, Release: self._release, Settle: self.settle,
             Return: self.give_back, Renew: self._renew, Credit: self._credit, Qos: self._qos, Get: self._get,
+            Permit: self._permit,
         }  # fmt: skip
+        self._permitted: list[Consumer] = []  # in this pass
 
     def lost(self, client: Client) -> None:
         """A session is over, and all its consumers with it."""
@@ -192,6 +196,22 @@ class Consuming:
             consumer.room = min(consumer.window, consumer.room + message.window)
             self._stir(consumer)
 
+    def _permit(self, peer: Peer, message: Permit) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.permit = message.size
+            consumer.is_asking = False
+            self._permitted.append(consumer)
+            self._stir(consumer)
+
+    def end_permits(self) -> None:
+        """The pass ends, and everybody had their turn: what was not made use of is free for others."""
+        permitted, self._permitted = self._permitted, []
+        for consumer in permitted:
+            if consumer.permit:
+                consumer.peer.post(Spent(consumer.number, consumer.permit, 0))
+                consumer.permit = 0
+
     def _qos(self, peer: Peer, message: Qos) -> None:
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:
@@ -221,9 +241,10 @@ class Consuming:
         holdings.use(hosted)
         holdings.catch_up(hosted)
         holdings.active[queue.id] = hosted
-        parcels = queue.take(1, UNLIMITED, alone=True)
+        stored = queue.stored_bytes()
+        parcels = queue.take(1, message.room, alone=False) if stored <= message.room else []
         if not parcels:
-            peer.post(Answer(message.request))
+            peer.post(Answer(message.request, stored or queue.head_bytes() or None))
             return
         first, redelivered, deliveries, run = parcels[0]
         if message.auto_ack:

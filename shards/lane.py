@@ -224,6 +224,27 @@ class Lane(Shelf):
         self.delivered += taken
         return [_parcel((first, again, 0, runs[0] if len(runs) == 1 else join(runs))) for first, again, runs in parcels]
 
+    def stored_bytes(self) -> int:
+        """As `Queue.stored_bytes`."""
+        if self.returned.count:
+            segment = self.index.segments[self.index.place(self.returned.first()[0])]
+        elif self.fresh:
+            reading = self._reading
+            if reading is not None and reading.runs is not None and self._reading_place < len(reading.runs):
+                return 0
+            segment = self.index.segments[self.index.place(self.cursor)]
+        else:
+            return 0
+        return segment.bytes if segment.runs is None and segment.count == 1 else 0
+
+    def head_bytes(self) -> int:
+        """As `Queue.head_bytes`."""
+        if not self.ready:
+            return 0
+        _, _, place, run = self._next_returned() if self.returned else self._next_fresh()
+        cutter = self._cutter or self._new_cutter()
+        return cutter.size(run, place)
+
     # --- messages are done with, or come back -----------------------------------------------------------------------
 
     def settle(self, ranges: Ranges) -> None:

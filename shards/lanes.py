@@ -96,6 +96,14 @@ class Lanes:
                 room -= sum([len(parcel.run.records) for parcel in got])
         return parcels
 
+    def stored_bytes(self) -> int:
+        """As `Lane.stored_bytes`, of the highest lane that has something ready."""
+        return next((lane.stored_bytes() for lane in self.order if lane.ready), 0)
+
+    def head_bytes(self) -> int:
+        """As `Lane.head_bytes`, of the highest lane that has something ready."""
+        return next((lane.head_bytes() for lane in self.order if lane.ready), 0)
+
     def settle(self, ranges: Ranges) -> None:
         """Unacked messages are done with."""
         for lane, part in self.split(ranges):

@@ -83,6 +83,15 @@ class Queue(Protocol):
         """
         ...
 
+    def stored_bytes(self) -> int:
+        """Bytes of the message that would be handed out next, where it is not in memory and its size is known all the
+        same; else 0."""
+        ...
+
+    def head_bytes(self) -> int:
+        """Bytes of the message that would be handed out next; 0 where none is ready."""
+        ...
+
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """Look at ready messages, from the one `offset` behind the head on; nothing changes. Bounded in bytes."""
         ...

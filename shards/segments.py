@@ -144,6 +144,13 @@ class Cutter:
         begin = offsets[start - 1] if start else 0
         return max(0, bisect_right(offsets, begin + room) - start)  # room is below 0 behind a message larger than it
 
+    def size(self, run: Run, place: int) -> int:
+        """Bytes of the message at a place of a run."""
+        if run.count == 1:
+            return len(run.records)
+        offsets = self._offsets(run)
+        return offsets[place] - (offsets[place - 1] if place else 0)
+
     def forget(self) -> None:
         """Let go of the run."""
         self._run = None

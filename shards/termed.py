@@ -109,6 +109,14 @@ class TermedQueue:
             self._bounds.went(parcels)
         return parcels
 
+    def stored_bytes(self) -> int:
+        """As `Queue.stored_bytes`."""
+        return self._lanes.stored_bytes()
+
+    def head_bytes(self) -> int:
+        """As `Queue.head_bytes`."""
+        return self._lanes.head_bytes()
+
     def peek(self, offset: int, count: int) -> list[Parcel]:
         """As `Queue.peek`."""
         return self._lanes.peek(offset, count, PEEK_BYTES)

@@ -175,6 +175,7 @@ class Worker:
             if queue.deaths is not None:
                 self._letters.look(hosted)
         holdings.active.clear()
+        self._consuming.end_permits()
         self._letters.send()
         if collect or self._more:
             self._more = self._store.space.left > 0 and self._collector.work()  # it writes before it makes room

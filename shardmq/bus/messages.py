@@ -166,12 +166,14 @@ class Qos(Message, frozen=True, tag=27):
 
 
 class Get(Message, frozen=True, tag=28):
-    """One message, if there is one: Got, or an Answer of nil."""
+    """One message, if there is one: Got, or an Answer of nil; of its size in bytes where that is over `room`, and it
+    stays where it is."""
 
     request: int
     consumer: int
     queue: int
     auto_ack: bool
+    room: int = 1 << 62
 
 
 class Purge(Message, frozen=True, tag=29):
@@ -460,6 +462,29 @@ class Admit(Message, frozen=True, tag=65):
     user: str
 
 
+class Permit(Message, frozen=True, tag=56):
+    """There is room for messages of so many bytes beyond a consumer's window, in the pass in which this comes."""
+
+    consumer: int
+    size: int
+
+
+class Wanted(Message, frozen=True, tag=48):
+    """The next message for a consumer does not fit into its window: it waits for a Permit of its size, in bytes."""
+
+    consumer: int
+    size: int
+
+
+class Spent(Message, frozen=True, tag=49):
+    """A Permit of `size` bytes is over: as many bytes of what is delivered from here on are not of the window as were
+    `used`, none where another consumer has the message by now, or it is gone."""
+
+    consumer: int
+    size: int
+    used: int
+
+
 ToShard = (
     Publish
     | Consume
@@ -488,7 +513,21 @@ ToShard = (
     | Reserve
     | EndReservation
     | Transact
+    | Permit
 )
-FromShard = Confirmed | PublishRefusal | Delivered | Got | Cancelled | Dead | Unused | Alarm | Answer | Refusal
+FromShard = (
+    Confirmed
+    | PublishRefusal
+    | Delivered
+    | Got
+    | Cancelled
+    | Dead
+    | Unused
+    | Alarm
+    | Answer
+    | Refusal
+    | Wanted
+    | Spent
+)
 ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit
 FromCoordinator = Snapshot | Changes | Inspect | Answer | Refusal

@@ -23,6 +23,7 @@ from shardmq.bus.messages import (
     Get,
     Got,
     Inspect,
+    Permit,
     Publish,
     PublishRefusal,
     Purge,
@@ -31,6 +32,8 @@ from shardmq.bus.messages import (
     Release,
     Return,
     Settle,
+    Spent,
+    Wanted,
 )
 from shardmq.model import Queue
 from shardmq.records import Run, pack_many
@@ -85,12 +88,36 @@ def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
     assert shard.ask(Counts(7, 1)) == [44, 1]
 
 
-def test_a_message_larger_than_the_window_goes_alone(shard: Shard) -> None:
+def test_a_message_larger_than_the_window_goes_alone_when_there_is_room_for_it(shard: Shard) -> None:
     shard.send(
         Consume(5, 1, 1, 0, False, 100), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 3, pack_many([b"x" * 999] * 3)))
     )
+    size = shard.expect(Wanted).size
+    assert size > 999
+    assert shard.ask(Counts(6, 1)) == [3, 1]
+    shard.send(Permit(1, size))
     assert shard.delivered(1)[0].run.count == 1
-    assert shard.ask(Counts(6, 1)) == [2, 1]
+    assert shard.expect(Spent) == Spent(1, size, size)
+    assert shard.expect(Wanted) == Wanted(1, size)
+    assert shard.ask(Counts(7, 1)) == [2, 1]
+
+
+def test_room_that_nobody_uses_is_given_back_in_the_same_pass(shard: Shard) -> None:
+    shard.send(Consume(5, 1, 1, 0, False, 100), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
+    size = shard.expect(Wanted).size
+    shard.send(Purge(6, 1), Permit(1, size))
+    assert shard.expect(Spent) == Spent(1, size, 0)
+    shard.send(Publish((1,), run_of(0, 1)))
+    assert numbers(shard.delivered(1)) == [0]
+
+
+def test_a_get_is_told_the_size_of_a_message_there_is_no_room_for(shard: Shard) -> None:
+    shard.send(Publish((1,), Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
+    size = shard.ask(Get(5, 1, 1, True, 100))
+    assert size > 999
+    shard.send(Get(6, 1, 1, True, size))
+    assert shard.expect(Got).ready == 0
+    assert shard.ask(Get(7, 1, 1, True, 100)) is None
 
 
 def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: Shard) -> None:
