@@ -12,6 +12,7 @@ import asyncio
 import socket
 import struct
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
@@ -22,6 +23,7 @@ from shardmq.gateway.clients import NOTHING
 from shardmq.gateway.loans import STALLED_SECONDS
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import ShardLink
+from shardmq.gateway.turns import LEAST_READ_BYTES, TURN_SECONDS
 from shardmq.limits import HANDSHAKE_SECONDS
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ this much is waiting for it: some requests are small and have large answers."""
 
 UNREAD: Final = frozenset({"unread"})
 """What holds reading from such a client, where nothing else does."""
+
+READ_TURN: Final = "turn"
+"""What holds reading of a client whose bytes take long to deal with, until the others had their turn."""
 
 SINCE_DATA_CAME: Final = struct.Struct("=52xI")
 """In Linux's tcp_info: milliseconds since it got anything, read or not (tcpi_last_data_recv)."""
@@ -81,9 +86,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     protocol: ClassVar[str]
     __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
-                 "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out", "_out_bytes", "_progress_at",
-                 "_reading_held_by", "_sent_at", "_server", "_transport", "_unread_bytes", "client", "connected_at_ms",
-                 "is_blocked", "is_tls", "is_writable", "peer", "peer_port", "session")  # fmt: skip
+                 "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out", "_out_bytes", "_pass",
+                 "_progress_at", "_read_bytes", "_reading_held_by", "_sent_at", "_server", "_spent", "_transport",
+                 "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls", "is_writable", "peer",
+                 "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -93,6 +99,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._held_bytes = 0
         self._lent_bytes = 0  # of what was sent, those that are free again when the client has read them
+        self._pass = 0  # the last one in which something was read
+        self._spent = 0.0  # seconds of work for what was read in it
+        self._read_bytes = len(READ_BUFFER)  # at once
         self._is_unread = False
         self._unread_bytes = 0  # when that was last looked at
         self._confirming: list[Channel] = []
@@ -177,12 +186,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._server.remove(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        return READ_BUFFER
+        return READ_BUFFER if self._read_bytes == len(READ_BUFFER) else READ_BUFFER[: self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard_at = time.monotonic()
-        if not self._is_finished:
-            self.take(READ_BUFFER[:nbytes])
+        self._heard_at = began = time.monotonic()
+        if self._is_finished:
+            return
+        self.take(READ_BUFFER[:nbytes])
+        spent = time.monotonic() - began
+        if self._pass != self._hub.passes:
+            self._pass = self._hub.passes
+            self._spent = 0.0
+        self._spent += spent
+        if self._spent > TURN_SECONDS:
+            self._end_turn()
+        if spent > TURN_SECONDS:
+            self._read_bytes = max(LEAST_READ_BYTES, self._read_bytes // 2)
+        elif spent < TURN_SECONDS / 4 and self._read_bytes < len(READ_BUFFER):
+            self._read_bytes *= 2
+
+    def _end_turn(self) -> None:
+        """It had its share of this pass: more of it is read when the others were served."""
+        if READ_TURN not in self._reading_held_by:
+            self._hold_reading(READ_TURN)
+            self._hub.turns.wait(partial(self._resume_reading, READ_TURN))
 
     def pause_writing(self) -> None:
         self.is_writable = False

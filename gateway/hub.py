@@ -22,6 +22,7 @@ from shardmq.gateway.loans import Lender
 from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
+from shardmq.gateway.turns import Turns
 from shardmq.limits import LOANS_SHARE, WINDOWS_SHARE
 from shardmq.model import Queue
 from shardmq.records import Properties
@@ -92,6 +93,8 @@ class Hub:
     Attributes:
         alarms: of this process and all shards.
         lender: of room for large messages.
+        turns: of connections with much to do.
+        passes: how many there were.
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: steady time of this pass, milliseconds since 1970.
     """
@@ -120,6 +123,8 @@ class Hub:
             self.table,
         )
         self.alarms = Alarms()
+        self.turns = Turns(self._loop)
+        self.passes = 0
         self.links = [
             ShardLink(
                 Dialer(self._context, address, "gateway", name, FromShard, f"shard-{index}"),
@@ -280,6 +285,7 @@ class Hub:
 
     def _flush(self) -> None:
         self._flush_due = False
+        self.passes += 1
         if not self._is_stirred:
             self._is_stirred = True
             self._woken.set()

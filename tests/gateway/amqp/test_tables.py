@@ -354,3 +354,22 @@ def test_what_pamqp_writes_is_read_here(table: dict[str, Any]) -> None:
     packed = pamqp_encode.field_table(table)
     assert decode_table(packed, 0) == (shown(table), len(packed))
     assert check_table(packed, 0) == len(packed)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=30), values), min_size=1, max_size=4), st.integers(0), st.integers(0, 255))
+def test_large_tables_are_checked_many_entries_at_a_time_and_as_strictly(
+    entries: list[tuple[bytes, Any]], place: int, byte: int
+) -> None:
+    some = b"".join(entry(name, encode_value(value)) for name, value in entries)
+    table = bytearray(table_of(some * (3000 // len(some) + 1)))
+    assert check_table(bytes(table), 0) == len(table)
+    table[4 + place % (len(table) - 4)] = byte
+
+    def outcome(read: Any) -> Any:
+        try:
+            return read(bytes(table), 0)
+        except AmqpFault as fault:
+            return fault.code
+
+    decoded = outcome(decode_table)
+    assert outcome(check_table) == (decoded[1] if isinstance(decoded, tuple) else decoded)

@@ -1,0 +1,53 @@
+"""Turns: what takes long for one connection is done in pieces, one piece a pass, and the others are served in between.
+
+A piece ends after about TURN_SECONDS of work. Whoever has more to do waits for the next turn; of all that wait, one has
+its turn in each pass. So a pass takes as long as the others need, and one piece, however many connections flood.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+TURN_SECONDS: Final = 0.005
+"""Work for one connection in one pass. Somebody else's publish waits for one or two of these before it is confirmed."""
+
+LEAST_READ_BYTES: Final = 16 << 10
+"""What is read at once of a connection whose bytes take long; of others, all there is room for."""
+
+
+class Turns:
+    """See the module."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Have `go_on` called in a later pass."""
+        if not self._waiting:
+            self._loop.call_soon(self._next)
+        self._waiting.append(go_on)
+
+    def _next(self) -> None:
+        go_on = self._waiting.popleft()
+        if self._waiting:
+            self._loop.call_soon(self._next)
+        go_on()
+
+
+class Turn:
+    """One piece of work, which is to end in time."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + TURN_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is the others' turn."""
+        return time.monotonic() > self._end
