@@ -195,7 +195,7 @@ class Transaction:
                     self._send_back(run)
             reply(None)
 
-        Commit(channel.session, gathered, settlements, ended).begin()
+        Commit(channel.session, gathered, settlements, ended, lambda: channel.is_open).begin()
         channel.session.hub.changed()
 
     def _send_back(self, run: Gathered) -> None:
