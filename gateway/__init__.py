@@ -26,6 +26,10 @@ importing.py  definitions in RabbitMQ's shape: reading them, as a plan of comman
 presence.py   who is connected: told to the coordinator, parted from when what it needs is gone
 tls.py        TLS for clients: options, context
 rights.py     what a user may do in a virtual host
+turns.py      what takes long for one connection is done in pieces, and the others are served in between
+loans.py      room for large messages, lent to connections within limits
+pace.py       commands of one connection: so many under way, the others in their order
+checking.py   large publishes of native clients, checked in slices
 session.py    one client's connection, whatever its protocol: who it is, its channels
 channel.py    one channel: publishing and confirms, consumers and deliveries, acknowledgements
 tags.py       delivery tags of a channel, kept as ranges

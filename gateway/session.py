@@ -21,6 +21,7 @@ from shardmq.errors import (
 from shardmq.gateway.channel import Channel, Front
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.loans import Account
+from shardmq.gateway.pace import Pace
 from shardmq.gateway.shardlink import Outcome, Reply
 from shardmq.limits import (
     CHANNELS_MAX,
@@ -50,7 +51,7 @@ class Session:
         account: room for large messages that the connection was lent.
     """
 
-    __slots__ = ("account", "channels", "front", "hub", "number", "rights", "user", "vhost")
+    __slots__ = ("_pace", "account", "channels", "front", "hub", "number", "rights", "user", "vhost")
     _made: ClassVar[int] = 0
 
     def __init__(self, hub: Hub, front: Front, vhost: str, user: str) -> None:
@@ -63,6 +64,7 @@ class Session:
         self.rights = hub.rights(user, vhost)
         self.channels: dict[int, Channel] = {}
         self.account = Account(hub.lender)
+        self._pace = Pace(hub.coordinator.perform)
 
     @property
     def identity(self) -> str:
@@ -180,7 +182,7 @@ class Session:
 
     def perform(self, command: Command, reply: Reply) -> None:
         """Have the coordinator carry out a command."""
-        self.hub.coordinator.perform(command, reply)
+        self._pace.perform(command, reply)
 
     def declare_queue(self, command: DeclareQueue, reply: Reply) -> None:
         """Declare a queue; the result is (ready messages, consumers)."""

@@ -1,0 +1,19 @@
+"""Commands of one connection: so many under way, the others in their order."""
+
+from shardmq.commands import Command, DeleteUser
+from shardmq.gateway.pace import UNDER_WAY_MAX, Pace
+from shardmq.gateway.shardlink import Reply
+
+
+def test_so_many_are_under_way_and_the_others_follow_in_their_order() -> None:
+    sent: list[tuple[Command, Reply]] = []
+    pace = Pace(lambda command, reply: sent.append((command, reply)))
+    answered: list[object] = []
+    for number in range(3 * UNDER_WAY_MAX):
+        pace.perform(DeleteUser("", str(number)), answered.append)
+    assert len(sent) == UNDER_WAY_MAX
+    for done in range(3 * UNDER_WAY_MAX):
+        assert len(sent) == min(done + UNDER_WAY_MAX, 3 * UNDER_WAY_MAX)
+        sent[done][1](done)
+    assert answered == list(range(3 * UNDER_WAY_MAX))
+    assert [command for command, _ in sent] == [DeleteUser("", str(number)) for number in range(3 * UNDER_WAY_MAX)]
