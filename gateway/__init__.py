@@ -28,6 +28,7 @@ tls.py        TLS for clients: options, context
 rights.py     what a user may do in a virtual host
 turns.py      what takes long for one connection is done in pieces, and the others are served in between
 loans.py      room for large messages, lent to connections within limits
+borrowing.py  a channel's side of that: what is large comes when there is room
 pace.py       commands of one connection: so many under way, the others in their order
 checking.py   large publishes of native clients, checked in slices
 session.py    one client's connection, whatever its protocol: who it is, its channels

@@ -5,11 +5,11 @@ The front of a protocol (native.py) turns frames into calls here and is called b
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shardmq.bus.messages import Delivered, Got, Qos
 from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
+from shardmq.gateway import borrowing
 from shardmq.gateway.confirms import Fan, FanOfMany
 from shardmq.gateway.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
 from shardmq.gateway.publishing import Part, Publication, cut, is_uniform
@@ -28,10 +28,6 @@ TIMEOUT: Final = "x-consumer-timeout"
 
 NO_LIFE: Final = -1
 """The life of a link in which nothing was delivered."""
-
-GETTERS_MAX: Final = 16
-"""Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds
-nothing of are forgotten."""
 
 
 class Front(Protocol):
@@ -318,7 +314,7 @@ class Channel:
                 if self._shared is not None:
                     for waiting in self._shared.drop(consumer):
                         end = waiting.first + waiting.run.count
-                        self._count_sent(consumer, len(waiting.run.records))
+                        borrowing.count_sent(self.session, consumer, len(waiting.run.records))
                         consumer.link.give_back(consumer, waiting.first, end, requeue=True)
                 self._retired[consumer] = True
                 self.after_settling()
@@ -429,7 +425,7 @@ class Channel:
         link = self.session.hub.links[queue.shard]
         consumer = self._getters.get(queue.id)
         if consumer is None:
-            self._release_getters()
+            borrowing.forget_getters(self._getters)
             consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
             consumer.times_out = TIMEOUT in queue.arguments
 
@@ -442,31 +438,7 @@ class Channel:
             else:
                 reply(outcome)
 
-        self._get(consumer, auto_ack, 0, got)
-
-    def _get(self, consumer: Consumer, auto_ack: bool, lent: int, reply: Reply) -> None:
-        """Ask a shard for one message, of so many bytes as there is room for: what was lent, or few."""
-        session = self.session
-        consumer.permitted = lent
-
-        def got(outcome: Outcome) -> None:
-            permitted, consumer.permitted = consumer.permitted, 0  # none any more where the shard was away meanwhile
-            used = min(permitted, len(outcome.run.records)) if isinstance(outcome, Got) else 0
-            if permitted:
-                session.account.arrived(permitted, used)
-            if isinstance(outcome, int):
-                session.account.ask(outcome, partial(granted, outcome))
-                return
-            reply(outcome)
-            if used:
-                session.front.repay_when_read(used)
-
-        def granted(size: int) -> bool:
-            if self.is_open:
-                self._get(consumer, auto_ack, size, reply)
-            return self.is_open
-
-        consumer.link.get(consumer, auto_ack, lent or session.get_room, got)
+        borrowing.get(self, consumer, auto_ack, got)
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
@@ -486,30 +458,13 @@ class Channel:
         if consumer.settled_late:
             consumer.link.settle(consumer, delivered.first, delivered.first + run.count)
             self.session.hub.changed()
-        self._count_sent(consumer, len(run.records))
+        borrowing.count_sent(self.session, consumer, len(run.records))
         if front.is_writable:
             consumer.link.taken(consumer)
 
-    def _count_sent(self, consumer: Consumer, size: int) -> None:
-        """So many bytes of a consumer are no longer under way to its socket: they are its window's, or were lent."""
-        if consumer.borrowed:
-            repaid = min(size, consumer.borrowed)
-            consumer.borrowed -= repaid
-            size -= repaid
-            self.session.front.repay_when_read(repaid)
-        consumer.owed += size
-
     def wanted(self, consumer: Consumer, size: int) -> None:
-        """The next message for a consumer does not fit into its window: it comes when there is room for it here."""
-        link, life = consumer.link, consumer.link.life
-
-        def grant() -> bool:
-            if not (self.is_open and consumer.running and link.life == life):
-                return False
-            link.permit(consumer, size)
-            return True
-
-        self.session.account.ask(size, grant)
+        """As `Receiver.wanted`."""
+        borrowing.ask(self, consumer, size)
 
     def spent(self, consumer: Consumer, size: int, used: int) -> None:  # noqa: ARG002  (of any of its consumers)
         """As `Receiver.spent`."""
@@ -617,16 +572,9 @@ class Channel:
         holding = consumer, consumer.link.life
         if self._shared is not None:
             late = self._shared.drop(consumer, start, start + count)
-            self._count_sent(consumer, sum([len(delivered.run.records) for delivered in late]))
+            borrowing.count_sent(self.session, consumer, sum([len(delivered.run.records) for delivered in late]))
         for ledger in self.ledgers:
             consumer.unacked -= ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
-
-    def _release_getters(self) -> None:
-        """Forget where it got messages from, except where it holds some. No get is under way when this is called."""
-        if len(self._getters) >= GETTERS_MAX:
-            for queue, getter in [each for each in self._getters.items() if not each[1].unacked]:
-                del self._getters[queue]
-                getter.link.release(getter)
 
     def after_settling(self) -> None:
         """Some of what consumers held is settled: those that were cancelled and hold nothing any more need not be known

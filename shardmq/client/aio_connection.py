@@ -6,7 +6,7 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from shardmq.client.aio_admin import AdminVerbs
 from shardmq.client.aio_channel import Channel
@@ -26,6 +26,9 @@ from shardmq.limits import HEARTBEAT_SECONDS
 _log = logging.getLogger("shardmq.client")
 
 T = TypeVar("T")
+
+HOOK_TASKS_MAX: Final = 1000
+"""Coroutines of hooks that are under way; past it, messages that come back are told by `flush`, as without a hook."""
 
 
 async def connect(
@@ -147,7 +150,7 @@ class Connection(HookVerbs, AdminVerbs):
         return await self._own_channel._ask(ask)
 
     def _has_return_hook(self) -> bool:
-        return bool(self._hooks.on_return)
+        return self._hooks.takes_returns and len(self._hook_tasks) < HOOK_TASKS_MAX
 
     def _call_soon(self, job: Callable[[], None]) -> None:
         self._loop.call_soon(job)

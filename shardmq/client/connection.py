@@ -205,7 +205,7 @@ class Connection(HookVerbs, AdminVerbs):
             self._reporter.due()
 
     def _has_return_hook(self) -> bool:
-        return bool(self._hooks.on_return)
+        return self._hooks.takes_returns
 
     def _ask(self, ask: Ask[T]) -> T:
         if self._own_channel is None or not self._own_channel.is_open:

@@ -1,9 +1,17 @@
-"""What a program wants to hear of its connection: its functions, and their calls, made where they disturb nobody."""
+"""What a program wants to hear of its connection: its functions, and their calls, made where they disturb nobody.
+
+Calls wait where a function takes its time, but not without bounds:
+
+* Confirms are counted while they wait, and told together.
+* Returned messages wait up to RETURNS_BYTES_MAX. What comes back while so much waits goes where it would go without a
+  hook: `flush` of its publisher raises `Unroutable`, and the log says so.
+* Of all else EVENTS_MAX wait. What comes then is in the log instead, as an error.
+"""
 
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from shardmq.client.recovery import Recovered
 from shardmq.client.returns import ReturnedMessage, returned_messages
@@ -13,6 +21,15 @@ from shardmq.wire.operations import BasicReturn
 _log = logging.getLogger("shardmq.client")
 
 Job = Callable[[], None]
+
+RETURNS_BYTES_MAX: Final = 32 << 20
+"""Returned messages that wait for `on_return`; a return more may have come before it was noticed."""
+
+RETURN_BYTES: Final = 500
+"""What a returned message takes at least."""
+
+EVENTS_MAX: Final = 1000
+"""Other calls that wait. No program that hears them is so far behind: each is a connection lost, or an alarm."""
 
 
 class Hooks:
@@ -28,6 +45,9 @@ class Hooks:
         self._adopt = adopt
         self._confirmed: dict[int, int] = {}
         self._counting = threading.Lock()  # one thread counts, another tells
+        self._returned_bytes = 0  # not told yet
+        self._events = 0  # the same
+        self._is_behind = False
         self._blocked: str | None = None
         self.on_recovery: list[Callable[[Recovered], object]] = []
         self.on_lost: list[Callable[[ShardmqError], object]] = []
@@ -46,12 +66,31 @@ class Hooks:
         if is_first:
             self._later(self._tell_confirmed)
 
+    @property
+    def takes_returns(self) -> bool:
+        """Whether `on_return` is to hear of what comes back now: there is one, and it is not too far behind."""
+        if not self.on_return:
+            return False
+        is_behind = self._returned_bytes > RETURNS_BYTES_MAX
+        if is_behind and not self._is_behind:
+            _log.error("on_return is over %d bytes of returned messages behind: flush raises Unroutable for those that "
+                       "come back until it has caught up", RETURNS_BYTES_MAX)  # fmt: skip
+        self._is_behind = is_behind
+        return not is_behind
+
     def returned(self, frame: BasicReturn) -> None:
         """Mandatory messages came back."""
+        size = len(frame.records) + frame.count * RETURN_BYTES
+        with self._counting:
+            self._returned_bytes += size
 
         def tell() -> None:
-            for message in returned_messages(frame):
-                self._call(self.on_return, message)
+            try:
+                for message in returned_messages(frame):
+                    self._call(self.on_return, message)
+            finally:
+                with self._counting:
+                    self._returned_bytes -= size
 
         self._later(tell)
 
@@ -89,8 +128,21 @@ class Hooks:
             self._call(self.on_confirm, channel, messages)
 
     def _tell(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
-        if hooks:
-            self._later(lambda: self._call(hooks, *arguments))
+        if not hooks:
+            return
+        with self._counting:
+            is_full = self._events >= EVENTS_MAX
+            self._events += not is_full
+        if is_full:
+            _log.error("%d calls of hooks wait; %r is not called with %r", EVENTS_MAX, hooks, arguments)
+            return
+
+        def tell() -> None:
+            with self._counting:
+                self._events -= 1
+            self._call(hooks, *arguments)
+
+        self._later(tell)
 
     def _call(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
         for hook in list(hooks):
@@ -105,6 +157,9 @@ class HookVerbs:
 
     In programs with threads hooks are called on a thread of their own, one after the other; with asyncio on the event
     loop, where they may be coroutine functions. What they raise is logged.
+
+    A hook may take its time, but what waits for it is bounded: see `on_return`. Of other calls, 1,000 wait; what comes
+    then is logged as an error instead.
     """
 
     _hooks: Hooks
@@ -120,7 +175,11 @@ class HookVerbs:
         return hook
 
     def on_return(self, hook: Callable[[ReturnedMessage], object]) -> Callable[[ReturnedMessage], object]:
-        """Hear of each mandatory message of a publisher that no queue took; `flush` raises for them no more then."""
+        """Hear of each mandatory message of a publisher that no queue took; `flush` raises for them no more then.
+
+        While over 32 MB of them wait to be told, `flush` raises `Unroutable` for those that come back, as without a
+        hook.
+        """
         self._hooks.on_return.append(hook)
         return hook
 

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 
 import shardmq
 from shardmq import errors, records
-from shardmq.client.hooks import Hooks
+from shardmq.client.hooks import EVENTS_MAX, Hooks
 from shardmq.client.workers import Strand, Workers
 from shardmq.cmd.broker import Broker
 from shardmq.wire.operations import (
@@ -51,6 +52,58 @@ def test_returns_reach_the_hook_and_not_the_flush(broker: Broker) -> None:
         with pytest.raises(errors.Unroutable) as unroutable:
             channel.basic_publish("", "no such queue", b"3", mandatory=True)
         assert unroutable.value.message.body == b"3"
+
+
+def test_returns_that_a_slow_hook_has_no_room_for_raise_in_flush(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, body, count = 4 << 20, bytes(1 << 20), 12
+    monkeypatch.setattr("shardmq.client.hooks.RETURNS_BYTES_MAX", room)
+    with shardmq.connect(broker.url) as connection:
+        may_go_on, told = threading.Event(), [0]
+
+        @connection.on_return
+        def note(message: shardmq.ReturnedMessage) -> None:
+            assert may_go_on.wait(60)
+            told[0] += len(message.body) == len(body)
+
+        channel = connection.channel()
+        publisher = channel.publisher(window=16)
+        raised = 0
+        for _ in range(count):
+            publisher.publish("amq.topic", "nobody", body, mandatory=True)
+            try:
+                publisher.flush()
+            except errors.Unroutable as unroutable:
+                assert unroutable.message.body == body
+                raised += 1
+        assert connection._hooks._returned_bytes < room + 2 * len(body)
+        assert raised >= count // 2
+        may_go_on.set()
+        deadline = time.monotonic() + 30
+        while told[0] + raised < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert told[0] + raised == count  # each of them was told, once
+        publisher.publish("amq.topic", "nobody", body, mandatory=True)
+        publisher.close()
+
+
+def test_events_wait_for_a_hook_that_hangs_up_to_a_number_and_are_logged_from_there_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    hooks = Hooks(waiting.append)
+    told: list[str] = []
+    hooks.on_blocked.append(told.append)
+    for number in range(EVENTS_MAX + 2):
+        hooks.blocked(str(number))
+    assert len(waiting) == EVENTS_MAX
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+    for job in waiting:
+        job()
+    assert told == [str(number) for number in range(EVENTS_MAX)]
+    hooks.blocked("again")
+    assert len(waiting) == EVENTS_MAX + 1
 
 
 def test_every_confirm_is_told_of_though_many_come_while_others_are_told() -> None:
