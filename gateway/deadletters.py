@@ -6,8 +6,8 @@
       │ ◄── DeadLettered(ranges) ───── │
       or    DeadLetterRefused: one of its new homes did not take it; the shard comes again a little later
 
-The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between; it may then
-be in its new home twice.
+The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between. It comes
+again then, by this gateway or another one, under the same number of the same producer: who has it takes it no more.
 
 What is written into the message follows RabbitMQ with message containers, 3.13 and later (`mc:record_death`, and
 `mc_amqpl:death_table`, which makes tables of it; https://www.rabbitmq.com/docs/3.13/dlx). Two things are as before,
@@ -36,7 +36,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused
+from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused, Gone
 from shardmq.errors import RequestError
 from shardmq.gateway.amqp import properties
 from shardmq.gateway.confirms import Fan
@@ -62,6 +62,7 @@ class _Grave:
     queue: int
     first: int
     end: int
+    producer: int
 
 
 class DeadLetters:
@@ -89,14 +90,20 @@ class DeadLetters:
         terms = Terms.of(queue.arguments)
         assert terms.dead_letter_exchange is not None
         run, place = dead.run, 0
+        homes: dict[ShardLink, set[int]] = {}
         for (plan, priority), letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[:2]):
             records = [record for *_, record in letters]
-            grave = _Grave(link, link.life, dead.queue, dead.first + place, dead.first + place + len(records))
+            first = dead.first + place
+            grave = _Grave(link, link.life, dead.queue, first, first + len(records), dead.producer)
             part = Run(terms.dead_letter_exchange, run.routing_key if terms.dead_letter_key is None
                        else terms.dead_letter_key, run.flags, hub.now_ms, run.origin, run.serial + place,
                        len(records), b"".join(records), priority)  # fmt: skip
             place += len(records)
             self._publish(grave, part, plan)
+            for home, queues in plan if dead.gone else ():
+                homes.setdefault(home, set()).update(queues)
+        for home, numbers in homes.items():
+            home.dialer.post(Gone(tuple(numbers), dead.producer, dead.gone))
 
     def confirm(self, first: int, last: int) -> None:
         """They have arrived."""
@@ -159,7 +166,8 @@ class DeadLetters:
         self._graves[request] = grave
         fan = Fan(len(plan)) if len(plan) > 1 else None
         for link, queues in plan:
-            link.publish(self, request, queues, msgspec.structs.replace(run), fan)
+            link.publish(self, request, queues, msgspec.structs.replace(run), fan, producer=grave.producer,
+                         sequence=grave.first)  # fmt: skip
 
     def _leads_nowhere(self, grave: _Grave) -> None:
         if self._hub.coordinator.is_current:

@@ -57,6 +57,9 @@ FRAMED_PRODUCERS: Final = 2**62
 """Producers from here on send again in the same frames, as channels of the SDK do: a gateway may number the messages of
 one frame in an order of its own. Those below, which outlive programs, frame their messages as they like each time."""
 
+LETTER_PRODUCERS: Final = 2**63
+"""Producers from here on are queues whose dead letters go elsewhere (shards/deaths.py). No client may name one."""
+
 TRANSACTION_TIMEOUT_MS: Final = 24 * 3600 * 1000
 """How long a transaction may stay undecided unless it says otherwise. Longer than jobs take: one that outlives it is
 lost, as Kafka's users know, whose default is a minute."""

@@ -80,10 +80,11 @@ class DeadLetters:
             deaths = hosted.queue.deaths
             if hosted.is_gone or deaths is None:
                 continue
-            for first, reason, deliveries, run in deaths.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes)):
+            for death in deaths.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes)):
                 gateway = self._gateways[0]
                 self._gateways.rotate(-1)
-                gateway.post(Dead(number, first, reason, run, deliveries))
+                first, reason, deliveries, run, producer, gone = death
+                gateway.post(Dead(number, first, reason, run, deliveries, producer, gone))
                 letter = _Letter(gateway, first, first + run.count, len(run.records))
                 self._out.setdefault(number, []).append(letter)
                 self._letters += 1

@@ -4,20 +4,37 @@
        ▲                   │
        └────── retry ──────┘
 
-After a crash those that were dying are simply in their queue again.
+After a crash those that were dying are simply in their queue again, and some of them may have arrived. So each is
+published as one of a producer's, under its number in the queue: its next home takes each number once.
+
+A producer is a queue whose messages survive a restart: neither its id nor a number of its is ever used twice. Messages
+that do not survive leave their numbers to others; a queue's are another producer's after each start.
 """
 
+import secrets
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from shardmq.limits import LETTER_PRODUCERS
 from shardmq.ranges import RangeSet
-from shardmq.records import Run
+from shardmq.records import PERSISTENT, Run
 from shardmq.shards.lanes import Lanes
 from shardmq.shards.shelf import Ranges
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, ACK_TIMEOUT = (
     "rejected", "expired", "maxlen", "delivery_limit", "ack_timeout")  # fmt: skip
 """What a message may die of, in RabbitMQ's words."""
+
+
+GONE_RANGES: Final = 8
+"""Ranges of numbers told at a time that are never published again: one message that a consumer holds for hours parts
+two of them."""
+
+GONE_EVERY: Final = 16
+"""How many letters are sent before those ranges are told anew."""
+
+_PASSING: Final = 2**62
+"""From here on above LETTER_PRODUCERS, producers are made up at each start."""
 
 
 class Death(NamedTuple):
@@ -28,12 +45,16 @@ class Death(NamedTuple):
         reason: what they died of.
         deliveries: how often each was delivered in vain, where the queue counts that.
         run: themselves.
+        producer: whose messages they are published as, by their numbers.
+        gone: numbers of it that are never published again, as far as they are told.
     """
 
     first: int
     reason: str
     deliveries: int
     run: Run
+    producer: int
+    gone: Ranges
 
 
 class Deaths:
@@ -41,16 +62,21 @@ class Deaths:
 
     Args:
         lanes: where they lie, set aside.
+        queue: its id.
+        durable: whether it survives a restart.
 
     Attributes:
         count: how many there are.
         dead_lettered: how many have left, since start.
     """
 
-    __slots__ = ("_lanes", "_out", "_waiting", "count", "dead_lettered")
+    __slots__ = ("_lanes", "_lasting", "_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, queue: int, durable: bool) -> None:
         self._lanes = lanes
+        self._passing = LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
+        self._lasting = LETTER_PRODUCERS + queue if durable else self._passing
+        self._letters = 0
         self._waiting: deque[tuple[int, int, str]] = deque()
         self._out: dict[str, RangeSet] = {}
         self.count = 0
@@ -78,7 +104,8 @@ class Deaths:
             start, end, reason = waiting.popleft()
             after = start
             for first, deliveries, run in self._lanes.read([(start, end)], limit_bytes, alone=not deaths):
-                deaths.append(Death(first, reason, deliveries, run))
+                producer = self._lasting if run.flags & PERSISTENT else self._passing
+                deaths.append(Death(first, reason, deliveries, run, producer, self._gone(first)))
                 limit_bytes -= len(run.records)
                 after = first + run.count
             self._out.setdefault(reason, RangeSet()).add(start, after)
@@ -86,6 +113,12 @@ class Deaths:
                 waiting.appendleft((after, end, reason))
                 break
         return deaths
+
+    def _gone(self, first: int) -> Ranges:
+        """What is to be told with a letter of numbers that are done with. All are below the letter's own: those above
+        may be given anew after a crash."""
+        self._letters += 1
+        return [] if self._letters % GONE_EVERY else self._lanes.gaps_below(first, GONE_RANGES)
 
     def buried(self, ranges: Ranges) -> None:
         """Those of these that are out have arrived; they are done with."""

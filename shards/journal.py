@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from shardmq.clock import ClockNote
+from shardmq.limits import LETTER_PRODUCERS
 from shardmq.model import Queue as Declared
 from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Cache, NumberedRun, Segment
@@ -124,9 +125,12 @@ class Journal:
         self._due = True
 
     def saw(self, queue: int, seen: Seen) -> None:
-        """What a durable queue has of a producer; written with the messages, or when they are done with before that."""
+        """What a durable queue has of a producer; written with the messages, or when they are done with before that:
+        but of dead letters at once, as who hands them over is not asked before it hands them over again."""
         self._writes.producers[queue, seen.producer] = seen
         seen.is_due = True
+        if seen.producer >= LETTER_PRODUCERS:
+            self._due = True
         if self._settled_at is None:
             self._settled_at = self.now
 

@@ -248,6 +248,12 @@ class Lanes:
             (group[0][0], count, cutter.cut(run, group[0][0] - first, group[-1][1] - first)) for count, group in groups
         ]
 
+    def gaps_below(self, number: int, most: int) -> Ranges:
+        """Numbers below one, of the same lane, whose messages are done with: the first ranges of them, `most` at most.
+        """
+        lane = self._by_number[number >> LANE_BITS]
+        return lane.gaps(lane.number << LANE_BITS, number, most)
+
     def _make(self, number: int, mark: int = 0, segments: Iterable[Segment] = ()) -> Lane:
         lane = Lane(self._declared.id, self._declared.durable, self._journal, number, mark, segments, self._ttl_ms)
         self._by_number[number] = lane

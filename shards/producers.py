@@ -4,13 +4,17 @@ A producer numbers its messages upwards and sends them in order; what a connecti
 again, with the same numbers. Each queue keeps what it has seen of each producer as ranges, but not for ever: below a
 horizon, it does not know any more. What the SDK's channels send again from there was stored, or went elsewhere, as they
 send again before all else. Programs that number their messages themselves may come with anything, and are told.
+
+Queues are producers, too, of their dead letters (deaths.py), and those come in any order, an old one after a million
+others. They are never taken for stored because they are old: the queue says which numbers will not come any more, and
+beyond many ranges the lowest are forgotten, and not filled up.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.limits import FRAMED_PRODUCERS, LETTER_PRODUCERS
 from shardmq.ranges import RangeSet
 
 RANGES_MAX: Final = 64
@@ -18,6 +22,10 @@ RANGES_MAX: Final = 64
 
 RANGES_KEPT: Final = 32
 """Beyond, all below these is behind the horizon. Half of them at a time, as one by one would cost every publish."""
+
+LETTER_RANGES_MAX: Final = 1024
+"""Ranges kept of one queue's dead letters. There are as many as were rejected between others that were not, since the
+oldest messages that the queue still has: gaps are closed as far as it tells."""
 
 _HORIZON: Final = -1
 """No number; a first range that begins with it ends at the horizon."""
@@ -51,7 +59,11 @@ class Seen(RangeSet):
 
     def trim(self) -> None:
         """Keep few enough ranges."""
-        if len(self) > RANGES_MAX:
+        if self.producer >= LETTER_PRODUCERS:
+            if len(self) > LETTER_RANGES_MAX:
+                lost = [*self][: LETTER_RANGES_MAX // 2]
+                self.remove(lost[0][0], lost[-1][1])
+        elif len(self) > RANGES_MAX:
             self.fill(len(self) - RANGES_KEPT + 1)
             self.add(_HORIZON, 0)
 
@@ -88,6 +100,13 @@ class Producers:
         seen.add(start, end)
         seen.trim()
         return seen
+
+    def gone(self, producer: int, ranges: list[tuple[int, int]]) -> None:
+        """Numbers that never come again need not be told from those that are there."""
+        seen = self.seen.get(producer)
+        if seen is not None:
+            for start, end in ranges:
+                seen.add(start, end)
 
     def has_forgotten(self, producer: int, number: int) -> bool:
         """Whether nobody can say if that message of a program's own numbers was stored."""

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from shardmq.bus.link import Peer
-from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
+from shardmq.bus.messages import Confirmed, Gone, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
+from shardmq.limits import LETTER_PRODUCERS
 from shardmq.records import PERSISTENT, Run
 from shardmq.shards.holdings import Client, Holdings, Hosted
 from shardmq.shards.producers import Producers, Seen
@@ -29,7 +30,7 @@ class Publishing:
         self._timers = timers
         self._transactions = transactions
         self._confirming: dict[Peer, Client] = {}
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish, Gone: self._gone}
 
     def confirm(self) -> None:
         """Everything is on disk: say so."""
@@ -117,11 +118,20 @@ class Publishing:
         for start, end in producers.unseen(producer, sequence, sequence + count):
             piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
             taken = self._take(hosted, piece, message.delay_ms)
+            if producer >= LETTER_PRODUCERS and hosted.queue.terms.overflow == "reject-publish-dlx":
+                taken = piece.count  # what it has no place for is a dead letter of its own now
             if taken:
                 self._remember(hosted, producers, producers.saw(producer, start, start + taken), run)
             if taken < piece.count:
                 return start - sequence + taken
         return count
+
+    def _gone(self, _peer: Peer, message: Gone) -> None:
+        """Written with the next letter of that producer: until then, more is remembered than need be."""
+        for number in message.queues:
+            hosted = self._queues.get(number)
+            if hosted is not None and hosted.producers is not None:
+                hosted.producers.gone(message.producer, message.ranges)
 
     def _take(self, hosted: Hosted, run: Run, delay_ms: int) -> int:
         if delay_ms:

@@ -1,5 +1,7 @@
 """The segments of a lane: what lies where, what is read, what is done with, and what replaces them."""
 
+from typing import Final
+
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.records import Run, continues, join
 from shardmq.shards.journal import Journal
@@ -7,6 +9,10 @@ from shardmq.shards.segments import Cutter, Index, NumberedRun, Segment, place_o
 
 Ranges = list[tuple[int, int]]
 """Numbers of messages, as half-open ranges in rising order."""
+
+
+GAPS_SEGMENTS: Final = 64
+"""Segments that are looked at for gaps: where the head of a queue moves on, the first one has them."""
 
 
 class Shelf:
@@ -75,6 +81,25 @@ class Shelf:
                     joined = count
                 start = after = start + count
         return _joined(groups)
+
+    def gaps(self, start: int, end: int, most: int) -> Ranges:
+        """Ranges of [start, end) without a live message: the first ones, `most` at most, and no further than a short
+        look reaches."""
+        gaps: Ranges = []
+        place = self.index.place(start)
+        for segment in self.index.segments[place : place + GAPS_SEGMENTS]:
+            for first, stop in segment.living(start, end):
+                if start < first:
+                    gaps.append((start, first))
+                    if len(gaps) == most:
+                        return gaps
+                start = stop
+            if segment.end >= end:
+                break
+        else:
+            if place + GAPS_SEGMENTS < len(self.index.segments):
+                return gaps
+        return [*gaps, (start, end)] if start < end else gaps
 
     def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
         """Where live messages lie: (segment, first number, end)."""

@@ -43,7 +43,9 @@ class TermedQueue:
         self.terms = terms
         self._clock = clock
         self._lanes = Lanes(declared, journal, terms, stored)
-        self.deaths: Deaths | None = Deaths(self._lanes) if terms.dead_letter_exchange is not None else None
+        self.deaths: Deaths | None = None
+        if terms.dead_letter_exchange is not None:
+            self.deaths = Deaths(self._lanes, declared.id, declared.durable)
         self.expired = self.dropped = 0
         self._parked = RangeSet(self._lanes.keep_aside(stored.parked))
         self.reserved = _count_of(self._lanes.keep_aside(stored.reserved))

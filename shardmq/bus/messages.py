@@ -246,6 +246,15 @@ class DeadLetterRefused(Message, frozen=True, tag=37):
     ranges: list[tuple[int, int]]
 
 
+class Gone(Message, frozen=True, tag=70):
+    """Dead letters of a producer with these numbers, in rising order, are never published again: the queues need not
+    tell them from one another. Not answered."""
+
+    queues: tuple[int, ...]
+    producer: int
+    ranges: list[tuple[int, int]]
+
+
 class Seal(Message, frozen=True, tag=38):
     """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
     it has here, which may be none. Sealing twice is as once."""
@@ -384,13 +393,19 @@ class Cancelled(Message, frozen=True, tag=44):
 
 class Dead(Message, frozen=True, tag=45):
     """Messages of a queue with a dead-letter exchange that died: a gateway routes them on, and answers DeadLettered or
-    DeadLetterRefused for every one. `reason` is rejected, expired, maxlen, delivery_limit or ack_timeout."""
+    DeadLetterRefused for every one. `reason` is rejected, expired, maxlen, delivery_limit or ack_timeout.
+
+    They are published as messages `first` and following of `producer`, so that each arrives once, however often it is
+    handed over. `gone` are numbers of that producer which are never handed over again: see Gone.
+    """
 
     queue: int
     first: int
     reason: str
     run: Run
     deliveries: int = 0
+    producer: int = 0
+    gone: list[tuple[int, int]] = []
 
 
 class Unused(Message, frozen=True, tag=46):
@@ -497,6 +512,7 @@ ToShard = (
     | Get
     | Purge
     | Counts
+    | Gone
     | Inspect
     | Assign
     | Drop

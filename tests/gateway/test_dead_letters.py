@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages import Confirmed, Dead, DeadLettered, DeadLetterRefused, Publish, PublishRefusal
+from shardmq.bus.messages import Confirmed, Dead, DeadLettered, DeadLetterRefused, Gone, Publish, PublishRefusal
 from shardmq.gateway.amqp.properties import decode
 from shardmq.gateway.amqp.tables import wrapped
 from shardmq.gateway.deadletters import died, is_cycle
@@ -280,6 +280,18 @@ def test_headers_as_deep_as_a_gateway_lets_in_are_passed_on(start_stage: StartSt
     deep = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * 390 + b"\xc0\xc4\x00"
     stage.say(0, Dead(1, 0, "expired", Run("e", "k", 0, 1, 7, 40, 1, deep)))
     assert b"\x91" * 390 in stage.expect(1, Publish).run.records
+
+
+def test_each_is_published_under_its_number(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {"x-dead-letter-exchange": ""}), ("k", 1, {}), ("copy", 0, {})])
+    run = dying(10, (b"1", None), (b"2", Properties(headers={"CC": ["copy"]})), (b"3", None)).run
+    stage.say(0, Dead(1, 10, "rejected", run, producer=2**63 + 1, gone=[(0, 4), (5, 10)]))
+    sent = [stage.expect(1, Publish) for _ in range(3)]
+    assert [(publish.producer, publish.sequence) for publish in sent] == [(2**63 + 1, 10 + place) for place in range(3)]
+    other = stage.expect(0, Publish)
+    assert (other.producer, other.sequence, other.queues) == (2**63 + 1, 11, (3,))
+    for shard, queue in ((0, 3), (1, 2)):
+        assert stage.expect(shard, Gone) == Gone((queue,), 2**63 + 1, [(0, 4), (5, 10)])
 
 
 # --- what came by AMQP ------------------------------------------------------------------------------------------------

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused, Publish, Release, Return
+from shardmq.limits import LETTER_PRODUCERS
 from shardmq.model import Queue
 from shardmq.records import Run, pack_many, unpack
 from shardmq.shards.deadletters import LETTERS_BYTES_MAX
+from shardmq.shards.deaths import GONE_EVERY
 
 from .driver import Shard, consume, run_of
 
@@ -130,3 +132,53 @@ def test_without_a_dead_letter_exchange_they_are_dropped(shard: Shard) -> None:
     shard.send(Return(1, [(0, 2)], False), Release(1))
     assert shard.queue(5)["valid"] == 2
     assert not [one for one in shard.inbox if isinstance(one, Dead)]
+
+
+def reject(shard: Shard, start: int, end: int, queue: int = 1) -> Dead:
+    """Reject what consumer 1 has, and answer for it; returns the last letter."""
+    shard.send(Return(1, [(start, end)], False))
+    dead = shard.expect(Dead, lambda dead: dead.queue == queue)
+    shard.send(arrived(dead))
+    return dead
+
+
+def test_a_message_dies_under_the_same_number_of_the_same_producer_after_a_kill(shard: Shard) -> None:
+    shard.send(Publish((1,), run_of(0, 5)), consume(1))
+    shard.delivered(5)
+    shard.send(Return(1, [(2, 4)], False))
+    before = shard.expect(Dead)
+    shard.restart()
+    shard.ask(consume(1))
+    shard.delivered(5)
+    shard.send(Return(1, [(0, 5)], False))
+    after = shard.expect(Dead)
+    assert (before.producer, after.producer) == (LETTER_PRODUCERS + 1, LETTER_PRODUCERS + 1)
+    assert (before.first, bodies(before), after.first, bodies(after)) == (2, [2, 3], 0, [0, 1, 2, 3, 4])
+
+
+def test_numbers_that_others_get_after_a_kill_are_another_producers(shard: Shard) -> None:
+    shard.assign(Queue("/", "fleeting", 6, 0, durable=False, arguments={"x-dead-letter-exchange": "dlx"}))
+    producers = set()
+    for _ in range(2):
+        shard.assign(Queue("/", "fleeting", 6, 0, durable=False, arguments={"x-dead-letter-exchange": "dlx"}))
+        for queue, flags in ((1, 0), (6, 0), (6, 1)):
+            shard.send(Publish((queue,), run_of(0, 1, flags)), consume(1, queue))
+            [delivered] = shard.delivered(1)
+            dead = reject(shard, delivered.first, delivered.first + 1, queue)
+            producers.add((queue, dead.producer))
+            shard.send(Release(1))
+        shard.restart()
+    assert len(producers) == 4
+    assert all(producer > LETTER_PRODUCERS + 2**62 for _, producer in producers)
+
+
+def test_now_and_then_it_is_told_which_numbers_never_come_again(shard: Shard) -> None:
+    count = 4 * GONE_EVERY
+    shard.send(Publish((1,), run_of(0, count)), consume(1))
+    shard.delivered(count)
+    held = {3, 7}
+    told = [reject(shard, number, number + 1) for number in range(count) if number not in held]
+    gone = [dead for dead in told if dead.gone]
+    assert 3 <= len(gone) <= 4
+    assert gone[0].gone[0] == (0, 3)
+    assert gone[-1].gone == [(0, 3), (4, 7), (8, gone[-1].first)]

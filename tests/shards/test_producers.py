@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Confirmed, Counts, Drop, Inspect, Publish, PublishRefusal, Purge
-from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.bus.messages import Confirmed, Counts, Dead, Drop, Inspect, Publish, PublishRefusal, Purge
+from shardmq.limits import FRAMED_PRODUCERS, LETTER_PRODUCERS
 from shardmq.model import Queue
-from shardmq.shards.producers import PRODUCERS_MAX, RANGES_KEPT, RANGES_MAX, Producers
+from shardmq.shards.producers import LETTER_RANGES_MAX, PRODUCERS_MAX, RANGES_KEPT, RANGES_MAX, Producers
 
 from .driver import Shard, consume, numbers, run_of
 
@@ -128,3 +128,47 @@ def test_what_is_kept_of_producers_is_bounded_and_the_oldest_is_given_up() -> No
     assert producers.surplus() is None
     producers.saw(PRODUCERS_MAX + 1, 0, 1)
     assert producers.surplus() == 2
+
+
+LETTERS = LETTER_PRODUCERS + 9
+"""A queue, as producer of its dead letters."""
+
+
+def test_a_dead_letter_is_never_taken_for_stored_because_it_is_old() -> None:
+    producers = Producers()
+    last = 4 * LETTER_RANGES_MAX
+    for number in range(0, last, 2):
+        seen = producers.saw(LETTERS, number, number + 1)
+        assert producers.unseen(LETTERS, number, number + 1) == []
+    assert LETTER_RANGES_MAX // 2 <= len(seen) <= LETTER_RANGES_MAX
+    assert all(producers.unseen(LETTERS, number, number + 1) for number in range(1, last, 2))
+
+
+def test_numbers_that_never_come_again_take_no_room() -> None:
+    producers = Producers()
+    for number in range(0, 1000, 2):
+        seen = producers.saw(LETTERS, number, number + 1)
+    producers.gone(LETTERS, [(0, 301), (303, 990)])
+    assert [*seen][:2] == [(0, 301), (302, 991)]
+    assert producers.unseen(LETTERS, 300, 303) == [(301, 302)]
+
+
+def test_a_dead_letter_that_was_consumed_at_once_is_known_after_a_kill(shard: Shard) -> None:
+    shard.ask(consume(1, auto_ack=True))
+    shard.publish(Publish((1,), run_of(5, 3), LETTERS, 5))
+    assert numbers(shard.delivered(3)) == [5, 6, 7]
+    shard.restart()
+    shard.publish(Publish((1,), run_of(4, 5), LETTERS, 4))
+    assert shard.ask(Counts(8, 1))[0] == 2
+
+
+def test_a_dead_letter_that_a_full_queue_passes_on_is_not_offered_to_it_again(shard: Shard) -> None:
+    terms = {"x-max-length": 2, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"}
+    shard.assign(Queue("/", "passing", 4, 0, arguments=terms))
+    for _ in range(3):
+        shard.publish(Publish((4,), run_of(0, 5), LETTERS, 0))
+    dead = shard.expect(Dead)
+    assert (dead.run.count, dead.reason) == (3, "maxlen")
+    table = shard.queue(4)
+    assert (table["ready"], table["dying"]) == (2, 3)
+    assert not [one for one in shard.inbox if isinstance(one, PublishRefusal)]
