@@ -118,8 +118,8 @@ class Publishing:
         for start, end in producers.unseen(producer, sequence, sequence + count):
             piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
             taken = self._take(hosted, piece, message.delay_ms)
-            if producer >= LETTER_PRODUCERS and hosted.queue.terms.overflow == "reject-publish-dlx":
-                taken = piece.count  # what it has no place for is a dead letter of its own now
+            if producer >= LETTER_PRODUCERS and _passes_on(hosted):
+                taken = piece.count
             if taken:
                 self._remember(hosted, producers, producers.saw(producer, start, start + taken), run)
             if taken < piece.count:
@@ -163,6 +163,11 @@ class Publishing:
             code = ReplyCode.RESOURCE_ERROR
             text = f"{hosted.title} is full ({_bounds(hosted)}); consume from it, or publish again later"
         peer.post(PublishRefusal(client.published, code, text, taken))
+
+
+def _passes_on(hosted: Hosted) -> bool:
+    """Whether what the queue has no place for is a dead letter of its own from then on."""
+    return hosted.queue.deaths is not None and hosted.queue.terms.overflow == "reject-publish-dlx"
 
 
 def _bounds(hosted: Hosted) -> str:

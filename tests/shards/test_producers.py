@@ -172,3 +172,9 @@ def test_a_dead_letter_that_a_full_queue_passes_on_is_not_offered_to_it_again(sh
     table = shard.queue(4)
     assert (table["ready"], table["dying"]) == (2, 3)
     assert not [one for one in shard.inbox if isinstance(one, PublishRefusal)]
+
+
+def test_a_dead_letter_that_a_full_queue_cannot_pass_on_is_refused(shard: Shard) -> None:
+    shard.assign(Queue("/", "full", 4, 0, arguments={"x-max-length": 2, "x-overflow": "reject-publish-dlx"}))
+    shard.publish(Publish((4,), run_of(0, 5), LETTERS, 0))
+    assert shard.expect(PublishRefusal).taken == 2
