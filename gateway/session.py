@@ -36,6 +36,9 @@ from shardmq.model import REPLY_QUEUES, Queue
 PAUSE_SECONDS: Final = 0.002
 """Before a queue is declared again that was on its way out; each time twice as long."""
 
+REACH_SECONDS: Final = 5.0
+"""How long a deletion waits for the queue's shard to take what was sent to it before; then it goes its way."""
+
 
 class Session:
     """What one client connection has: a user, a virtual host, channels.
@@ -220,7 +223,7 @@ class Session:
         takes another way there, and would overtake what is published here."""
         link = self.hub.links[queue.shard]
         if link.is_open:
-            link.ask(Counts(0, queue.id), lambda _: then())
+            link.ask(Counts(0, queue.id), lambda _: then(), REACH_SECONDS)
         else:
             then()
 
