@@ -39,10 +39,14 @@ from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
 BUS_PROTOCOL: Final = 1
 ENVELOPES_PER_RECEIVE: Final = 64
-"""How much one call takes off a socket, so that the other sockets of a process get their turn."""
+"""How many one call takes off a socket, so that the other sockets of a process get their turn."""
 
 ENVELOPE_BYTES: Final = 8 << 20
 """About where an envelope is closed and another begun, so that no peer has to swallow an evening's backlog at once."""
+
+RECEIVE_BYTES: Final = 4 * ENVELOPE_BYTES
+"""So much one call takes of callers at most, and an envelope more, which may hold a message of any size. Who is called
+is bounded by the windows of its consumers."""
 
 HELLO_SECONDS: Final = 0.1
 RECALL_SECONDS: Final = 1.0
@@ -394,10 +398,15 @@ class Listener(Generic[Incoming]):
         """What has come from whom, in order. At most ENVELOPES_PER_RECEIVE; `more` tells whether some are left."""
         events: list[tuple[Peer, Opened | Lost | Incoming]] = []
         self.more = False
+        size = 0
         for _ in range(ENVELOPES_PER_RECEIVE):
+            if size > RECEIVE_BYTES:
+                self.more = True
+                break
             if not _readiness(self.socket) & _POLLIN:
                 break
             identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
+            size += sum(map(len, parts))
             peer = self._peers.get(identity)
             envelope = _read(self._decode, parts)
             if envelope is None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import zmq
 
-from shardmq.bus.link import HELLO_SECONDS, Dialer, Listener, Lost, Opened
+from shardmq.bus.link import ENVELOPE_BYTES, HELLO_SECONDS, RECEIVE_BYTES, Dialer, Listener, Lost, Opened
 from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
 from shardmq.clock import STANDSTILL_SECONDS
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
@@ -200,3 +200,19 @@ def test_a_listener_that_is_gone_is_noticed_before_the_next_ping(pair: Pair) -> 
     assert not pair.dialer.is_open
     pair.listen()
     pair.turn_until(lambda: pair.dialer.is_open)
+
+
+def test_a_listener_takes_a_bounded_number_of_bytes_at_a_time(pair: Pair) -> None:
+    large = pack_many([bytes(ENVELOPE_BYTES + 1)])
+    for number in range(1, 9):
+        pair.dialer.post(Publish((number,), Run("e", "k", 1, 1, 2**64 - 1, number, 1, large)))
+    pair.dialer.flush()
+    taken: list[int] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while sum(taken) < 8:
+        assert time.monotonic() < deadline, taken
+        pair.listener.socket.poll(5)
+        events = [event for _, event in pair.listener.receive() if isinstance(event, Publish)]
+        assert pair.listener.more or len(events) < 4
+        taken.append(len(events))
+    assert max(taken) <= RECEIVE_BYTES // ENVELOPE_BYTES + 1
