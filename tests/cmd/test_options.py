@@ -10,7 +10,7 @@ import click
 import psutil
 import pytest
 
-from shardmq.cmd.amounts import memory_amount, named_limits, named_values, read_bytes
+from shardmq.cmd.amounts import memory_amount, message_size, named_limits, named_values, read_bytes
 from shardmq.cmd.broker import Broker
 from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import cli, run
@@ -44,6 +44,22 @@ def test_memory_is_a_share_of_the_machine_or_bytes() -> None:
     for wrong in ("0", "-1", "half"):
         with pytest.raises(click.BadParameter):
             memory_amount(CONTEXT, OPTION, wrong)
+
+
+def test_the_largest_message_has_from_a_byte_to_512_mib() -> None:
+    assert [message_size(CONTEXT, OPTION, text) for text in ("1", "16MiB", "128mib", "512MiB")] == [
+        1, 16 << 20, 128 << 20, 512 << 20,
+    ]  # fmt: skip
+    for wrong in ("0", "513MiB", "1TiB", "many"):
+        with pytest.raises(click.BadParameter, match="MiB"):
+            message_size(CONTEXT, OPTION, wrong)
+
+
+@pytest.mark.parametrize("name", ["up", "gateway"])
+def test_the_largest_message_is_an_option_and_a_variable_of_what_has_gateways(name: str) -> None:
+    (option,) = [each for each in cli.get_command(CONTEXT, name).params if each.name == "message_size_max"]
+    assert option.envvar == "SHARDMQ_MESSAGE_SIZE_MAX"
+    assert option.get_default(CONTEXT) == "16MiB"
 
 
 def test_values_are_json_where_they_are_valid_json() -> None:

@@ -1,5 +1,6 @@
 """The largest message: what is over it is refused, by either side, and what is not goes everywhere that messages go."""
 
+import asyncio
 import hashlib
 import os
 import random
@@ -11,6 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 import shardmq
+import shardmq.aio
 from shardmq.cmd.broker import Broker
 from shardmq.errors import ContentTooLarge, ShardmqError
 
@@ -180,6 +182,19 @@ def test_the_sdk_refuses_it_before_it_sends_it(broker: Broker) -> None:
             ):
                 with pytest.raises(ContentTooLarge, match=text):
                     publish()
+
+
+def test_the_asyncio_client_refuses_it_before_it_sends_it(broker: Broker) -> None:
+    async def publish() -> None:
+        async with await shardmq.aio.connect(broker.url) as connection:
+            channel = await connection.channel()
+            publisher = channel.publisher()
+            body = bytes(128 * MIB + 1)
+            for publishing in (channel.basic_publish, publisher.publish):
+                with pytest.raises(ContentTooLarge, match="was not sent"):
+                    await publishing("", "size.none", body)
+
+    asyncio.run(publish())
 
 
 def test_a_broker_takes_16_mib_unless_it_is_told_otherwise_not_counting_properties(

@@ -9,8 +9,8 @@ import pytest
 import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.limits import FRAME_BYTES_MAX
-from shardmq.records import pack, pack_many
+from shardmq.limits import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX
+from shardmq.records import Properties, pack, pack_many
 from shardmq.wire.frames import frame
 from shardmq.wire.operations import (
     TYPES,
@@ -165,6 +165,23 @@ def test_malformed_records_are_refused_and_the_channel_lives_on(client: RawClien
     refused = client.receive()
     assert isinstance(refused, BasicRefused)
     assert (refused.requests, refused.code) == ([(3, 3)], ReplyCode.SYNTAX_ERROR)
+    assert client.receive() == BasicConfirm(1, [(4, 4)])
+
+
+@pytest.mark.parametrize("properties", [None, Properties(type="t")])
+def test_a_message_over_the_limit_is_refused_and_the_channel_lives_on(
+    client: RawClient, properties: Properties | None
+) -> None:
+    client.open()
+    size = MESSAGE_BYTES_MAX + 1
+    client.send(
+        BasicPublish(3, 1, "", "nowhere", 1, 1, pack(properties, bytes(size))),
+        BasicPublish(4, 1, "", "nowhere", 1, 1, pack(properties, bytes(size - 1))),
+    )
+    refused = client.receive()
+    assert isinstance(refused, BasicRefused)
+    assert (refused.requests, refused.code) == ([(3, 3)], ReplyCode.CONTENT_TOO_LARGE)
+    assert f"message size {size} is larger than configured max size {size - 1}" in refused.text
     assert client.receive() == BasicConfirm(1, [(4, 4)])
 
 
