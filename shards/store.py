@@ -472,8 +472,12 @@ class Store:
         self._environment.close()
 
     def _applied(self) -> int | None:
-        """Number of the last entry of the redo log whose changes are here."""
+        """Number of the last entry of the redo log whose changes are here.
+
+        All of `state` is looked at first: a row whose key is damaged is not found under its own.
+        """
         with self._env.begin() as transaction:
+            self._rows(transaction, STATE, lambda key, _: key)
             return self._state(transaction, APPLIED, number_of)
 
     def _contents(self) -> Contents:

@@ -116,11 +116,12 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: byte
 def test_a_flipped_bit_in_a_row_names_the_database_the_key_and_the_queue(folder: Path, content: bytes) -> None:
     file = folder / "data.mdb"
     for needle, database, queue in (
-        (b"queue 31", "queues", 31), (b"night", "reservations", 7), (b"137137", "segments", 38)
+        (b"queue 31", "queues", 31), (b"night", "reservations", 7), (b"137137", "segments", 38),
+        (b"ended", "state", None), (b"redo", "state", None),
     ):  # fmt: skip
         damages = []
         for place in re.finditer(needle, content):  # there may be older ones in free pages
-            file.write_bytes(flipped(content, place.start() * 8))
+            file.write_bytes(flipped(content, place.end() * 8 - 8))
             try:
                 found(folder)
             except RowDamaged as damage:

@@ -126,6 +126,38 @@ def test_a_damaged_body_is_refused_when_it_is_read(folder: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("lost", "named", "what"),
+    [(b"segments", "index", "the entry of a segment has no row"), (b"index", "segments", "a segment has no row")],
+)
+def test_a_body_without_its_entry_and_an_entry_without_its_body_are_refused(
+    folder: Path, lost: bytes, named: str, what: str
+) -> None:
+    env = lmdb.open(str(folder), max_dbs=1)
+    key = (1).to_bytes(8, "big") + (500).to_bytes(8, "big")
+    with env.begin(write=True, db=env.open_db(lost)) as transaction:
+        assert transaction.delete(key)
+    env.close()
+    refused(folder, f"in database '{named}', key {key.hex()}: {what} in '{lost.decode()}'")
+
+
+def test_a_row_at_another_key_is_refused(folder: Path) -> None:
+    env = lmdb.open(str(folder), max_dbs=1)
+    with env.begin(write=True, db=env.open_db(b"queues")) as transaction:
+        transaction.put((2).to_bytes(8, "big"), transaction.get((1).to_bytes(8, "big")))
+    env.close()
+    refused(folder, "in database 'queues', key 0000000000000002: the queue is not what was written")
+
+
+def test_what_is_in_the_lock_files_means_nothing(folder: Path) -> None:
+    for content in (b"", b"\xff" * 8192, bytes(100)):
+        (folder / "lock.mdb").write_bytes(content)
+        (folder / "lock").write_bytes(content)
+        store = Store(folder)
+        assert len(store.load().segments) == 2
+        store.close()
+
+
 def test_messages_of_an_unknown_queue_are_refused(folder: Path) -> None:
     store = Store(folder)
     store.write(Writes(cleared=[1], dropped=[1]))
