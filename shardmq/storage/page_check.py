@@ -365,10 +365,11 @@ class _Walk:
         big = sorted(self._found.big)
         for start in range(0, len(big), _AHEAD):
             portion = big[start : start + _AHEAD]
+            for page, _, _ in portion:
+                self._account.claim(page, 1, self._name)
             pages.expect([page for page, _, _ in portion])
             for page, size, key in portion:
                 needed = (OVERFLOW_PAGE.size - 1 + size) // pages.page_bytes + 1
-                self._account.claim(page, 1, self._name)
                 first = pages.read(page, size_min)
                 own, _, flags, count = OVERFLOW_PAGE.unpack_from(first)
                 if own != page or flags != OVERFLOW or count < needed:
