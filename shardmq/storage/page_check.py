@@ -180,11 +180,12 @@ class _Account:
         """Pages that hold something: they are there, and nobody else's."""
         end = first + count
         if first < 2 or end > self._last + 1:
-            raise StoreDamaged(self._pages.file, f"pages {first} to {end - 1} are not in it", owner)
+            raise StoreDamaged(self._pages.file, f"pages {first} to {end - 1} are not in it", owner or None)
         if end > len(self._marks):
             raise self._pages.cut_short()
         if any(self._marks[first:end]):
-            raise StoreDamaged(self._pages.file, f"pages {first} to {end - 1} hold something else, or are free", owner)
+            what = f"pages {first} to {end - 1} hold something else, or are free"
+            raise StoreDamaged(self._pages.file, what, owner or None)
         self._marks[first:end] = b"\1" * count
 
     def free(self, free: dict[int, tuple[int, ...]]) -> None:
@@ -245,7 +246,7 @@ class _Walk:
         self._pages = pages
         self._account = account
         self._tree = tree
-        self._name = name or ("of free pages" if is_free else "of databases")
+        self._name = name
         self._keys = keys
         self._is_free = is_free
         self._is_main = is_main
@@ -394,7 +395,11 @@ class _Walk:
         return int(NUMBER.unpack(key)[0])
 
     def _damaged(self, what: str) -> StoreDamaged:
-        return StoreDamaged(self._pages.file, what, self._name)
+        if self._name:
+            return StoreDamaged(self._pages.file, what, self._name)
+        return StoreDamaged(
+            self._pages.file, f"in its list of {'free pages' if self._is_free else 'databases'}, {what}"
+        )
 
 
 @cache

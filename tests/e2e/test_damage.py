@@ -41,11 +41,11 @@ def flip(file: Path, place: int, bit: int = 0) -> None:
 
 
 def place_of(file: Path, needle: bytes) -> int:
-    """Where that is in a page that is in use."""
+    """Where that is in a page that is in use, in the part of it that is."""
     content = file.read_bytes()
     free = {page for pages in check_pages(file).free.values() for page in pages}
     place = content.index(needle)
-    while place // 4096 in free:
+    while place // 4096 in free or place % 4096 < struct.unpack_from("=H", content, place // 4096 * 4096 + 14)[0]:
         place = content.index(needle, place + 1)
     return place
 
