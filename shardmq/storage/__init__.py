@@ -4,6 +4,7 @@ files.py       files and folders that are on disk for certain
 space.py       what a store could still write, and the reserve it keeps for acknowledgements
 compaction.py  a store's file without its free pages
 pages.py       the pages of an LMDB file, read without LMDB
+page_account.py  every page holds one thing, or is free
 page_check.py  looking through the structure of a file before LMDB trusts it; its free pages
 rows.py        rows with checksums
 tables.py      databases of such rows
