@@ -9,11 +9,11 @@ from typing import Final
 
 from shardmq.shards.journal import Journal
 
-SLICE_BYTES: Final = 16 << 20
+SLICE_BYTES: Final = 32 << 20
 """About what is removed in one pass: some milliseconds, most of them LMDB's for the pages that become free."""
 
 SEGMENT_COST_BYTES: Final = 64 << 10
-RANGE_COST_BYTES: Final = 16 << 10
+RANGE_COST_BYTES: Final = 32 << 10
 """What a segment that is removed, and a range of one that stays, count for at least."""
 
 Steps = Iterator[int]

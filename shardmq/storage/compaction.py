@@ -24,7 +24,8 @@ COPY_AT_START_BYTES_MAX: Final = 128 << 20
 """What is copied at a start: about a second."""
 
 SLACK_BYTES_MIN: Final = 64 << 20
-"""Fewer free pages are left where they are."""
+PRESSED_BYTES_MIN: Final = 16 << 20
+"""Fewer free pages are left where they are; and how many, where the disk is short of room."""
 
 SLACK_SECONDS: Final = 10.0
 """How long pages were free at least, where others do not need them: a queue that is filled and emptied by turns would
@@ -71,9 +72,9 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / _ASIDE)
 
 
-def is_worth_it(room: Room, copy_bytes_max: int) -> bool:
+def is_worth_it(room: Room, copy_bytes_max: int, slack_bytes_min: int = SLACK_BYTES_MIN) -> bool:
     """Whether most of a store is free, and little is to be copied."""
-    return room.inside >= max(SLACK_BYTES_MIN, room.used) and room.used <= min(copy_bytes_max, room.free)
+    return room.inside >= max(slack_bytes_min, room.used) and room.used <= min(copy_bytes_max, room.free)
 
 
 class Slack:
@@ -99,8 +100,9 @@ class Slack:
             self._least = last, min(this, room.inside)
         if now < self._rest_until:
             return False
-        lasting = room.inside if is_pressed else min(*self._least, room.inside)
-        return is_worth_it(Room(room.free, lasting, room.used), COPY_BYTES_MAX)
+        if is_pressed:
+            return is_worth_it(room, COPY_BYTES_MAX, PRESSED_BYTES_MIN)
+        return is_worth_it(Room(room.free, min(*self._least, room.inside), room.used), COPY_BYTES_MAX)
 
     def rest(self, now: float) -> None:
         """It was tried."""

@@ -9,12 +9,13 @@ reserve   set aside behind the end of the file. The file grows into it, and it i
           they make room.
 """
 
+import contextlib
 import ctypes
 import errno
+import logging
 import os
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,11 @@ MARGIN_BYTES: Final = 8 << 20
 
 PLENTY_BYTES: Final = 1 << 30
 """With so much free on the disk, nobody looks for room in the file."""
+
+_log = logging.getLogger(__name__)
+
+FAILED: Final = "full"
+"""An empty file in the folder of a store of which a transaction failed."""
 
 _KEEP_SIZE: Final = 1
 _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
@@ -77,6 +83,7 @@ class Space:
         self._margin_bytes = margin_bytes
         self._fallocate: Callable[..., int] | None = ctypes.CDLL(None, use_errno=True).fallocate
         self._reserved_to = 0
+        self._has_failed = (environment.folder / FAILED).exists()
         self.left = 0
         self.look()
 
@@ -93,11 +100,17 @@ class Space:
     def look(self) -> Room:
         """Look how much may be taken in, and make the reserve again; returns what can be written.
 
-        Of what is free in the file, half counts here: much of it may be in pieces that are too small.
+        Of what is free in the file, half counts here: much of it may be in pieces that are too small. Once a
+        transaction failed nevertheless, nothing of it counts until the disk has room.
         """
         is_whole = self._reserve()
         room = self.room()
-        self.left = room.free + room.inside // 2 - self._margin_bytes if is_whole else 0
+        self.left = room.free - self._margin_bytes - (0 if is_whole else self._reserve_bytes)
+        if self._has_failed and self.left > 0:
+            (self._environment.folder / FAILED).unlink()
+            self._has_failed = False
+        if not self._has_failed:
+            self.left += room.inside // 2
         return room
 
     def committed(self) -> None:
@@ -165,7 +178,7 @@ def _free(environment: Environment, end: int) -> int:
     return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
 
 
-@contextmanager
+@contextlib.contextmanager
 def writing(environment: Environment) -> Iterator[lmdb.Transaction]:
     """A transaction that writes.
 
@@ -176,6 +189,10 @@ def writing(environment: Environment) -> Iterator[lmdb.Transaction]:
         with environment.env.begin(write=True) as transaction:
             yield transaction
     except lmdb.Error as fault:
+        try:
+            (environment.folder / FAILED).touch()
+        except OSError as second:
+            _log.warning("%s was not made, which would make the next start more careful: %s", FAILED, second)
         raise unwritable(environment.folder, fault) from fault
 
 

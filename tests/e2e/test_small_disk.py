@@ -1,6 +1,7 @@
 """A disk that fills to the last byte, and what becomes of it: a file system in memory, of a size of our own."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,28 @@ def is_declaration_refused(channel: shardmq.Channel) -> bool:
         return "the disk of the coordinator is full" in refusal.text
     channel.queue_delete("new")
     return False
+
+
+def test_a_limit_on_the_size_of_files_is_a_disk_of_that_size(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data", shards=1, options=["--disk-free-limit", f"{LIMIT_MB // 2}MB"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80 * MB, hard))
+    try:
+        broker.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+            channel.queue_declare("work", durable=True)
+            for _ in range(2):
+                confirmed = publish_until_blocked(broker)
+                assert drain(broker, len(confirmed)) >= set(confirmed)
+                until(lambda: not alarms(connection), "the alarm is off")
+                assert purged_after_publishing(channel, b"again") == b"again"
+        assert exits(broker) == 0
+    finally:
+        broker.close()
+        print(broker.last_words())
 
 
 def fill(disk: Path) -> None:

@@ -18,7 +18,7 @@ from .inside import MEMORY
 
 QUEUES = (Queue("/", "big", 1, 0), Queue("/", "other", 2, 0))
 RUN_BYTES = 2 << 20
-RUNS = 5 * SLICE_BYTES // RUN_BYTES
+RUNS = 4 * SLICE_BYTES // RUN_BYTES
 MESSAGES = 8 * RUNS
 
 
@@ -33,7 +33,7 @@ def shard() -> Iterator[Shard]:
 
 
 def fill(shard: Shard) -> None:
-    """Five slices of messages."""
+    """Four slices of messages."""
     body = os.urandom(RUN_BYTES // 8)
     records = pack_many([body] * 8)
     for number in range(RUNS):
@@ -56,7 +56,7 @@ def served_until(shard: Shard, request: int) -> int:
 
 def test_others_are_served_while_a_queue_is_purged(shard: Shard) -> None:
     shard.send(Purge(11, 1))
-    assert served_until(shard, 11) >= 3
+    assert served_until(shard, 11) >= 2
     assert shard.expect(Answer, lambda answer: answer.request == 11).result == MESSAGES
     shard.restart(signal.SIGKILL)
     assert shard.queue(1)["valid"] == 0
@@ -84,7 +84,7 @@ def test_a_purge_that_was_cut_short_by_a_kill_may_be_repeated(shard: Shard) -> N
 def test_others_are_served_while_a_reservation_is_acknowledged(shard: Shard) -> None:
     assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
     shard.send(EndReservation(12, 1, "job", True, []))
-    assert served_until(shard, 12) >= 3
+    assert served_until(shard, 12) >= 2
     assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES
     shard.restart(signal.SIGKILL)
     assert shard.queue(1)["valid"] == 0

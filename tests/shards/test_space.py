@@ -9,8 +9,9 @@ import lmdb
 import pytest
 
 from shardmq.environment import Environment, open_environment
+from shardmq.errors import StoreUnwritable
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
-from shardmq.storage.space import RESERVE_BYTES, Room, Space
+from shardmq.storage.space import RESERVE_BYTES, Room, Space, writing
 
 MB = 1 << 20
 MUCH = 1 << 40
@@ -80,11 +81,32 @@ def test_a_limit_on_the_files_size_is_a_full_disk(store: Store) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (RESERVE_BYTES // 4, hard))
         assert space.look().free < RESERVE_BYTES
-        assert space.left == 0
+        assert space.left < 0
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     space.look()
     assert space.left > 0
+
+
+def test_free_pages_count_for_nothing_once_a_transaction_failed_until_the_disk_has_room(store: Store) -> None:
+    store.put(*range(60))
+    store.delete(*range(59))
+    space = Space(store.environment)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (store.environment.file.stat().st_size, hard))
+        space.look()
+        assert space.left > 0, "there are free pages"
+        with pytest.raises(StoreUnwritable, match="could not be written"), writing(store.environment) as transaction:
+            transaction.put(b"large", bytes(80 * MB), db=store.environment.dbs[b"things"])
+        again = Space(store.environment)
+        assert again.left < 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    again.look()
+    assert again.left > 0
+    assert Space(store.environment).left > 0
+    assert store.content() == store.kept
 
 
 def test_a_compacted_store_says_the_same_and_takes_what_it_needs(store: Store) -> None:
@@ -129,11 +151,12 @@ def test_a_store_that_is_filled_and_emptied_by_turns_keeps_its_pages() -> None:
     ("room", "is_due"),
     [
         (Room(MUCH, 400 * MB, MB), True),
-        (Room(MUCH, 40 * MB, MB), False),
+        (Room(MUCH, 20 * MB, MB), True),
+        (Room(MUCH, 10 * MB, MB), False),
         (Room(MUCH, 400 * MB, 20 * MB), False),
         (Room(1000, 400 * MB, MB), False),
     ],
-    ids=["most is free", "little is free", "much would be copied", "the copy has no room"],
+    ids=["most is free", "some is free", "little is free", "much would be copied", "the copy has no room"],
 )
 def test_while_the_disk_is_short_pages_are_given_back_at_once(room: Room, is_due: bool) -> None:
     assert Slack().is_due(0, room, is_pressed=True) is is_due
