@@ -46,6 +46,9 @@ COLLECT_TOTAL_MIN: Final = 2000
 ALL_RUNS: Final = 1 << 62
 """More than there can be."""
 
+EXPIRE_BYTES: Final = 32 << 20
+"""Read, to see whether they have expired, and removed in one pass."""
+
 EXPIRE_RUNS: Final = 20_000
 """Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
@@ -370,19 +373,21 @@ class Lane(Shelf):
         return ranges
 
     def withdraw_expired(self, now_ms: int, runs_max: int = ALL_RUNS) -> Ranges:
-        """Set aside what has waited for too long, at the head: so many runs at most.
+        """Set aside what has waited for too long, at the head: so many runs at most, and about EXPIRE_BYTES then.
 
         What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
         """
         ranges: Ranges = []
         self._expired_ms = now_ms
+        room = EXPIRE_BYTES if runs_max < ALL_RUNS else ALL_RUNS
         for _ in range(runs_max):
             due_ms = self.next_expiry_ms
-            if due_ms is None or due_ms > now_ms:
+            if due_ms is None or due_ms > now_ms or room <= 0:
                 break
-            first, count, _, _ = self._next_returned() if self.returned else self._next_fresh()
+            first, count, _, run = self._next_returned() if self.returned else self._next_fresh()
             if first >= self._arrived:
                 break
+            room -= len(run.records)
             ranges += self.withdraw(count)
         return ranges
 

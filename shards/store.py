@@ -72,7 +72,7 @@ from shardmq.shards.segments import NumberedRun, Segment
 from shardmq.shards.writes import Contents, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.rows import CHECKSUM_BYTES, is_row, row_content, was_row
-from shardmq.storage.space import Room, Space, writing
+from shardmq.storage.space import Room, Space, unwritable, writing
 
 FORMAT: Final = b"shardmq-shard"
 CHECKPOINT_SECONDS: Final = 0.25
@@ -140,6 +140,9 @@ class Store:
                 self._commit(())  # from here on, the log must be there
             self._recover()
             self._redo.renew()
+        except OSError as fault:
+            self._environment.close()
+            raise unwritable(folder, fault) from fault
         except BaseException:
             self._environment.close()
             raise
@@ -163,7 +166,7 @@ class Store:
         return contents
 
     def write(self, writes: Writes) -> None:
-        """Make changes durable, all or none of them.
+        """Make changes durable, all or none of them. Where that fails, as on a full disk, the process must end.
 
         A few go to the redo log and into LMDB later, together with others, or not at all where they cancel out. Many go
         into LMDB at once.
@@ -176,7 +179,10 @@ class Store:
             edits = [(db, key, None if value is None else bytes(value)) for db, key, value in self._edits.of(writes)]
             payload = _encode(edits)
             if self._redo.has_room(len(payload)):
-                self._redo.append(payload)
+                try:
+                    self._redo.append(payload)
+                except OSError as fault:
+                    raise unwritable(self._environment.folder, fault) from fault
                 if not self._overlay:
                     self._overlay_since = time.monotonic()
                 self._overlay.update(((db, key), value) for db, key, value in edits)

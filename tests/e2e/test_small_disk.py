@@ -121,6 +121,8 @@ def test_with_no_byte_left_consumers_go_on_and_nothing_confirmed_is_lost(broker:
         until(lambda: is_declaration_refused(channel), "the coordinator notices")
         channel.queue_declare("work", durable=True)
         channel.queue_delete("spare")
+        for name in ("shard-0", "coordinator"):
+            broker.kill_and_wait(name)
         assert drain(broker, len(confirmed) // 2) <= set(confirmed) | {b"%06d" % len(confirmed)}
         broker.restart()
         fill(disk)
@@ -131,7 +133,7 @@ def test_with_no_byte_left_consumers_go_on_and_nothing_confirmed_is_lost(broker:
         (disk / "foreign").unlink()
         until(lambda: not alarms(connection), "the alarm is off")
         assert purged_after_publishing(channel, b"again") == b"again"
-        assert exits(broker) <= 1
+        assert exits(broker) == 2, "nothing has ended but what was killed"
 
 
 def is_declaration_refused(channel: shardmq.Channel) -> bool:

@@ -11,8 +11,10 @@ import pytest
 from shardmq.bus.messages import Answer, Confirmed, Drop, EndReservation, Publish, Purge, Refusal, Reserve
 from shardmq.model import Queue
 from shardmq.records import Run, pack_many
+from shardmq.shards.lane import EXPIRE_BYTES
 from shardmq.shards.slices import SLICE_BYTES
 
+from .clocked import Clocked
 from .driver import Shard, consume, numbers, run_of
 from .inside import MEMORY
 
@@ -120,3 +122,20 @@ def test_a_queue_may_be_deleted_while_it_is_purged_and_a_reservation_of_it_ackno
     assert "was deleted" in shard.expect(Refusal, lambda refusal: refusal.request == 13).text
     shard.restart(signal.SIGKILL)
     assert shard.ask(Purge(15, 2)) == 0
+
+
+def test_what_expires_together_is_removed_in_slices() -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        shard = Clocked(Path(folder))
+        shard.assign(Queue("/", "hasty", 1, 0, arguments={"x-message-ttl": 60_000}))
+        count = 3 * EXPIRE_BYTES >> 20
+        records = pack_many([bytes(1 << 20)])
+        shard.take_in(*[Run("ex", "key", 1, 5, 9, number, 1, records) for number in range(count)])
+        seen: dict[int, None] = {}
+        shard.after_pass = lambda: seen.setdefault(shard.table()["expired"])
+        shard.put_forward(61_000)
+        while shard.table()["ready"]:
+            shard.turn()
+        assert shard.table()["expired"] == count
+        assert len(seen) > 1
+        shard.close()
