@@ -18,7 +18,8 @@ MEMORY_CLEAR_SHARE: Final = 0.9
 DISK_CLEAR_SHARE: Final = 1.1
 
 PRESSED_SHARE: Final = 1.5
-"""What is free in the store is given back before the disk has too little left."""
+PRESSED_BYTES: Final = 64 << 20
+"""What is free in the store is given back before the disk has too little left: for this store, or for others there."""
 
 DISK_FREE_BYTES: Final = 512 << 20
 """What must be left of a disk, so that queues can still be emptied: deleting writes, too."""
@@ -77,7 +78,7 @@ class Watch:
         if now - self._looked_at < WATCH_SECONDS and is_full <= ("disk" in self.on):
             return []
         self._looked_at = now
-        self.is_pressed = room.free < self._disk_free_bytes_min * PRESSED_SHARE
+        self.is_pressed = room.free < max(self._disk_free_bytes_min * PRESSED_SHARE, PRESSED_BYTES)
         return [changed for changed in (self._memory(), self._disk(room, is_full)) if changed is not None]
 
     def _memory(self) -> Watermark | None:
@@ -89,8 +90,9 @@ class Watch:
     def _disk(self, room: Room, is_full: bool) -> Watermark | None:
         least = self._disk_free_bytes_min
         is_on = is_full or room.bytes < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
+        must_be = "and what is left is kept for acknowledgements" if is_full else f"{least >> 20} MB must be"
         text = (f"{room.free >> 20} MB free at {self._folder} and {room.inside >> 20} MB in free pages of the store, "
-                f"{least >> 20} MB must be; consume what is queued, or make room")  # fmt: skip
+                f"{must_be}; consume what is queued, or make room")  # fmt: skip
         return self._turned("disk", is_on, text)
 
     def _turned(self, resource: str, is_on: bool, text: str) -> Watermark | None:
