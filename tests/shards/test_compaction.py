@@ -1,0 +1,68 @@
+"""A shard gives the space back that it does not need: at a start, while it runs, whatever ends it meanwhile."""
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import Confirmed, Publish, Purge
+from shardmq.model import Queue
+from shardmq.records import Run, pack_many
+
+from .driver import Shard, run_of
+from .inside import MEMORY
+
+MB = 1 << 20
+RUNS = 80
+
+
+@pytest.fixture
+def shard() -> Iterator[Shard]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        shard = Shard(Path(folder), disk_free_bytes_min=0)
+        shard.assign(Queue("/", "q", 1, 0), Queue("/", "kept", 2, 0))
+        records = pack_many([bytes(MB)])
+        shard.send(*[Publish((1,), Run("ex", "key", 1, 5, 9, number, 1, records)) for number in range(RUNS)])
+        shard.send(Publish((2,), run_of(0, 1000)))
+        shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS + 1)
+        yield shard
+        shard.close()
+
+
+def file_bytes(shard: Shard) -> int:
+    return (shard.folder / "shard-0" / "data.mdb").stat().st_size
+
+
+def test_a_start_gives_back_what_is_free_and_keeps_what_the_redo_log_has(shard: Shard) -> None:
+    assert shard.ask(Purge(11, 1)) == RUNS
+    assert file_bytes(shard) > 80 * MB
+    shard.redial()
+    shard.publish(Publish((2,), run_of(1000, 5)))  # in the redo log alone
+    shard.restart(signal.SIGKILL)
+    assert shard.queue(2)["ready"] == 1005
+    assert file_bytes(shard) < 4 * MB
+    shard.restart(signal.SIGKILL)
+    assert (shard.queue(1)["valid"], shard.queue(2)["ready"]) == (0, 1005)
+
+
+def test_what_a_kill_left_of_a_copy_is_removed_at_the_next_start(shard: Shard) -> None:
+    shard.stop(signal.SIGKILL)
+    aside = shard.folder / "shard-0" / "compact"
+    aside.mkdir()
+    (aside / "data.mdb").write_bytes(b"half of a copy")
+    shard.start()
+    shard.redial()
+    assert (shard.queue(1)["ready"], shard.queue(2)["ready"]) == (RUNS, 1000)
+    assert not aside.exists()
+
+
+def test_while_it_runs_and_the_disk_is_short_a_shard_gives_back_what_is_free(shard: Shard) -> None:
+    (shard.folder / "disk-free-bytes").write_text(str(60 * MB))
+    assert shard.ask(Purge(11, 1)) == RUNS
+    shard.until(lambda: file_bytes(shard) < 4 * MB)
+    shard.redial()
+    shard.publish(Publish((2,), run_of(1000, 5)))
+    shard.restart(signal.SIGKILL)
+    assert (shard.queue(1)["valid"], shard.queue(2)["ready"]) == (0, 1005)
