@@ -1,0 +1,234 @@
+"""Clients that flood: a bystander is served in between, and the processes keep their memory.
+
+With SHARDMQ_FLOOD_SECONDS set, floods last that long, commits and declarations are as many as may be, and what a
+bystander waits for is held to the figures in the documents (for a machine that does nothing else).
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.records import pack
+from shardmq.wire.operations import BasicPublish, ChannelOpen, Ok, QueueDeclare, encode
+
+from .saboteur import RawClient, rss_bytes, until
+
+MEGABYTE = 1 << 20
+SECONDS = float(os.environ.get("SHARDMQ_FLOOD_SECONDS", "0"))
+P99_SECONDS = 0.05
+DECLARE_SECONDS = 0.2
+
+
+class Bystander:
+    """Does one thing after the other, and notes how long each takes."""
+
+    def __init__(self, broker: Broker, act: Callable[[shardmq.Channel, int], object]) -> None:
+        self.took: list[float] = []
+        self._over = threading.Event()
+        self._act = act
+        self._url = broker.url
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with shardmq.connect(self._url, timeout=60) as connection, connection.channel() as channel:
+            channel.queue_declare("bystander", durable=True)
+            while not self._over.wait(0.01):
+                began = time.monotonic()
+                self._act(channel, len(self.took))
+                self.took.append(time.monotonic() - began)
+
+    def __enter__(self) -> "Bystander":
+        self._thread.start()
+        until(lambda: len(self.took) > 3, "it is served")
+        self.took.clear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def p99(self) -> float:
+        took = sorted(self.took)
+        print(f"{len(took)} times, median {took[len(took) // 2] * 1e3:.1f} ms, "
+              f"p99 {took[len(took) * 99 // 100] * 1e3:.1f} ms, longest {took[-1] * 1e3:.1f} ms")  # fmt: skip
+        return took[len(took) * 99 // 100]
+
+
+def publish(channel: shardmq.Channel, _number: int) -> None:
+    channel.basic_publish("", "bystander", b"x")
+
+
+class AmqpClient:
+    """A socket that speaks AMQP as fast as it can."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
+        self.socket.sendall(b"AMQP\0\0\x09\x01")
+        self.receive()
+        login = struct.pack(">I", 12) + b"\0guest\0guest"
+        self.method(0, 10, 11, struct.pack(">I", 0) + b"\x05PLAIN" + login + b"\x05en_US")
+        _, self.frame_max, _ = struct.unpack(">HIH", self.receive()[4:12])
+        self.method(0, 10, 31, struct.pack(">HIH", 2047, self.frame_max, 0))
+        self.method(0, 10, 40, b"\x01/\0\0")
+        self.receive()
+        self.method(1, 20, 10, b"\0")
+        self.receive()
+
+    @staticmethod
+    def frame(kind: int, channel: int, payload: bytes) -> bytes:
+        return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+    def method(self, channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> None:
+        self.socket.sendall(self.frame(1, channel, struct.pack(">HH", class_id, method_id) + arguments))
+
+    def message(self, queue: str, properties: bytes, body: bytes) -> bytes:
+        key = queue.encode()
+        content = self.frame(2, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
+        method = struct.pack(">HHHB", 60, 40, 0, 0) + bytes((len(key),)) + key + b"\0"
+        return self.frame(1, 1, method) + content + (self.frame(3, 1, body) if body else b"")
+
+    def declare(self, queue: str, nowait: bool) -> bytes:
+        name = queue.encode()
+        flags = bytes((0x10 if nowait else 0,))
+        return self.frame(1, 1, struct.pack(">HHHB", 50, 10, 0, len(name)) + name + flags + struct.pack(">I", 0))
+
+    def receive(self) -> bytes:
+        """The next frame's payload."""
+        head = self._exactly(7)
+        return self._exactly(struct.unpack(">I", head[3:])[0] + 1)[:-1]
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            data += self.socket.recv(size - len(data))
+        return bytes(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def amqp_flood(broker: Broker) -> tuple[socket.socket, bytes, Callable[[], None]]:
+    client = AmqpClient(broker)
+    table = b"\0V" * 60_000
+    properties = struct.pack(">HI", 1 << 13, len(table)) + table
+    return client.socket, client.message("nowhere", properties, b"x") * 8, client.close
+
+
+def native_flood(broker: Broker) -> tuple[socket.socket, bytes, Callable[[], None]]:
+    client = RawClient(broker).open()
+    record = pack(shardmq.Properties(headers={str(number): {} for number in range(16_000)}), b"x")
+    data = encode(BasicPublish(3, 1, "", "nowhere", 0, 16, record * 16))
+    threading.Thread(target=_swallow, args=(client.socket,), daemon=True).start()
+    return client.socket, data, client.close
+
+
+def _swallow(there: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while there.recv(1 << 16):
+            pass
+
+
+@pytest.mark.parametrize("begin", [amqp_flood, native_flood])
+def test_a_flood_of_headers_leaves_others_their_turns(broker: Broker, begin: Callable[[Broker], tuple]) -> None:  # type: ignore[type-arg]
+    there, data, close = begin(broker)
+    before = rss_bytes(broker.pids["gateway-0"])
+    with Bystander(broker, publish) as bystander:
+        end = time.monotonic() + (SECONDS or 2)
+        while time.monotonic() < end:
+            there.sendall(data)
+    close()
+    assert len(bystander.took) > (35 * SECONDS or 3)
+    assert bystander.p99 < (P99_SECONDS if SECONDS else 1)
+    assert rss_bytes(broker.pids["gateway-0"]) - before < 150 * MEGABYTE
+
+
+@pytest.fixture
+def queues(broker: Broker) -> Iterator[list[str]]:
+    names = [f"tx-{number}" for number in range(8)]
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        for name in names:
+            channel.queue_declare(name, durable=True)
+        yield names
+        for name in names:
+            channel.queue_delete(name)
+
+
+@pytest.mark.parametrize("shared", [1, 8], ids=["one-queue", "eight-queues"])
+def test_a_large_tx_is_committed_in_pieces_and_whole(broker: Broker, queues: list[str], shared: int) -> None:
+    client = AmqpClient(broker)
+    body = bytes(1000)
+    count = 50_000 if SECONDS else 10_000
+    client.method(1, 90, 10)
+    client.receive()
+    messages = [client.message(name, struct.pack(">HB", 1 << 12, 2), body) for name in queues[:shared]]
+    client.socket.sendall(b"".join(messages[number % shared] for number in range(count)))
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        assert channel.queue_declare(queues[0], durable=True).messages == 0
+        with Bystander(broker, publish) as bystander:
+            client.method(1, 90, 20)
+            assert client.receive() == struct.pack(">HH", 90, 21)
+        held = [channel.queue_declare(name, durable=True).messages for name in queues[:shared]]
+        assert held == [count // shared] * shared
+        first = channel.basic_get(queues[0], auto_ack=True)
+        assert first is not None
+        assert first.body == body
+    client.close()
+    assert bystander.took
+    assert bystander.p99 < (P99_SECONDS if SECONDS else 1)
+
+
+def test_thousands_of_declarations_at_once_leave_others_their_turns_and_none_is_lost(broker: Broker) -> None:
+    count, channels = (100_000, 200) if SECONDS else (2000, 200)
+    before = {name: rss_bytes(pid) for name, pid in broker.pids.items()}
+    client = RawClient(broker).open()
+    client.send(*(ChannelOpen(number, number) for number in range(2, channels + 2)))
+    for _ in range(channels):
+        assert isinstance(client.receive(), Ok)
+    declares = b"".join(
+        encode(QueueDeclare(1000 + number, 2 + number % channels, f"many-{number}")) for number in range(count)
+    )
+    answered = []
+
+    def read() -> None:
+        client.socket.settimeout(300)
+        while len(answered) < count:
+            answered.append(client.receive())
+
+    reader = threading.Thread(target=read)
+    with Bystander(broker, lambda channel, number: channel.queue_declare(f"own-{number}")) as bystander:
+        reader.start()
+        client.socket.sendall(declares)
+        reader.join()
+    assert all(isinstance(answer, Ok) for answer in answered)
+    assert len({answer.request for answer in answered}) == count  # type: ignore[attr-defined]
+    assert bystander.took
+    assert bystander.p99 < (DECLARE_SECONDS if SECONDS else 1)
+    grown = {name: rss_bytes(pid) - before[name] for name, pid in broker.pids.items()}
+    assert max(grown.values()) < 40 * MEGABYTE + count * 2000, grown
+    client.close()
+
+
+def test_thousands_of_declarations_without_answers_are_all_carried_out(broker: Broker) -> None:
+    count = 100_000 if SECONDS else 400
+    client = AmqpClient(broker)
+    client.socket.settimeout(300)
+    before = rss_bytes(broker.pids["gateway-0"])
+    with Bystander(broker, lambda channel, number: channel.queue_declare(f"mine-{number}")) as bystander:
+        client.socket.sendall(b"".join(client.declare(f"silent-{number}", nowait=True) for number in range(count)))
+        client.socket.sendall(client.declare("silent-last", nowait=False))
+        assert client.receive()[:4] == struct.pack(">HH", 50, 11)
+    with shardmq.connect(broker.url) as connection:
+        names = {table["name"] for table in connection.status()["queues"]}
+    assert {f"silent-{number}" for number in range(count)} <= names
+    assert bystander.p99 < (DECLARE_SECONDS if SECONDS else 1)
+    assert rss_bytes(broker.pids["gateway-0"]) - before < 40 * MEGABYTE + count * 2000
+    client.close()
