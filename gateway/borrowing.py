@@ -1,5 +1,6 @@
 """A channel's side of loans (loans.py): what is large comes when there is room, and is repaid when it was read."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 GETTERS_MAX: Final = 16
 """Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds
 nothing of are forgotten."""
+
+
+LOOK_BYTES: Final = 4 << 20
+"""What shards answer who looks at messages (queue.peek, queue.read), but for a message that is larger by itself."""
 
 
 def ask(channel: "Channel", consumer: Consumer, size: int) -> None:
@@ -62,6 +67,29 @@ def get(channel: "Channel", consumer: Consumer, auto_ack: bool, reply: Reply, le
         return channel.is_open
 
     consumer.link.get(consumer, auto_ack, lent or session.get_room, got)
+
+
+def look(channel: "Channel", question: Callable[[Reply], None], reply: Reply) -> None:
+    """Ask a shard for messages to look at, when there is room for what such an answer may bring.
+
+    Args:
+        channel: whose request it is.
+        question: asks; called once.
+        reply: takes the answer.
+    """
+    session = channel.session
+
+    def answered(outcome: Outcome) -> None:
+        session.account.arrived(LOOK_BYTES, LOOK_BYTES)
+        reply(outcome)
+        session.front.repay_when_read(LOOK_BYTES)
+
+    def grant() -> bool:
+        if channel.is_open:
+            question(answered)
+        return channel.is_open
+
+    session.account.ask(LOOK_BYTES, grant)
 
 
 def forget_getters(getters: dict[int, Consumer]) -> None:

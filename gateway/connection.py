@@ -57,6 +57,9 @@ PARTING_SECONDS: Final = 10.0
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
 
+LEAST_HIGH_WATER_BYTES: Final = 16 << 10
+"""The same, where there are many thousands of clients: together they are not to have more than there is."""
+
 READ_BUFFER: Final = memoryview(bytearray(256 << 10))
 """One for all connections: what is read into it is taken out before the loop reads again. A new one for each read costs
 page faults (0.1 µs a message in bulk), one for each connection memory."""
@@ -85,11 +88,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     """
 
     protocol: ClassVar[str]
-    __slots__ = ("_confirming", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub", "_is_authenticating",
-                 "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out", "_out_bytes", "_pass",
-                 "_progress_at", "_read_bytes", "_reading_held_by", "_sent_at", "_server", "_spent", "_transport",
-                 "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls", "is_writable", "peer",
-                 "peer_port", "session")  # fmt: skip
+    __slots__ = ("_confirming", "_counted_bytes", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
+                 "_is_authenticating", "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out",
+                 "_out_bytes", "_pass", "_progress_at", "_read_bytes", "_reading_held_by", "_sent_at", "_server",
+                 "_spent", "_transport", "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls",
+                 "is_writable", "peer", "peer_port", "session")  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -98,6 +101,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._held_bytes = 0
+        self._counted_bytes = 0  # unread, in what the hub counts
         self._lent_bytes = 0  # of what was sent, those that are free again when the client has read them
         self._pass = 0  # the last one in which something was read
         self._spent = 0.0  # seconds of work for what was read in it
@@ -172,7 +176,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=self._server.next_high_water)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer, self.peer_port = str(address[0]), address[1]
         self.is_tls = transport.get_extra_info("ssl_object") is not None
@@ -182,6 +186,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         self._is_closing = self._is_finished = True
         self._out.clear()
+        self._forget_unread()
         self.release()
         self._server.remove(self)
 
@@ -216,11 +221,16 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.is_writable = True
+        self._forget_unread()
         if self._lent_bytes:
             self._repay()
         self._was_read()
         if self.session is not None:
             self.session.socket_has_room()
+
+    def _forget_unread(self) -> None:
+        self._hub.unread_bytes -= self._counted_bytes
+        self._counted_bytes = 0
 
     # --- parting ----------------------------------------------------------------------------------------------------
 
@@ -334,6 +344,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             confirming, self._confirming = self._confirming, []
             self._out += [self.encode_confirms(channel) for channel in confirming]
         if not self._out or self._is_finished or self._transport.is_closing():
+            if self._lent_bytes:
+                self._repay()
             return
         out, self._out, self._out_bytes = self._out, [], 0
         data = out[0] if len(out) == 1 else b"".join(out)
@@ -342,15 +354,25 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.write(data)
         if self._lent_bytes:
             self._repay()
-        if not self.is_writable and self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+        if not self.is_writable and self._is_too_much(self._transport.get_write_buffer_size()):
             self._is_unread = True
             self._hold_reading("unread")
         elif self._is_unread:
             self._was_read()
 
+    def _is_too_much(self, unread: int) -> bool:
+        """Whether the client is to read before anything more is done for it: it has much to read, or it is one of many
+        that have something."""
+        hub = self._hub
+        hub.unread_bytes += unread - self._counted_bytes
+        self._counted_bytes = unread
+        return unread > UNREAD_BYTES_MAX or hub.unread_bytes > hub.unread_bytes_max
+
     def repay_when_read(self, size: int) -> None:
         if not self._lent_bytes:
             self._progress_at = time.monotonic()
+            if not self._out:
+                self._hub.write_due(self)
         self._lent_bytes += size
 
     def _repay(self) -> None:

@@ -23,7 +23,7 @@ from shardmq.gateway.rights import Rights
 from shardmq.gateway.shardlink import ShardLink
 from shardmq.gateway.topologylink import TopologyLink
 from shardmq.gateway.turns import Turns
-from shardmq.limits import LOANS_SHARE, WINDOWS_SHARE
+from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.model import Queue
 from shardmq.records import Properties
 from shardmq.terms import Terms
@@ -95,6 +95,9 @@ class Hub:
         lender: of room for large messages.
         turns: of connections with much to do.
         passes: how many there were.
+        windows_bytes: what the n-th consumer has an n-th part of at most.
+        unread_bytes: what clients that are behind have not read, together.
+        unread_bytes_max: past it, nothing more is done for those that are.
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: steady time of this pass, milliseconds since 1970.
     """
@@ -145,7 +148,9 @@ class Hub:
         self._woken = asyncio.Event()
         watch = MemoryWatch(self.alarms, name, rss_bytes_max, len(shards) + 1)
         self.lender = Lender(watch.bytes_max // LOANS_SHARE)
-        self._windows_bytes = watch.bytes_max // WINDOWS_SHARE
+        self.unread_bytes = 0
+        self.unread_bytes_max = watch.bytes_max // UNREAD_SHARE
+        self.windows_bytes = watch.bytes_max // WINDOWS_SHARE
         self._wakers: list[Callable[[float], None]] = [watch.tick]
         self._census: Callable[[], dict[str, Any]] = dict
         self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
@@ -165,7 +170,7 @@ class Hub:
     @property
     def next_window(self) -> int:
         """What the window of one more consumer may be, for what those of all consumers here take together."""
-        return self._windows_bytes // (sum([link.consumers for link in self.links]) + 1) + 1
+        return self.windows_bytes // (sum([link.consumers for link in self.links]) + 1) + 1
 
     def on_tick(self, call: Callable[[float], None]) -> None:
         """Have `call(monotonic now)` made with every tick."""

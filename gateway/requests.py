@@ -1,13 +1,14 @@
 """The native protocol's requests as a table: which call each operation is, and what its answer looks like."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from shardmq.bus.messages import Peek
-from shardmq.gateway import administration, declarations, listing, snapshots, transactions
+from shardmq.gateway import administration, borrowing, declarations, listing, snapshots, transactions
 from shardmq.gateway.answers import delivery_table, done, shaped
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.shardlink import Reply
@@ -51,7 +52,8 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
         return [delivery_table(0, 0, redelivered, run, deliveries) for _, redelivered, deliveries, run in seen]
 
     link = session.hub.links[queue.shard]
-    link.ask(Peek(0, queue.id, operation.offset, operation.count), shaped(reply, shape))
+    question = Peek(0, queue.id, operation.offset, operation.count)
+    borrowing.look(channel, partial(link.ask, question), shaped(reply, shape))
 
 
 def _basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:

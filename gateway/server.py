@@ -7,7 +7,12 @@ from typing import Any, Final
 from shardmq.clock import Ticks
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.clients import Lists
-from shardmq.gateway.connection import SILENCE_CHECK_SECONDS, ClientConnection
+from shardmq.gateway.connection import (
+    LEAST_HIGH_WATER_BYTES,
+    SILENCE_CHECK_SECONDS,
+    WRITE_HIGH_WATER_BYTES,
+    ClientConnection,
+)
 from shardmq.gateway.doorway import Doorway
 from shardmq.gateway.hub import Hub
 from shardmq.gateway.logins import Logins
@@ -120,6 +125,12 @@ class Server:
     def when_gone(self, session: Session, then: Callable[[], None]) -> None:
         """Call back when the exclusive queues of a client that has left are gone."""
         self._presence.when_gone(session, then)
+
+    @property
+    def next_high_water(self) -> int:
+        """What may wait for one more client before it is taken for one that is behind."""
+        share = self.hub.windows_bytes // (len(self._connections) + 1)
+        return max(LEAST_HIGH_WATER_BYTES, min(WRITE_HIGH_WATER_BYTES, share))
 
     def remove(self, connection: ClientConnection) -> None:
         """A client is gone."""

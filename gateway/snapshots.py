@@ -3,12 +3,14 @@
 All of them take the permission to read the queue, as consuming does, and are answered by the queue's shard.
 """
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from shardmq.bus.messages import EndReservation, Read, Reserve, Slices
 from shardmq.errors import InvalidRequest
+from shardmq.gateway import borrowing
 from shardmq.gateway.answers import delivery_table, shaped
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.session import Session
@@ -61,7 +63,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         }
 
     message = Read(0, queue.id, first, end, operation.count, reservation)
-    session.hub.links[queue.shard].ask(message, shaped(reply, shape))
+    borrowing.look(channel, partial(session.hub.links[queue.shard].ask, message), shaped(reply, shape))
 
 
 def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:

@@ -107,6 +107,10 @@ LOANS_ARRIVING_BYTES: Final = 16 << 20
 LOANS_SHARE: Final = 8
 """Such messages take this part of a gateway's memory watermark at most, whatever the number of connections."""
 
+UNREAD_SHARE: Final = 8
+"""Where clients that do not read have this part of a gateway's memory watermark waiting for them together, nothing more
+is carried out for them until they read, however little each has."""
+
 WINDOWS_SHARE: Final = 24
 """The n-th consumer of a gateway has a window of an n-th part of that share of its memory watermark at most: those of
 5,000 consumers together take three eighths of it, of 100,000 half."""
