@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages import Got
 from shardmq.gateway.shardlink import Consumer, Outcome, Reply
+from shardmq.records import Run, cost
 
 if TYPE_CHECKING:
     from shardmq.gateway.channel import Channel
@@ -34,10 +35,11 @@ def ask(channel: "Channel", consumer: Consumer, size: int) -> None:
     channel.session.account.ask(size, grant)
 
 
-def count_sent(session: "Session", consumer: Consumer, size: int) -> None:
-    """So many bytes of a consumer are no longer under way to its socket: they are its window's, or were lent."""
+def count_sent(session: "Session", consumer: Consumer, run: Run) -> None:
+    """Messages of a consumer are no longer under way to its socket: they are its window's, or were lent."""
+    size = cost(run, consumer.overhead)
     if consumer.borrowed:
-        repaid = min(size, consumer.borrowed)
+        repaid = min(len(run.records), consumer.borrowed)
         consumer.borrowed -= repaid
         size -= repaid
         session.front.repay_when_read(repaid)

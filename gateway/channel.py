@@ -56,6 +56,9 @@ class Front(Protocol):
     def confirms_due(self, channel: "Channel") -> None:
         """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
 
+    def delivery_bytes(self, consumer: str) -> int:
+        """What each message for a consumer takes beside its record and names, where those are written for each."""
+
     def repay_when_read(self, size: int) -> None:
         """So many bytes of what was sent were lent: they are free again once the client's socket has taken them."""
 
@@ -283,6 +286,7 @@ class Channel:
         link = self.session.hub.links[queue.shard]
         consumer = link.add_consumer(self, queue.id, tag)
         consumer.window = self.session.next_window
+        consumer.overhead = self.session.front.delivery_bytes(tag)
         consumer.auto_ack = auto_ack
         consumer.own_prefetch = prefetch
         consumer.settled_late = auto_ack and self._shared is not None
@@ -314,7 +318,7 @@ class Channel:
                 if self._shared is not None:
                     for waiting in self._shared.drop(consumer):
                         end = waiting.first + waiting.run.count
-                        borrowing.count_sent(self.session, consumer, len(waiting.run.records))
+                        borrowing.count_sent(self.session, consumer, waiting.run)
                         consumer.link.give_back(consumer, waiting.first, end, requeue=True)
                 self._retired[consumer] = True
                 self.after_settling()
@@ -458,7 +462,7 @@ class Channel:
         if consumer.settled_late:
             consumer.link.settle(consumer, delivered.first, delivered.first + run.count)
             self.session.hub.changed()
-        borrowing.count_sent(self.session, consumer, len(run.records))
+        borrowing.count_sent(self.session, consumer, run)
         if front.is_writable:
             consumer.link.taken(consumer)
 
@@ -571,8 +575,8 @@ class Channel:
         is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
         holding = consumer, consumer.link.life
         if self._shared is not None:
-            late = self._shared.drop(consumer, start, start + count)
-            borrowing.count_sent(self.session, consumer, sum([len(delivered.run.records) for delivered in late]))
+            for late in self._shared.drop(consumer, start, start + count):
+                borrowing.count_sent(self.session, consumer, late.run)
         for ledger in self.ledgers:
             consumer.unacked -= ledger.pass_on(holding, start, start + count, (consumer, NO_LIFE))
 

@@ -368,6 +368,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._counted_bytes = unread
         return unread > UNREAD_BYTES_MAX or hub.unread_bytes > hub.unread_bytes_max
 
+    def delivery_bytes(self, consumer: str) -> int:  # noqa: ARG002  (some protocols name it in each delivery)
+        return 0
+
     def repay_when_read(self, size: int) -> None:
         if not self._lent_bytes:
             self._progress_at = time.monotonic()

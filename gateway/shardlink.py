@@ -70,14 +70,15 @@ class Consumer:
         times_out: whether messages return by themselves while it holds them.
         unacked: messages handed to the client and not settled.
         window: bytes that may be under way to its socket.
+        overhead: bytes that each message takes beside its record and names, for the client's protocol.
         owed: bytes the socket has taken since the shard last heard.
         permitted: bytes that may be on their way beyond the window.
         borrowed: bytes that have come beyond it, and were not handed to the socket.
     """
 
-    __slots__ = ("auto_ack", "borrowed", "channel", "exclusive", "link", "number", "own_prefetch", "owed", "permitted",
-                 "prefetch", "priority", "queue", "running", "settled", "settled_late", "tag", "timeout_ms",
-                 "times_out", "unacked", "window")  # fmt: skip
+    __slots__ = ("auto_ack", "borrowed", "channel", "exclusive", "link", "number", "overhead", "own_prefetch", "owed",
+                 "permitted", "prefetch", "priority", "queue", "running", "settled", "settled_late", "tag",
+                 "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
 
     def __init__(self, channel: Receiver, link: "ShardLink", number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -94,7 +95,7 @@ class Consumer:
         self.running = False
         self.unacked = 0
         self.window = DELIVERY_WINDOW_BYTES
-        self.owed = 0
+        self.overhead = self.owed = 0
         self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
 
@@ -258,7 +259,7 @@ class ShardLink:
         consumer.running = True
         message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
                           consumer.window, consumer.priority, consumer.exclusive,
-                          consumer.timeout_ms, consumer.settled_late)  # fmt: skip
+                          consumer.timeout_ms, consumer.settled_late, consumer.overhead)  # fmt: skip
         self.ask(message, reply, seconds)
 
     def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:

@@ -429,6 +429,15 @@ def continues(left: Run, right: Run) -> bool:
     )
 
 
+def cost(run: Run, overhead: int) -> int:
+    """What a run takes of a consumer's window: its records; and with each message some bytes and its names, where they
+    are written for each."""
+    size = len(run.records)
+    if overhead:
+        size += run.count * (overhead + len(run.exchange) + len(run.routing_key))
+    return size
+
+
 def join(runs: Sequence[Run]) -> Run:
     """One run of several that continue one another."""
     head = runs[0]

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Delivered, Spent, Wanted
-from shardmq.limits import DELIVERY_CREDIT_SHARE
+from shardmq.limits import DELIVERY_CREDIT_SHARE, NAME_BYTES_MAX
 from shardmq.ranges import RangeSet
+from shardmq.records import cost
 from shardmq.shards.queue import Queue
 from shardmq.shards.timeouts import Timeouts
 
@@ -27,6 +28,7 @@ class Consumer:
         settles: whether messages are held for it until they are settled; else they are done with as they go out.
         window: bytes that may be under way to it.
         room: bytes of it that are free now.
+        overhead: bytes of it that each message takes beside its record and names; 0 where it takes its record alone.
         permit: bytes that may go beside the window in this pass.
         is_asking: whether its gateway was told of a message larger than the window, and has not answered.
         held: numbers of the messages it holds unacked.
@@ -37,8 +39,8 @@ class Consumer:
         is_waiting: whether it is out of turn, for want of credit.
     """
 
-    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_asking", "is_waiting", "number", "peer", "permit",
-                 "prefetch", "priority", "queue", "room", "settles", "timeouts", "window")  # fmt: skip
+    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_asking", "is_waiting", "number", "overhead", "peer",
+                 "permit", "prefetch", "priority", "queue", "room", "settles", "timeouts", "window")  # fmt: skip
 
     def __init__(self, peer: Peer, number: int, queue: Queue, prefetch: int, auto_ack: bool, window: int,
                  priority: int = 0, exclusive: bool = False) -> None:  # fmt: skip
@@ -50,6 +52,7 @@ class Consumer:
         self.settles = not auto_ack
         self.window = window
         self.room = window
+        self.overhead = 0
         self.permit = 0
         self.is_asking = False
         self.held = RangeSet()
@@ -214,6 +217,8 @@ class Ring:
         if stored > max(room, consumer.window):  # it is not to be read before it may go
             self._may_go(consumer, stored)
             return False
+        if consumer.overhead:
+            limit = min(limit, max(1, room // (consumer.overhead + 2 * NAME_BYTES_MAX)))
         parcels = queue.take(limit, room, alone=False)
         if not parcels and queue.ready and self._may_go(consumer, queue.head_bytes()):
             parcels = queue.take(1, consumer.window, alone=False)
@@ -222,7 +227,7 @@ class Ring:
             self._spend(consumer, sum([len(run.records) for *_, run in parcels]))
         for first, redelivered, deliveries, run in parcels:
             end = first + run.count
-            consumer.room -= len(run.records)
+            consumer.room -= cost(run, consumer.overhead)
             if not consumer.settles:
                 queue.settle([(first, end)])
             elif consumer.timeouts is None:

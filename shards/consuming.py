@@ -81,6 +81,7 @@ class Consuming:
             return
         consumer = Consumer(peer, message.consumer, hosted.queue, message.prefetch, message.auto_ack, message.window,
                             message.priority, message.exclusive)  # fmt: skip
+        consumer.overhead = message.overhead
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
         consumer.settles = not message.auto_ack or message.settled_late

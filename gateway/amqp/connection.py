@@ -441,6 +441,9 @@ class AmqpConnection(ClientConnection):
                                self._frame_max)
         )  # fmt: skip
 
+    def delivery_bytes(self, consumer: str) -> int:
+        return sending.DELIVERY_BYTES + len(consumer)
+
     def encode_confirms(self, channel: Channel) -> bytes:
         desk = self._desks.get(channel.number)
         ranges = channel.take_confirms()

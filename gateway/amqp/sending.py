@@ -23,6 +23,9 @@ ENVELOPES_KEPT: Final = 4096
 ALIKE_BYTES_MAX: Final = 4096
 """Longer bodies are not packed into their messages, as that would copy them once more."""
 
+DELIVERY_BYTES: Final = 54
+"""What a delivery takes in its frames beside its names, properties and body."""
+
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
 _END: Final = bytes((END,))

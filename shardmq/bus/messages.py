@@ -105,6 +105,8 @@ class Consume(Message, frozen=True, tag=21):
     Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
     `timeout_ms` after it was delivered returns (0: the queue's own time, if it has one). With `auto_ack` messages are
     done with as they go out; with `settled_late` too, when the gateway has handed them to the client, and settles them.
+    Each message takes `overhead` bytes of the window beside its record, and the names it was published with; nothing
+    beside its record where that is 0.
     """
 
     request: int
@@ -117,6 +119,7 @@ class Consume(Message, frozen=True, tag=21):
     exclusive: bool = False
     timeout_ms: int = 0
     settled_late: bool = False
+    overhead: int = 0
 
 
 class Cancel(Message, frozen=True, tag=22):

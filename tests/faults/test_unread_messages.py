@@ -1,6 +1,7 @@
 """Large messages for clients that do not read: the gateway keeps its memory, and the others are served."""
 
 import contextlib
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import shardmq
 from shardmq.cmd.broker import Broker
 from shardmq.wire.operations import BasicConsume, BasicGet, ChannelOpen, Ok
 
+from .amqpclient import AmqpClient
 from .saboteur import RawClient, queue_table, rss_bytes, until
 
 MEGABYTE = 1 << 20
@@ -135,6 +137,26 @@ def test_amqp_consumers_get_large_messages_however_many_share_a_connection(fille
     with shardmq.connect(filled.url) as native, native.channel() as channel:
         for number in range(QUEUES):  # as they were, for other tests
             channel.basic_publish("", f"large-{number}", bytes(LARGE), TRANSIENT)
+
+
+def test_what_each_tiny_message_takes_in_frames_counts(filled: Broker) -> None:
+    """An empty message with long names takes 800 bytes on the wire, and 4 where it is stored."""
+    exchange, key, tag = "x" * 200, "k" * 200, b"t" * 200
+    with shardmq.connect(filled.url) as connection, contextlib.closing(AmqpClient(filled, 65_536)) as client:
+        channel = connection.channel()
+        channel.exchange_declare(exchange, "direct")
+        channel.queue_declare("tiny")
+        channel.queue_bind("tiny", exchange, key)
+        with channel.publisher() as publisher:
+            publisher.publish_many(exchange, key, [b""] * 100_000)
+        with growth(filled) as grown:
+            client.method(1, 60, 20, b"\0\0\x04tiny" + bytes((len(tag),)) + tag + b"\0" + struct.pack(">I", 0))
+            until(lambda: queue_table(connection, "tiny")["unacked"], "something is delivered")
+            serve(connection)
+            assert 0 < queue_table(connection, "tiny")["unacked"] < 25_000
+            assert grown() < 30 * MEGABYTE
+        channel.queue_delete("tiny")
+        channel.exchange_delete(exchange)
 
 
 def test_deaf_connections_do_not_keep_large_messages_from_others_for_ever(
