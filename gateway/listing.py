@@ -1,7 +1,8 @@
 """Requests that look: what there is in the topology, with counts, and how the broker is.
 
-Everybody may see what is in the connection's virtual host. Of users, permissions, connections and other virtual hosts,
-those without the tag "administrator" or "monitoring" see what concerns themselves.
+Who may log in may see what is in the connection's virtual host, as long as there is a permission there. Of users,
+permissions, transactions, connections and other virtual hosts, those without the tag "administrator" or "monitoring"
+see what concerns themselves, and of the broker's processes nothing (RabbitMQ's rule for "management").
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shardmq.bus.messages import Inspect
-from shardmq.errors import InvalidRequest
+from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.gateway.answers import Gathering
 from shardmq.gateway.channel import Channel
 from shardmq.gateway.clients import CLIENT_LISTS, gather_rows, visible
@@ -28,7 +29,7 @@ from shardmq.gateway.rows import (
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.gateway.status import ANSWER_SECONDS, gather
-from shardmq.model import REPLY_QUEUES, User
+from shardmq.model import REPLY_QUEUES, Transaction, User
 from shardmq.wire.operations import StatusGet, TopologyList
 
 Tags = tuple[str, ...]
@@ -86,13 +87,24 @@ _AT_HAND: Final[Mapping[str, Callable[[Session, Tags], list[Row]]]] = MappingPro
 """Lists that the replica has."""
 
 
+_OF_VHOST: Final = frozenset({"exchanges", "bindings", "queues", "transactions"})
+"""Lists of what is in the connection's virtual host."""
+
+
+def _may_see(session: Session, vhost: str) -> bool:
+    return _sees_all(session.tags) or (session.user, vhost) in session.hub.topology.permissions
+
+
 def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> None:
     """A list of what there is.
 
     Raises:
         InvalidRequest: there is no such list.
+        AccessRefused: the user's permission in the virtual host was taken away.
     """
     session, noun = channel.session, operation.noun
+    if noun in _OF_VHOST and not _may_see(session, session.vhost):
+        raise AccessRefused(f"access to vhost '{session.vhost}' refused for user '{session.user}'")
     if noun in _AT_HAND:
         reply(_AT_HAND[noun](session, session.tags))
     elif noun == "queues":
@@ -121,8 +133,11 @@ def _list_queues(session: Session, reply: Reply) -> None:
 
 
 def _list_transactions(session: Session, reply: Reply) -> None:
-    """The undecided transactions, with what is staged for them on all shards together."""
+    """The user's undecided transactions, with what is staged for them on all shards together."""
     hub = session.hub
+
+    def is_shown(transaction: Transaction) -> bool:
+        return transaction.vhost == session.vhost and (transaction.user == session.user or _sees_all(session.tags))
 
     def join(tables: list[Row]) -> None:
         staged: dict[int, Counter[str]] = defaultdict(Counter)
@@ -131,7 +146,7 @@ def _list_transactions(session: Session, reply: Reply) -> None:
                 staged[row["number"]].update({name: row[name] for name in STAGED})
         is_whole = len(tables) == len(hub.links)
         hub.changed()  # notes the time
-        found = [each for each in hub.topology.transactions.values() if each.vhost == session.vhost]
+        found = [each for each in hub.topology.transactions.values() if is_shown(each)]
         reply([transaction_row(each, hub.now_ms, staged[each.number] if is_whole else None) for each in found])
 
     gathering = Gathering(len(hub.links), join)
@@ -140,15 +155,32 @@ def _list_transactions(session: Session, reply: Reply) -> None:
 
 
 def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
-    """How the broker is; queues of other virtual hosts are for those who see all."""
+    """How the broker is. Those who do not see all are told of the queues in their virtual hosts and of how many
+    connections, channels and consumers are theirs."""
     session = channel.session
+    if _sees_all(session.tags):
+        gather(session.hub, reply)
+        return
 
-    def show(state: Any) -> None:
-        if not _sees_all(session.tags):
-            state["queues"] = [row for row in state["queues"] if row["vhost"] == session.vhost]
-        reply(state)
+    own = {"connections": 0, "channels": 0, "consumers": 0}
 
-    gather(session.hub, show)
+    def connections(rows: list[Row]) -> None:
+        mine = [row for row in rows if row["user"] == session.user]
+        own.update(connections=len(mine), channels=sum(row["channels"] for row in mine))
+        gather_rows(session.hub, "consumers", consumers)
+
+    def consumers(rows: list[Row]) -> None:
+        own["consumers"] = sum(row["user"] == session.user for row in rows)
+        gathering = Gathering(len(session.hub.links), show)
+        for link in session.hub.links:
+            link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
+
+    def show(tables: list[Row]) -> None:
+        found = [row for table in tables for row in table["queues"] if _may_see(session, row["vhost"])]
+        found.sort(key=lambda queue: (queue["vhost"], queue["name"]))
+        reply({"processes": [], "queues": found, "own": own})
+
+    gather_rows(session.hub, "connections", connections)
 
 
 REQUESTS: Final[dict[type[Any], Any]] = {TopologyList: topology_list, StatusGet: status_get}

@@ -40,7 +40,10 @@ Status = dict[str, Any]
 @URL
 @JSON
 def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
-    """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores."""
+    """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores.
+
+    Users without the tag monitoring or administrator see the queues of their virtual hosts, and what they hold.
+    """
     with connected(url) as connection:
         looks = Looks(connection, interval)
         if as_json:
@@ -91,6 +94,7 @@ def with_rates(before: Status, now: Status, seconds: float) -> Status:
         return (gain if gain >= 0 else float(row[total])) / seconds
 
     return {
+        **now,
         "processes": [
             {**row, "cpu_percent": round(100 * risen("cpu_seconds", row, processes[row["pid"]]), 1)}
             if row["pid"] in processes
@@ -114,7 +118,14 @@ def tables(state: Status) -> "Group":
     ]
     staged = [Text(sentence) for sentence in transactions(state["processes"])]
     refused = [Text(sentence, style="yellow") for sentence in logins(state["processes"])]
-    return Group(process_table(state["processes"]), *alarms, *refused, *staged, queue_table(state["queues"]))
+    head = Text(own(state["own"])) if "own" in state else process_table(state["processes"])
+    return Group(head, *alarms, *refused, *staged, queue_table(state["queues"]))
+
+
+def own(held: dict[str, int]) -> str:
+    """What a user holds who does not see the processes."""
+    words = [counted(number, noun.removesuffix("s")) for noun, number in held.items()]
+    return f"this user has {words[0]}, {words[1]} and {words[2]}; processes are shown to the tag 'monitoring'"
 
 
 def logins(processes: list[dict[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from shardmq.cmd.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.records import pack_many
-from shardmq.wire.administration import PermissionPut, UserPut, VhostPut
+from shardmq.wire.administration import PermissionDelete, PermissionPut, UserPut, VhostPut
 from shardmq.wire.operations import (
     BasicConsume,
     BasicGet,
@@ -23,6 +23,7 @@ from shardmq.wire.operations import (
     StatusGet,
     TopologyList,
 )
+from shardmq.wire.transactions import TransactionAbort, TransactionBegin
 
 from .rawclient import Denied, RawClient
 
@@ -128,6 +129,72 @@ def test_what_does_not_concern_them_is_not_shown_to_those_without_tags(broker: B
         assert "earthly" in {row["name"] for row in seen["monitor"]["queues"]}
         assert not any("password_hash" in row for row in seen["monitor"]["users"])
         assert all(row["password_hash"] for row in admin.ask(TopologyList, "users"))
+
+
+def test_who_does_not_monitor_sees_no_process_and_no_queue_of_other_virtual_hosts_in_the_status(pair: Broker) -> None:
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(RawClient(pair).open())
+        for name in ("here", "there", "elsewhere"):
+            admin.ask(VhostPut, name)
+            admin.ask(PermissionPut, "guest", name, ".*", ".*", ".*")
+            stack.enter_context(RawClient(pair).open(vhost=name)).ask(QueueDeclare, f"q-{name}", True)
+        add_user(admin, "plain", vhost="here")
+        admin.ask(PermissionPut, "plain", "there", "", "", "")
+        add_user(admin, "monitor", "monitoring", vhost="here")
+        # over both gateways, one after the other
+        plain = [stack.enter_context(RawClient(pair).open("plain", "secret", "here")) for _ in range(6)]
+        plain[0].ask(BasicConsume, "q-here", "tag")
+        plain[1].ask(ChannelOpen, channel=2)
+        for client in plain:
+            state = client.ask(StatusGet)
+            assert state.keys() == {"processes", "queues", "own"}
+            assert state["processes"] == []
+            assert {row["vhost"]: row["name"] for row in state["queues"]} == {"here": "q-here", "there": "q-there"}
+            assert state["own"] == {"connections": 6, "channels": 7, "consumers": 1}
+        admin.ask(PermissionDelete, "plain", "there")
+        assert [row["name"] for row in plain[0].ask(StatusGet)["queues"]] == ["q-here"]
+        for seeing in (admin, stack.enter_context(RawClient(pair).open("monitor", "secret", "here"))):
+            state = seeing.ask(StatusGet)
+            assert {row["process"]: row["pid"] for row in state["processes"]} == pair.pids
+            assert {row["name"] for row in state["queues"]} == {"q-here", "q-there", "q-elsewhere"}
+
+
+def test_lists_of_connections_channels_consumers_and_transactions_are_the_users_own(broker: Broker) -> None:
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(RawClient(broker).open())
+        users = {}
+        for name, tags in (("one", []), ("two", []), ("manager", ["management"]), ("seer", ["monitoring"])):
+            add_user(admin, name, *tags)
+            users[name] = stack.enter_context(RawClient(broker).open(name, "secret"))
+        for name in ("one", "two"):
+            users[name].ask(QueueDeclare, f"of-{name}", exclusive=True)
+            users[name].ask(BasicConsume, f"of-{name}", name)
+            users[name].ask(TransactionBegin, f"by-{name}")
+        nouns = ("connections", "channels", "consumers", "transactions")
+        seen = {name: {noun: {row["user"] for row in client.ask(TopologyList, noun)} for noun in nouns}
+                for name, client in users.items()}  # fmt: skip
+        assert seen["one"] == {noun: {"one"} for noun in nouns}
+        assert seen["two"] == {noun: {"two"} for noun in nouns}
+        assert seen["manager"] == {
+            "connections": {"manager"}, "channels": {"manager"}, "consumers": {"one", "two"}, "transactions": set(),
+        }  # fmt: skip
+        assert all({"one", "two"} <= names for names in seen["seer"].values())
+        for name in ("one", "two"):
+            admin.ask(TransactionAbort, f"by-{name}")
+
+
+def test_whose_permission_was_taken_away_lists_nothing_of_the_virtual_host(broker: Broker) -> None:
+    with RawClient(broker).open() as admin:
+        add_user(admin, "leaver")
+        with RawClient(broker).open("leaver", "secret") as leaver:
+            for noun in ("queues", "exchanges", "bindings", "transactions"):
+                leaver.ask(TopologyList, noun)
+            admin.ask(PermissionDelete, "leaver", "/")
+            for noun in ("queues", "exchanges", "bindings", "transactions"):
+                with pytest.raises(Denied, match="access to vhost '/' refused") as denied:
+                    leaver.ask(TopologyList, noun)
+                assert denied.value.code == ReplyCode.ACCESS_REFUSED
+            assert leaver.ask(StatusGet)["queues"] == []
 
 
 def test_client_properties_beyond_measure_are_not_kept(broker: Broker) -> None:
