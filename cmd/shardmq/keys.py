@@ -31,7 +31,8 @@ def keys() -> None:
 def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
     """Make a pair of keys for each process NAME: coordinator, shard-0, gateway-0, …
 
-    DIR/NAME.key_secret stays with that process alone; DIR/allowed/NAME.key is copied to all it talks with.
+    DIR/NAME.key_secret stays with that process alone; DIR/allowed/NAME.key is copied to all it talks with. NAME says
+    what the process is: coordinator, shard-0 and so on are those, any other is the --name of a gateway.
     """
     from shardmq.bus.curve import create_pair
     from shardmq.model import check_name
@@ -63,9 +64,8 @@ def keys_list(*, folder: Path, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    table = new_table("keys", ("name", "public key", "allowed", "secret here"))
+    table = new_table("keys", ("name", "role", "public key", "allowed", "secret here"))
     for row in rows:
-        table.add_row(
-            row["name"], row["public_key"], *("yes" if row[which] else "no" for which in ("allowed", "secret"))
-        )
+        held_here = ["yes" if row[which] else "no" for which in ("allowed", "secret")]
+        table.add_row(row["name"], row["role"], row["public_key"], *held_here)
     Console().print(table)

@@ -180,8 +180,12 @@ def gateway(
     **tls: Any,
 ) -> None:
     """Run one gateway: what clients connect to."""
-    notify.die_with_parent()
+    from shardmq.bus.curve import GATEWAY, role_of
     from shardmq.gateway.process import GatewayOptions, run
+
+    if role_of(name) != GATEWAY:
+        raise click.UsageError(f"'{name}' is the name of a {role_of(name)}; name a gateway otherwise, as gateway-0")
+    notify.die_with_parent()
 
     run(
         GatewayOptions(

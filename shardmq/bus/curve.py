@@ -3,10 +3,12 @@
     <folder>/<name>.key_secret     this process's own pair of keys, readable by its user alone (0600)
     <folder>/allowed/<name>.key    public keys of the processes this one talks with, itself calling or being called
 
-Names are those of the processes: `coordinator`, `shard-0`, `gateway-0`. A caller takes no answer but from the holder of
-the key that is allowed under the name of whom it calls; a listener takes calls from every key that is allowed. That
-list is read anew for every call, so that a key can be added or taken away while processes run; a session that is open
-stays open. The own pair and the keys of those called are read at the start.
+Names are those of the processes: `coordinator`, `shard-0`, and any other for a gateway, as `gateway-0`. A caller takes
+no answer but from the holder of the key that is allowed under the name of whom it calls; a listener takes calls from
+every key that is allowed, and a key speaks for the process of its name alone: who calls with the key of gateway-0 can
+say neither that it is the coordinator nor that it is gateway-1. That list is read anew for every call, so that a key
+can be added or taken away while processes run; a session that is open stays open. The own pair and the keys of those
+called are read at the start.
 
 ZeroMQ accepts every key unless somebody answers its questions (ZAP, rfc.zeromq.org/spec/27). The guard does, on a
 thread of its own which sleeps unless somebody calls.
@@ -14,6 +16,7 @@ thread of its own which sleeps unless somebody calls.
 
 import logging
 import os
+import re
 import stat
 import threading
 import time
@@ -45,6 +48,13 @@ _FAILURES: Final = {
     ),
 }
 """Calls that end before the key is asked for. Keys that are refused are told of with their names."""
+
+COORDINATOR: Final = "coordinator"
+SHARD: Final = "shard"
+GATEWAY: Final = "gateway"
+"""Roles."""
+
+_SHARD_NAME: Final = re.compile(r"shard-\d+")
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +131,28 @@ class Guard:
             raise StartupRefused(f"the public key of {peer} cannot be read: {fault}; copy it to {path}") from fault
         socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = self._public, self._secret, public
 
+    def refuse(self, address: str, key_name: str, role: str, name: str) -> str | None:
+        """Why the holder of a key may not be the process that it says it is; None where it may.
+
+        Args:
+            address: that was called, for the log.
+            key_name: under which its key is allowed.
+            role: of the process, as it says.
+            name: of the process, as it says.
+        """
+        allowed = self._allowed / f"{key_name}{PUBLIC_SUFFIX}"
+        if name != key_name:
+            reason = (
+                f"it says it is {name[:80]!r}, and its key is allowed as {key_name!r}; if that is right, rename "
+                f"{allowed} to {name[:80]}{PUBLIC_SUFFIX}"
+            )
+        elif role != role_of(key_name):
+            reason = f"it says it is a {role[:80]}, and the key {allowed} is a {role_of(key_name)}'s by its name"
+        else:
+            return None
+        self._complain(f"a caller of {address}: {reason}")
+        return reason
+
     def _answer_all(self, questions: "zmq.Socket[bytes]", failures: "zmq.Socket[bytes]") -> None:
         """The guard's thread: until the context ends."""
         from zmq.utils.monitor import recv_monitor_message  # brings asyncio along, which most processes do without
@@ -147,13 +179,14 @@ class Guard:
             key = z85(credentials[0])
             name = self._name_of(key)
             if name is None:
-                self._complain(f"{address.decode(errors='replace')} with the unknown key {key.decode()}")
+                self._complain(f"{address.decode(errors='replace')} with the key {key.decode()}, which is not allowed")
         if name is None:
             return [b"1.0", request, b"400", b"this key is not allowed here", b"", b""]
         return [b"1.0", request, b"200", b"OK", name.encode(), b""]
 
     def _name_of(self, key: bytes) -> str | None:
-        """The name a key is allowed under."""
+        """The name a key is allowed under; None where there is none, or several."""
+        names = []
         for path in self._allowed.glob(f"*{PUBLIC_SUFFIX}"):
             try:
                 public, _ = zmq.auth.load_certificate(path)
@@ -161,8 +194,14 @@ class Guard:
                 self._complain(f"nobody by {path}, which holds no public key ({fault})")
                 continue
             if public == key:
-                return path.name.removesuffix(PUBLIC_SUFFIX)
-        return None
+                names.append(path.name.removesuffix(PUBLIC_SUFFIX))
+        if len(names) > 1:
+            several = " and ".join(sorted(names))
+            self._complain(
+                f"the key {key.decode()}: it is allowed as {several} in {self._allowed}; a key is one process's: make "
+                "others with `shardmq keys create`"
+            )
+        return names[0] if len(names) == 1 else None
 
     def _note_failure(self, event: Any) -> None:
         reason = _FAILURES.get(event["event"])
@@ -177,6 +216,13 @@ class Guard:
             self._complaints.clear()
         self._complaints[whom] = now
         _log.warning("the bus turns away %s", whom)
+
+
+def role_of(name: str) -> str:
+    """The role that a process has by its name."""
+    if name == COORDINATOR:
+        return COORDINATOR
+    return SHARD if _SHARD_NAME.fullmatch(name) else GATEWAY
 
 
 def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> Guard | None:
@@ -226,7 +272,7 @@ def create_pair(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def held(folder: Path) -> list[dict[str, Any]]:
-    """The keys in a folder, by name: `{"name", "public_key", "allowed", "secret"}`, the last two whether there is one.
+    """The keys in a folder: `{"name", "role", "public_key", "allowed", "secret"}`, the last two whether there is one.
 
     Raises:
         StartupRefused: a file holds no key.
@@ -240,7 +286,8 @@ def held(folder: Path) -> list[dict[str, Any]]:
             public, _ = zmq.auth.load_certificate(path)
         except (OSError, ValueError) as fault:
             raise StartupRefused(f"{path} holds no key: {fault}; remove it, or put the right one there") from fault
-        rows.append({"name": name, "public_key": public.decode(), "allowed": name in allowed, "secret": name in secret})
+        rows.append({"name": name, "role": role_of(name), "public_key": public.decode(), "allowed": name in allowed,
+                     "secret": name in secret})  # fmt: skip
     return rows
 
 

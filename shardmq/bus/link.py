@@ -31,7 +31,7 @@ import msgspec
 import zmq
 
 from shardmq.bus.address import check_private, is_tcp
-from shardmq.bus.curve import guard_of
+from shardmq.bus.curve import COMPLAINT_SECONDS, Guard, guard_of
 from shardmq.bus.messages import Hello, Message, Ping, Reset, Welcome
 from shardmq.clock import Ticks
 from shardmq.errors import StartupRefused
@@ -138,8 +138,15 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
     return socket
 
 
-def _attach(context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str) -> None:
-    """Connect a socket to a peer, or bind it where there is none, as safely as its address needs."""
+def _attach(
+    context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
+) -> Guard | None:
+    """Connect a socket to a peer, or bind it where there is none, as safely as its address needs.
+
+    Returns:
+        Who guards it; None where nobody need.
+    """
+    guard = None
     try:
         if is_tcp(address):
             socket.ipv6 = "[" in address
@@ -160,6 +167,7 @@ def _attach(context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes
     except StartupRefused:
         socket.close()
         raise
+    return guard
 
 
 def _readiness(socket: "zmq.Socket[bytes]") -> int:
@@ -213,7 +221,7 @@ class Dialer(Generic[Incoming]):
         self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
-        _attach(context, self.socket, address, peer)
+        self._peer = peer if _attach(context, self.socket, address, peer) is not None else ""
         self.is_open = False
         self.more = False
         self._hello = Hello(role, name, BUS_PROTOCOL)
@@ -222,6 +230,7 @@ class Dialer(Generic[Incoming]):
         self._lost: list[Lost] = []
         self._ticks = Ticks()
         self._called_at = time.monotonic()
+        self._complaint = ("", 0.0)
 
     def post(self, message: Message) -> None:
         """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
@@ -261,17 +270,17 @@ class Dialer(Generic[Incoming]):
                 continue
             session.heard_at = time.monotonic()
             if type(messages[0]) is Reset:
-                self._lose(messages[0].reason)
+                self._turned_away(messages[0].reason)
             elif count != session.received + (1 if self.is_open else 0):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
             elif self.is_open:
                 session.received = count
                 events.extend(message for message in messages if type(message) not in _OF_LINKS)
-            elif type(messages[0]) is not Welcome:
-                self._session = None  # whoever it is, it did not answer; call again
-            else:
+            elif self._is_welcome(messages[0]):
                 self.is_open = True
                 events.append(Opened(messages[0].role, messages[0].name))
+            else:
+                self._session = None  # whoever it is, it did not answer; call again
             events.extend(self._take_lost())
         else:
             self.more = True
@@ -321,6 +330,28 @@ class Dialer(Generic[Incoming]):
         except zmq.Again:
             return False
         return True
+
+    def _is_welcome(self, answer: Message) -> bool:
+        """Whether it is the answer to a call, and who was called gives it."""
+        if type(answer) is not Welcome:
+            return False
+        if self._peer and answer.name != self._peer:
+            self._complain(f"it says it is {answer.name[:80]!r}, and has the key of {self._peer!r}")
+            return False
+        return True
+
+    def _turned_away(self, reason: str) -> None:
+        if not self.is_open:
+            self._complain(reason)
+        self._lose(reason)
+
+    def _complain(self, reason: str) -> None:
+        """Say why no session begins: once, and again every minute."""
+        now = time.monotonic()
+        before, since = self._complaint
+        if reason != before or now - since >= COMPLAINT_SECONDS:
+            self._complaint = reason, now
+            _log.warning("no link to %s: %s", self.address, reason)
 
     def _lose(self, reason: str) -> None:
         if self.is_open:
@@ -372,7 +403,7 @@ class Listener(Generic[Incoming]):
         self.address = address
         self.socket = _socket(context, zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        _attach(context, self.socket, address, "")
+        self._guard = _attach(context, self.socket, address, "")
         self.more = False
         self._welcome = Welcome(role, name)
         self._decode = _decoder(incoming).decode
@@ -405,7 +436,7 @@ class Listener(Generic[Incoming]):
                 break
             if not _readiness(self.socket) & _POLLIN:
                 break
-            identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
+            identity, key_name, parts = self._next()
             size += sum(map(len, parts))
             peer = self._peers.get(identity)
             envelope = _read(self._decode, parts)
@@ -417,7 +448,7 @@ class Listener(Generic[Incoming]):
                 continue
             number, count, messages = envelope
             if type(messages[0]) is Hello:
-                greeted = self._greet(identity, peer, number, messages[0])
+                greeted = self._greet(identity, peer, number, messages[0], key_name)
                 events.extend(self._take_lost())
                 if greeted is not None:
                     events.append((greeted, Opened(greeted.role, greeted.name)))
@@ -459,8 +490,22 @@ class Listener(Generic[Incoming]):
         """Stop listening."""
         self.socket.close()
 
-    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello) -> Peer | None:
+    def _next(self) -> tuple[bytes, str, list[bytes]]:
+        """Who called, the name its key is allowed under ("" where there are none), and what it said."""
+        if self._guard is None:
+            identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
+            return identity, "", parts
+        caller, *frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        key_name = str(frames[-1].get("User-Id")) if frames else ""
+        return caller.bytes, key_name, [frame.bytes for frame in frames]
+
+    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello, key_name: str) -> Peer | None:
         """Open a session; None when there is none to open, or it is open already."""
+        if self._guard is not None:
+            reason = self._guard.refuse(self.address, key_name, hello.role, hello.name)
+            if reason is not None:
+                self._reset(identity, number, reason)
+                return None
         if hello.protocol != BUS_PROTOCOL:
             self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
             return None

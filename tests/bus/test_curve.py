@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import socket
 import time
@@ -40,9 +41,16 @@ class Room:
         self._links.append(listener)
         return listener
 
-    def dial(self, security: Security, address: str, peer: str = "shard-0") -> "Dialer[Any]":
+    def dial(
+        self,
+        security: Security,
+        address: str,
+        peer: str = "shard-0",
+        role: str = "gateway",
+        name: str = "gateway-0",
+    ) -> "Dialer[Any]":
         self._contexts.append(context(security))
-        dialer: Dialer[Any] = Dialer(self._contexts[-1], address, "gateway", "gateway-0", FromShard, peer)
+        dialer: Dialer[Any] = Dialer(self._contexts[-1], address, role, name, FromShard, peer)
         self._links.append(dialer)
         return dialer
 
@@ -145,6 +153,61 @@ def test_a_caller_that_expects_another_key_gets_nowhere(
 ) -> None:
     dialer = room.dial(Security(keys, "gateway-0"), listener.address, peer="gateway-0")
     assert "another key than ours" in turned_away(listener, dialer, caplog)
+
+
+@pytest.mark.parametrize(
+    ("key", "role", "name", "words"),
+    [
+        ("gateway-0", "coordinator", "coordinator", "says it is 'coordinator', and its key is allowed as 'gateway-0'"),
+        ("gateway-0", "coordinator", "gateway-0", "says it is a coordinator, and the key"),
+        ("gateway-0", "shard", "shard-1", "says it is 'shard-1', and its key is allowed as 'gateway-0'"),
+        ("gateway-0", "shard", "gateway-0", "says it is a shard, and the key"),
+        ("gateway-0", "gateway", "gateway-1", "rename .*gateway-0.key to gateway-1.key"),
+        ("shard-1", "gateway", "shard-1", "is a shard's by its name"),
+        ("coordinator", "gateway", "coordinator", "is a coordinator's by its name"),
+        ("coordinator", "gateway", "gateway-0", "says it is 'gateway-0'"),
+        ("coordinator", "coordinator", "", "says it is ''"),
+    ],
+)
+def test_a_key_speaks_for_the_process_of_its_name_alone(
+    room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture,
+    key: str, role: str, name: str, words: str,
+) -> None:  # fmt: skip
+    if key != "gateway-0":
+        create_pair(keys, key)
+    liar = room.dial(Security(keys, key), listener.address, role=role, name=name)
+    assert re.search(words, turned_away(listener, liar, caplog))
+    turn_until(listener, liar, lambda _heard: f"no link to {listener.address}" in caplog.text)  # and it says so, too
+
+
+@pytest.mark.parametrize(
+    ("key", "role"), [("coordinator", "coordinator"), ("edge.7", "gateway"), ("shard-x", "gateway")]
+)
+def test_names_that_fit_are_let_in(room: Room, keys: Path, listener: "Listener[Any]", key: str, role: str) -> None:
+    create_pair(keys, key)
+    dialer = room.dial(Security(keys, key), listener.address, role=role, name=key)
+    turn_until(listener, dialer, lambda _heard: dialer.is_open)
+    assert [(peer.role, peer.name) for peer in listener.peers] == [(role, key)]
+
+
+def test_a_key_under_two_names_is_nobodys(
+    room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
+) -> None:
+    second = keys / ALLOWED / "coordinator.key"
+    shutil.copy(keys / ALLOWED / "gateway-0.key", second)
+    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    assert "allowed as coordinator and gateway-0" in turned_away(listener, dialer, caplog)
+    second.unlink()
+    turn_until(listener, dialer, lambda _heard: dialer.is_open)
+
+
+def test_who_answers_with_a_key_and_another_name_is_not_listened_to(
+    room: Room, keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    liar = room.listen(Security(keys, "shard-0"), name="shard-7")
+    dialer = room.dial(Security(keys, "gateway-0"), liar.address)
+    turn_until(liar, dialer, lambda _heard: "says it is 'shard-7', and has the key of 'shard-0'" in caplog.text)
+    assert not dialer.is_open
 
 
 def test_a_caller_without_encryption_gets_nowhere_and_is_logged(

@@ -6,15 +6,20 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
 
 import shardmq
 from shardmq import notify
-from shardmq.bus.curve import ALLOWED
+from shardmq.bus.curve import ALLOWED, Security
+from shardmq.bus.link import Dialer, Opened
+from shardmq.bus.messages import FromShard
+from shardmq.bus.wait import context
 from shardmq.cmd.holds import hold_port
 from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import run
@@ -101,13 +106,13 @@ def test_a_broker_over_tcp_with_keys_publishes_and_consumes_and_strangers_get_no
             channel.basic_publish("", f"q{number}", b"over tcp")
         shards = {row["shard"] for row in connection.topology("queues")}
         assert shards == {0, 1}
-        context = zmq.Context()
-        with context.socket(zmq.DEALER) as stranger:
+        foreign = zmq.Context()
+        with foreign.socket(zmq.DEALER) as stranger:
             stranger.linger = 0
             stranger.connect(roles.shards[0])
             stranger.send(b"garbage")
             assert not stranger.poll(200)
-        context.term()
+        foreign.term()
         for number in range(8):
             message = channel.basic_get(f"q{number}", auto_ack=True)
             assert message is not None
@@ -128,9 +133,9 @@ def test_keys_are_made_once_listed_and_shown_as_json(
     capsysbinary.readouterr()
     assert run(["keys", "list", "--dir", folder, "--json"]) == 0
     rows = json.loads(capsysbinary.readouterr().out)
-    assert [(row["name"], row["allowed"], row["secret"]) for row in rows] == [
-        ("gateway-0", True, False),
-        ("shard-0", True, True),
+    assert [(row["name"], row["role"], row["allowed"], row["secret"]) for row in rows] == [
+        ("gateway-0", "gateway", True, False),
+        ("shard-0", "shard", True, True),
     ]
     assert run(["keys", "list", "--dir", folder]) == 0
     assert rows[0]["public_key"].encode() in capsysbinary.readouterr().out
@@ -140,6 +145,29 @@ def test_keys_are_made_once_listed_and_shown_as_json(
 def test_a_name_that_is_no_file_name_makes_no_keys(tmp_path: Path, name: str) -> None:
     assert run(["keys", "create", name, "--dir", str(tmp_path / "keys")]) != 0
     assert not (tmp_path / "keys").exists()
+
+
+def test_a_gateway_with_its_key_is_taken_for_no_coordinator(roles: Roles) -> None:
+    """The gateway's holder calls a shard as the coordinator, which may make and delete queues there."""
+    roles.start_all()
+    one = context(Security(roles.folder / "gateway-0", "gateway-0"))
+    liar: Dialer[Any] = Dialer(one, roles.shards[0], "coordinator", "coordinator", FromShard, "shard-0")
+    deadline = time.monotonic() + READY_SECONDS
+    while "says it is 'coordinator', and its key is allowed as 'gateway-0'" not in (roles.folder / "log").read_text():
+        assert time.monotonic() < deadline
+        liar.tick(time.monotonic())
+        liar.socket.poll(20)
+        assert not any(isinstance(event, Opened) for event in liar.receive())
+    liar.close()
+    one.term()
+    with shardmq.connect(roles.url) as connection:
+        connection.channel().queue_declare("undisturbed", durable=True)
+
+
+@pytest.mark.parametrize("name", ["coordinator", "shard-3"])
+def test_a_gateway_cannot_have_the_name_of_another_role(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gateway", "--name", name, "--coordinator", "ipc:///x/y", "--shard", "ipc:///x/z"]) == 2
+    assert "name a gateway otherwise" in capsys.readouterr().err
 
 
 def test_a_role_on_tcp_without_keys_exits_with_78_and_says_what_to_do(tmp_path: Path) -> None:
