@@ -63,9 +63,10 @@ def keys_list(*, folder: Path, as_json: bool) -> None:
         print_json(rows)
         return
     from rich.console import Console
+    from rich.markup import escape
 
-    table = new_table("keys", ("name", "role", "public key", "allowed", "secret here"))
+    table = new_table("keys", ("name", "public key", "allowed", "secret here"))
     for row in rows:
         held_here = ["yes" if row[which] else "no" for which in ("allowed", "secret")]
-        table.add_row(row["name"], row["role"], row["public_key"], *held_here)
+        table.add_row(escape(row["name"]), escape(row["public_key"]), *held_here)
     Console().print(table)
