@@ -132,6 +132,11 @@ class Logins:
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
         if login.password is not None:
             await self._check_password(who(peer, name), login.password)
+        elif not name:
+            raise AuthenticationFailed(
+                "no user is named, and no certificate that was verified; log in with user and password, or over TLS "
+                "with a certificate of the authorities that the broker was given (--tls-ca)"
+            )
         elif name not in self._hub.topology.users:
             raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' of the client's certificate is not known")
 

@@ -27,6 +27,7 @@ from shardmq.gateway.logins import Login
 from shardmq.gateway.requests import carry_out
 from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Outcome
+from shardmq.gateway.tls import common_name
 from shardmq.gateway.turns import Turn
 from shardmq.limits import (
     CHANNELS_MAX,
@@ -335,9 +336,12 @@ class NativeConnection(ClientConnection):
             )
         self._is_authenticating = True
         login = Login(operation.user, operation.password, operation.vhost)
-        self._server.logins.let_in(self.peer, login, lambda fault: self._opened(operation, fault))
+        if not operation.user and not operation.password:  # who its certificate says; "" is nobody's name
+            name = common_name(self._transport.get_extra_info("peercert"))
+            login = Login(name or "", None, operation.vhost)
+        self._server.logins.let_in(self.peer, login, lambda fault: self._opened(operation, login.user, fault))
 
-    def _opened(self, operation: ConnectionOpen, fault: ConnectionFault | None) -> None:
+    def _opened(self, operation: ConnectionOpen, user: str, fault: ConnectionFault | None) -> None:
         """Authentication is over."""
         self._is_authenticating = False
         if self._is_closing:
@@ -345,7 +349,7 @@ class NativeConnection(ClientConnection):
         if fault is not None:
             self.close(fault)
             return
-        self.session = Session(self._hub, self, operation.vhost, operation.user)
+        self.session = Session(self._hub, self, operation.vhost, user)
         self.client = short(operation.client)
         self._server.opened(self, self.session)
         self._allow_frames(self.session.is_administrator)

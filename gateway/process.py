@@ -36,7 +36,7 @@ class GatewayOptions:
         coordinator: the coordinator's bus address.
         shards: the shards' bus addresses, by number.
         security: of the bus, where it is TCP.
-        tls: another port for clients, with TLS.
+        tls: another port for clients, with TLS, or the only one.
         rss_bytes_max: resident memory above which publishers are blocked; None for the default.
         message_bytes_max: of a message's body.
     """

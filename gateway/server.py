@@ -36,7 +36,7 @@ class Server:
         hub: of the process.
         host: address to listen on.
         port: TCP port; several gateways may listen on the same one (SO_REUSEPORT).
-        tls: another port, with TLS.
+        tls: another port, with TLS, or the only one.
         message_bytes_max: of a message's body.
 
     Attributes:
@@ -72,24 +72,23 @@ class Server:
         Raises:
             StartupRefused: the address is not ours to listen on.
         """
-        await self._listen(self._port, "--port")
+        if self._tls is None or not self._tls.is_alone:
+            await self._listen(self._host, self._port, "--port")
         if self._tls is not None:
             security = {
                 "ssl": self._tls_context,
                 "ssl_handshake_timeout": HANDSHAKE_SECONDS,
                 "ssl_shutdown_timeout": SHUTDOWN_SECONDS,
             }
-            await self._listen(self._tls.port, "--tls-port", **security)
+            await self._listen(self._tls.host or self._host, self._tls.port, "--tls-port", **security)
 
-    async def _listen(self, port: int, option: str, **security: Any) -> None:
+    async def _listen(self, host: str, port: int, option: str, **security: Any) -> None:
         loop = asyncio.get_running_loop()
         try:
-            listener = await loop.create_server(
-                self._doorway, self._host, port, reuse_port=True, backlog=BACKLOG, **security
-            )
+            listener = await loop.create_server(self._doorway, host, port, reuse_port=True, backlog=BACKLOG, **security)
         except OSError as fault:
             raise StartupRefused(
-                f"cannot listen on {self._host}:{port}: {fault.strerror or fault}; is another broker running? "
+                f"cannot listen on {host}:{port}: {fault.strerror or fault}; is another broker running? "
                 f"choose another {option}"
             ) from fault
         self._listeners.append(listener)
@@ -173,7 +172,7 @@ class Server:
         sessions = [connection.session for connection in self._connections if connection.session is not None]
         channels = [channel for session in sessions for channel in session.channels.values()]
         return {
-            "port": self._port,
+            "port": None if self._tls is not None and self._tls.is_alone else self._port,
             "tls_port": None if self._tls is None else self._tls.port,
             "connections": len(self._connections),
             "channels": len(channels),

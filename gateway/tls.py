@@ -22,6 +22,8 @@ class TlsOptions:
         ca: file with the authorities that clients' certificates are verified by (PEM). Clients that show one may log in
             by it (EXTERNAL); who shows one that is not theirs is refused.
         verify_client: whether a client without a certificate is refused, too.
+        host: address to listen on; that of the plain port when None.
+        is_alone: whether there is no plain port.
     """
 
     port: int
@@ -29,6 +31,8 @@ class TlsOptions:
     key: Path
     ca: Path | None = None
     verify_client: bool = False
+    host: str | None = None
+    is_alone: bool = False
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:

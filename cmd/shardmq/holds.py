@@ -49,11 +49,16 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hold_port(host: str, port: int) -> Iterator[int]:
+def hold_port(host: str, port: int, options: str = "--") -> Iterator[int]:
     """Find out whether the clients' port is free, and keep it so between the lives of the gateways.
 
     Gateways share the port by SO_REUSEPORT, and so would a second broker's: its clients would reach either at random.
     Binding without SO_REUSEPORT shows whether anybody listens there.
+
+    Args:
+        host: address.
+        port: 0 takes a free one.
+        options: how the two options begin that choose them, for the error.
 
     Raises:
         StartupRefused: somebody listens there, or it is no address of this machine.
@@ -73,7 +78,7 @@ def hold_port(host: str, port: int) -> Iterator[int]:
             raise
     except OSError as fault:
         raise StartupRefused(
-            f"cannot listen on {host} port {port}: {fault.strerror}; choose another --host or --port"
+            f"cannot listen on {host} port {port}: {fault.strerror}; choose another {options}host or {options}port"
         ) from fault
     with keeper:
         yield int(keeper.getsockname()[1])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from shardmq.cmd.amounts import byte_count, memory_amount, message_size
 
@@ -88,6 +89,12 @@ def bus_options(command: Command) -> Command:
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _TLS_OPTIONS: Final = (
     click.option(
+        "--tls-host",
+        envvar="SHARDMQ_TLS_HOST",
+        show_envvar=True,
+        help="Address for clients with TLS, as 0.0.0.0 for the world.  [default: that of --host]",
+    ),
+    click.option(
         "--tls-port",
         type=click.IntRange(1, 65_535),
         envvar="SHARDMQ_TLS_PORT",
@@ -116,6 +123,13 @@ _TLS_OPTIONS: Final = (
         show_envvar=True,
         help="Refuse clients without a certificate of those authorities.",
     ),
+    click.option(
+        "--no-plain",
+        is_flag=True,
+        envvar="SHARDMQ_NO_PLAIN",
+        show_envvar=True,
+        help="No port without TLS: --tls-port is the only one.",
+    ),
 )
 
 
@@ -127,7 +141,13 @@ def tls_options(command: Command) -> Command:
 
 
 def tls_of(
-    tls_port: int | None, tls_cert: Path | None, tls_key: Path | None, tls_ca: Path | None, tls_verify: bool
+    tls_port: int | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_verify: bool,
+    tls_host: str | None = None,
+    no_plain: bool = False,
 ) -> "TlsOptions | None":
     """What they say together.
 
@@ -135,8 +155,16 @@ def tls_of(
         UsageError: a part of them is missing.
     """
     if tls_port is None:
-        if tls_cert or tls_key or tls_ca or tls_verify:
-            raise click.UsageError("the options for TLS mean nothing without --tls-port")
+        if no_plain:
+            raise click.UsageError("--no-plain leaves no port for clients; give --tls-port, --tls-cert and --tls-key")
+        if tls_cert or tls_key or tls_ca or tls_verify or tls_host:
+            context = click.get_current_context(silent=True)
+            names = ("tls_cert", "tls_key", "tls_ca", "tls_verify", "tls_host")
+            if context is None or any(
+                context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names
+            ):
+                raise click.UsageError("the options for TLS mean nothing without --tls-port")
+            # in the environment they may be there for clients
         return None
     if tls_cert is None or tls_key is None:
         raise click.UsageError("--tls-port needs --tls-cert and --tls-key")
@@ -144,7 +172,7 @@ def tls_of(
         raise click.UsageError("--tls-verify needs --tls-ca, the authorities to verify by")
     from shardmq.gateway.tls import TlsOptions
 
-    return TlsOptions(tls_port, tls_cert, tls_key, tls_ca, tls_verify)
+    return TlsOptions(tls_port, tls_cert, tls_key, tls_ca, tls_verify, tls_host, no_plain)
 
 
 def tls_words(tls: "TlsOptions | None") -> tuple[str, ...]:
@@ -154,4 +182,6 @@ def tls_words(tls: "TlsOptions | None") -> tuple[str, ...]:
     words = ["--tls-port", str(tls.port), "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
     words += [] if tls.ca is None else ["--tls-ca", str(tls.ca)]
     words += ["--tls-verify"] if tls.verify_client else []
+    words += [] if tls.host is None else ["--tls-host", tls.host]
+    words += ["--no-plain"] if tls.is_alone else []
     return tuple(words)

@@ -1,7 +1,9 @@
-"""What the commands that talk to a broker share: the --url and --json options, the connection, numbers, tables."""
+"""What the commands that talk to a broker share: --url, --tls-… and --json, the connection, numbers, tables."""
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -11,38 +13,80 @@ if TYPE_CHECKING:
 
     from shardmq.client.connection import Connection
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
 
 ANSWER_SECONDS: Final = 30.0
 """A broker that does not answer for so long has failed the command."""
 
 
-def readable_url(_context: click.Context, _option: click.Parameter, url: str) -> str:
-    """The URL, if it is one.
+def readable_url(context: click.Context, _option: click.Parameter, url: str) -> str:
+    """The URL, if it is one, with the files for TLS that other options name.
 
     Raises:
         BadParameter: it is none; the text says why.
     """
-    from shardmq.client.url import parse_all
+    from shardmq.client.url import parse_all, with_files
     from shardmq.errors import InvalidRequest
 
     try:
+        parse_all(url)
+        url = with_files(url, context.meta.get(_FILES, {}))
         parse_all(url)
     except InvalidRequest as fault:
         raise click.BadParameter(fault.text) from fault
     return url
 
 
-URL: Final = click.option(
-    "--url",
-    callback=readable_url,
-    default=DEFAULT_URL,
-    envvar="SHARDMQ_URL",
-    show_envvar=True,
-    show_default=True,
-    metavar="URL",
-    help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS (authorities: SSL_CERT_FILE).",
+_FILES: Final = "shardmq.cmd.session.files"
+
+
+def _file_option(flag: str, name: str, help_text: str) -> Callable[[Command], Command]:
+    """An option whose value goes into the URL."""
+
+    def keep(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+        if path is not None:
+            context.meta.setdefault(_FILES, {})[name] = str(path.resolve())
+
+    return click.option(
+        flag,
+        callback=keep,
+        is_eager=True,
+        expose_value=False,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=help_text,
+    )
+
+
+_URL_OPTIONS: Final = (
+    click.option(
+        "--url",
+        callback=readable_url,
+        default=DEFAULT_URL,
+        envvar="SHARDMQ_URL",
+        show_envvar=True,
+        show_default=True,
+        metavar="URL",
+        help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS.",
+    ),
+    _file_option(
+        "--tls-ca",
+        "cacertfile",
+        "Authorities to trust the broker by (PEM).  [env var: SHARDMQ_TLS_CA; default: the system's]",
+    ),
+    _file_option("--tls-cert", "certfile", "The certificate to show the broker (PEM).  [env var: SHARDMQ_TLS_CERT]"),
+    _file_option("--tls-key", "keyfile", "Its private key (PEM).  [env var: SHARDMQ_TLS_KEY]"),
 )
+
+
+def URL(command: Command) -> Command:
+    """The options that say which broker: --url, and what TLS needs."""
+    for option in reversed(_URL_OPTIONS):
+        command = option(command)
+    return command
+
+
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
 
 

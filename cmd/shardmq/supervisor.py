@@ -49,7 +49,7 @@ class Plan:
     Attributes:
         memory_bytes: what shards and gateways may take together before publishers are blocked; None for the default.
         disk_free_bytes: what must be left of the disk, else they are too; None for the default.
-        tls: another port for clients, with TLS.
+        tls: another port for clients, with TLS, or the only one.
         message_bytes_max: of a message's body.
     """
 
@@ -62,6 +62,23 @@ class Plan:
     disk_free_bytes: int | None = None
     tls: "TlsOptions | None" = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether there is a port without TLS."""
+        return self.tls is None or not self.tls.is_alone
+
+    @property
+    def url(self) -> str:
+        """For clients on this machine: of the plain port, where there is one."""
+        if self.has_plain or self.tls is None:
+            return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
+        return f"shardmqs://guest:guest@{client_host(self.tls_host)}:{self.tls.port}/"
+
+    @property
+    def tls_host(self) -> str:
+        """The address for clients with TLS."""
+        return (self.tls.host if self.tls is not None else None) or self.host
 
     @property
     def watermarks(self) -> tuple[str, ...]:
@@ -79,7 +96,8 @@ class Plan:
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something the operator wants to know; `text` says it, the rest is for machines.
 
-    `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped.
+    `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped. Without a plain port there are no
+    `host` and `port`.
     """
 
     event: str
@@ -92,7 +110,9 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     host: str | None = None
     port: int | None = None
     url: str | None = None
+    tls_host: str | None = None
     tls_port: int | None = None
+    tls_verify: bool | None = None
     data_dir: str | None = None
     processes: dict[str, int] | None = None
 
@@ -112,8 +132,8 @@ def supervise(plan: Plan, announce: Callable[[Notice], None]) -> int:
     """
     with (
         hold_data_dir(plan.data_dir),
-        hold_port(plan.host, plan.port) as port,
-        contextlib.nullcontext() if plan.tls is None else hold_port(plan.host, plan.tls.port),
+        hold_port(plan.host, plan.port) if plan.has_plain else contextlib.nullcontext(plan.port) as port,
+        contextlib.nullcontext() if plan.tls is None else hold_port(plan.tls_host, plan.tls.port, "--tls-"),
         private_directory() as run_dir,
     ):
         plan = replace(plan, port=port, data_dir=plan.data_dir.resolve())
@@ -204,17 +224,18 @@ class Supervisor:
 
     def _say_up(self) -> None:
         plan, seconds = self._plan, time.monotonic() - self._started_at
-        url = f"shardmq://guest:guest@{client_host(plan.host)}:{plan.port}/"
         pids = {child.name: child.pid for child in self._children}
         self._announce(
             Notice(
                 "up",
-                f"ready after {seconds:.1f} s at {url}",
+                f"ready after {seconds:.1f} s at {plan.url}",
                 seconds=round(seconds, 3),
-                host=plan.host,
-                port=plan.port,
-                url=url,
+                host=plan.host if plan.has_plain else None,
+                port=plan.port if plan.has_plain else None,
+                url=plan.url,
+                tls_host=plan.tls_host if plan.tls else None,
                 tls_port=plan.tls.port if plan.tls else None,
+                tls_verify=plan.tls.verify_client if plan.tls else None,
                 data_dir=str(plan.data_dir),
                 processes=pids,
             )

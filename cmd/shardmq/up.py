@@ -109,6 +109,10 @@ def print_welcome(notice: Notice) -> None:
     name = program()
     where = "another terminal" if Path(name).is_absolute() or "/" not in name else "another terminal, in this directory"
     lines = [] if notice.url == DEFAULT_URL else [f"export SHARDMQ_URL={notice.url}"]
+    if notice.port is None:
+        lines.append("export SHARDMQ_TLS_CA=authority.pem  # of the broker's certificate, unless this system trusts it")
+        if notice.tls_verify:
+            lines.append("export SHARDMQ_TLS_CERT=me.pem SHARDMQ_TLS_KEY=me.key  # a client's")
     lines += [
         f"{name} queue declare hello",
         f"{name} publish hello 'first message'",
@@ -119,7 +123,8 @@ def print_welcome(notice: Notice) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("url", Text(notice.url or "", style="bold green"))
     if notice.tls_port is not None:
-        facts.add_row("TLS", f"port {notice.tls_port}")
+        alone = "" if notice.port is not None else "; there is no port without it"
+        facts.add_row("TLS", f"{notice.tls_host} port {notice.tls_port}{alone}")
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
     console = Console(highlight=False)

@@ -18,6 +18,7 @@ from shardmq.client.core import Core
 from shardmq.client.hooks import Hooks, HookVerbs
 from shardmq.client.meter import REPORT_SECONDS, Counter, Meter, Metrics, counter_of
 from shardmq.client.recovery import Recovery
+from shardmq.client.tls import check_tls
 from shardmq.client.url import Address, parse_all
 from shardmq.client.waiting import CLOSE_SECONDS, TIMEOUT_SECONDS
 from shardmq.errors import ConnectionLost
@@ -41,6 +42,7 @@ async def connect(
 ) -> "Connection":
     """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
     addresses = parse_all(url)
+    check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)
     if recovery is not None:

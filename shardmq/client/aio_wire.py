@@ -12,7 +12,7 @@ from shardmq.client.dialing import DIAL_SECONDS
 from shardmq.client.io_thread import SILENT_BEATS, UNDELIVERED_BYTES_MAX, UNSENT_BYTES_MAX
 from shardmq.client.recovery import Backoff, Recovery
 from shardmq.client.restoring import REST_SECONDS
-from shardmq.client.tls import context_for, hung_up, why
+from shardmq.client.tls import context_for, hung_up, server_name, why
 from shardmq.client.url import Address
 from shardmq.client.waiting import Unheard
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
@@ -252,7 +252,7 @@ class Wire:
 
     async def _dial(self, address: Address, seconds: float) -> None:
         context = context_for(address, self._tls)
-        name = address.host if context is not None else None
+        name = server_name(address) if context is not None else None
         try:
             async with asyncio.timeout(seconds):
                 _, line = await self._loop.create_connection(

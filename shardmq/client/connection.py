@@ -16,6 +16,7 @@ from shardmq.client.hooks import Hooks, HookVerbs
 from shardmq.client.io_thread import IoThread
 from shardmq.client.meter import Counter, Meter, Metrics, counter_of
 from shardmq.client.recovery import Recovery
+from shardmq.client.tls import check_tls
 from shardmq.client.url import Address, parse_all
 from shardmq.client.waiting import CLOSE_SECONDS, TIMEOUT_SECONDS, Answer
 from shardmq.client.workers import WORKERS, Reporter, Strand, Workers
@@ -53,22 +54,25 @@ def connect(
 
     Args:
         url: shardmq://user:password@host:port/vhost; only the host is needed. Several hosts stand between commas, and
-            several URLs in a list. shardmqs:// is TLS, on port 5671 where it has none.
+            several URLs in a list. shardmqs:// is TLS, on port 5671 where it has none; behind it there may be
+            ?cacertfile=…&certfile=…&keyfile=…: whom to trust, and what certificate to show.
         timeout: seconds to wait for the connection, and later for each answer.
         heartbeat: seconds between signs of life; a broker silent for two of them is taken for dead. 0 for none.
         recovery: how a lost connection is won back; None for not at all.
-        tls: for shardmqs://: whom to trust, and what certificate to show. The system's authorities when None.
+        tls: for shardmqs://: whom to trust, and what certificate to show. When None, the files of the URL, else those
+            of SHARDMQ_TLS_CA, SHARDMQ_TLS_CERT and SHARDMQ_TLS_KEY, else the system's authorities.
         metrics: told how many messages were published, confirmed, returned, refused, consumed, acked, nacked and
             redelivered, and connections recovered: an object with a method for each, or a function of (name, count).
             Called some ten times a second at most, on a thread of its own.
         workers: handlers (`Channel.basic_consume`) that may run at once.
 
     Raises:
-        InvalidRequest: an URL or number makes no sense.
+        InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
         ConnectionLost: nobody answers there.
         AuthenticationFailed: user, password or virtual host are refused.
     """
     addresses = parse_all(url)
+    check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)
     if recovery is not None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from shardmq.client.tls import Stream, TlsSocket, context_for, why
+from shardmq.client.tls import Stream, TlsSocket, context_for, server_name, why
 from shardmq.client.url import Address
 from shardmq.errors import ConnectionLost
 
@@ -30,6 +30,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: soc
         ConnectionLost: nobody answers there, or not in time, or not as is wanted.
     """
     deadline = time.monotonic() + seconds
+    context = context_for(address, tls)
     fault: OSError | None = None
     try:
         places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -37,7 +38,7 @@ def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: soc
             sock = socket.socket(family, kind, protocol)
             try:
                 _connect(sock, place, deadline, stop)
-                return _dressed(sock, address, tls, deadline, stop)
+                return _dressed(sock, address, context, deadline, stop)
             except OSError as refused:
                 sock.close()
                 fault = refused
@@ -60,12 +61,11 @@ def _connect(sock: socket.socket, place: object, deadline: float, stop: socket.s
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _dressed(sock: socket.socket, address: Address, tls: ssl.SSLContext | None, deadline: float,
+def _dressed(sock: socket.socket, address: Address, context: ssl.SSLContext | None, deadline: float,
              stop: socket.socket) -> Stream:  # fmt: skip
-    context = context_for(address, tls)
     if context is None:
         return sock
-    wrapped = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
+    wrapped = context.wrap_socket(sock, server_hostname=server_name(address), do_handshake_on_connect=False)
     try:
         for wanted in _handshake(wrapped):
             _wait(wrapped, wanted, deadline, stop)

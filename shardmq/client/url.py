@@ -1,10 +1,20 @@
-"""Where to connect to: `shardmq://user:password@host:port/vhost`, with several hosts where there are several."""
+"""Where to connect to: `shardmq://user:password@host:port/vhost`, with several hosts where there are several.
+
+With TLS, `shardmqs://…`, files may be named behind a question mark, as RabbitMQ's clients have them (its URI query
+parameters), each percent-encoded where it needs to be:
+
+    cacertfile=authority.pem          whom to trust; the system's authorities otherwise
+    certfile=me.pem, keyfile=me.key   the certificate to show; its key may be in the same file
+    verify=verify_none                trust everybody: whoever answers gets the password
+    server_name_indication=name       the name the broker's certificate has, where it is not the URL's
+    auth_mechanism=external           log in by that certificate, without user and password
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from shardmq.errors import InvalidRequest
 
@@ -17,6 +27,32 @@ DEFAULT_VHOST: Final = "/"
 _FORM: Final = "shardmq://user:password@host:port/vhost"
 _PORTS: Final = {"shardmq": DEFAULT_PORT, "shardmqs": DEFAULT_TLS_PORT}
 _HOST: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(?::(?P<port>\d+))?")
+_QUERY: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication", "auth_mechanism"})
+_SAME: Final = {"cafile": "cacertfile"}
+_VERIFY: Final = {"verify_peer": True, "verify_none": False}
+_MECHANISMS: Final = ("plain", "external")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a URL says of TLS.
+
+    Attributes:
+        authorities: file with those to trust; None for the environment's or the system's.
+        certificate: file with the one to show; None for the environment's or none.
+        key: file with its key; None where that is in the certificate's file.
+        is_verified: whether the broker's certificate matters at all.
+        server_name: that the broker's certificate has; None for the URL's host.
+    """
+
+    authorities: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    is_verified: bool = True
+    server_name: str | None = None
+
+
+NO_FILES: Final = TlsFiles()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,10 +62,11 @@ class Address:
     Attributes:
         host: name or address, IPv6 without brackets.
         port: 5672 when the URL has none, 5671 with TLS.
-        user: guest when the URL has none.
+        user: guest when the URL has none; "" where the certificate says it.
         password: guest when the URL has none; it never shows in texts.
         vhost: no path, `/` and `/%2F` are the default one; `/name` is "name".
         tls: whether the URL is shardmqs://.
+        files: of TLS.
     """
 
     host: str
@@ -38,6 +75,7 @@ class Address:
     password: str
     vhost: str
     tls: bool = False
+    files: TlsFiles = NO_FILES
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -68,6 +106,22 @@ def parse_all(urls: str | Sequence[str]) -> list[Address]:
     return addresses
 
 
+def with_files(url: str, files: Mapping[str, str]) -> str:
+    """A URL that names files for TLS, by the names they have there, besides what it names already.
+
+    Raises:
+        InvalidRequest: it is no URL for TLS.
+    """
+    if not files:
+        return url
+    if not parse(url).tls:
+        raise InvalidRequest("a certificate or authority is given, and the URL has no TLS; write it as shardmqs://…")
+    parts = urlsplit(url)
+    kept = [(name, value) for name, value in parse_qsl(parts.query) if _SAME.get(name, name) not in files]
+    query = "&".join(f"{name}={quote(value)}" for name, value in (*kept, *files.items()))
+    return urlunsplit(parts._replace(query=query))
+
+
 def _parse(url: str) -> list[Address]:
     try:
         parts = urlsplit(url)
@@ -75,8 +129,12 @@ def _parse(url: str) -> list[Address]:
         raise InvalidRequest(f"the URL cannot be read ({fault}); write it as {_FORM}") from fault
     if parts.scheme not in _PORTS:
         raise InvalidRequest(f"the URL begins with neither shardmq:// nor shardmqs:// (TLS); write it as {_FORM}")
-    if parts.query or parts.fragment or "/" in parts.path[1:]:
+    if parts.fragment or "/" in parts.path[1:]:
         raise InvalidRequest(f"the URL has more than a virtual host behind its port; write it as {_FORM}")
+    is_tls = parts.scheme == "shardmqs"
+    said = _query(parts.query, is_tls)
+    files = _files(said)
+    is_external = said.get("auth_mechanism") == "external"
     who, _, hosts = parts.netloc.rpartition("@")
     user, colon, password = who.partition(":")
     addresses = []
@@ -91,10 +149,43 @@ def _parse(url: str) -> list[Address]:
             Address(
                 host=(found["six"] or found["name"]).lower(),
                 port=port,
-                user=unquote(user) if who else "guest",
-                password=unquote(password) if colon else "guest",
+                user="" if is_external else unquote(user) if who else "guest",
+                password="" if is_external else unquote(password) if colon else "guest",
                 vhost=unquote(parts.path[1:]) or DEFAULT_VHOST,
-                tls=parts.scheme == "shardmqs",
+                tls=is_tls,
+                files=files,
             )
         )
     return addresses
+
+
+def _query(query: str, is_tls: bool) -> dict[str, str]:
+    """What stands behind the question mark, by name."""
+    said: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as fault:
+        raise InvalidRequest(f"the URL cannot be read behind its '?' ({fault}); write it as {_FORM}") from fault
+    for given, value in pairs:
+        name = _SAME.get(given, given)
+        if name not in _QUERY:
+            raise InvalidRequest(f"'{given}' means nothing in a URL, whose form is {_FORM}; with TLS there may be "
+                                 f"?{'=…&'.join(sorted(_QUERY))}=…")  # fmt: skip
+        if not is_tls:
+            raise InvalidRequest(f"'{given}' is for TLS: write the URL as {_FORM.replace('shardmq:', 'shardmqs:')}")
+        if name in said or not value:
+            raise InvalidRequest(f"the URL has {'more than one' if value else 'an empty'} '{given}'; name one")
+        said[name] = value
+    return said
+
+
+def _files(said: Mapping[str, str]) -> TlsFiles:
+    verify, mechanism = said.get("verify", "verify_peer"), said.get("auth_mechanism", "plain")
+    if verify not in _VERIFY:
+        raise InvalidRequest(f"verify={verify} means nothing in a URL; it is {' or '.join(_VERIFY)}")
+    if mechanism not in _MECHANISMS:
+        raise InvalidRequest(f"auth_mechanism={mechanism} means nothing in a URL; it is {' or '.join(_MECHANISMS)}")
+    if "keyfile" in said and "certfile" not in said:
+        raise InvalidRequest("the URL has a keyfile and no certfile; name the certificate that the key is for")
+    return TlsFiles(said.get("cacertfile"), said.get("certfile"), said.get("keyfile"), _VERIFY[verify],
+                    said.get("server_name_indication"))  # fmt: skip

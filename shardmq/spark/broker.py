@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
+from shardmq.client.tls import check_tls
 from shardmq.client.url import parse_all
 from shardmq.errors import ConnectionLost, Timeout, Unavailable, request_error
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -58,6 +59,7 @@ class Broker:
 
     def __init__(self, url: str, timeout: float = 30.0) -> None:
         self._addresses = parse_all(url)
+        check_tls(self._addresses, None)
         self._link: Link | None = None
         self._request = 2  # those of opening connection and channel
         self.timeout = timeout

@@ -38,7 +38,8 @@ PROTOCOL_VERSION: Final = 1
 
 
 class ConnectionOpen(Operation, frozen=True):
-    """First frame of a client. `heartbeat` in seconds, 0 for none. Answered by Ok with the server's properties:
+    """First frame of a client. `heartbeat` in seconds, 0 for none. Without user and password (both ""), the client is
+    the user that is the common name of the certificate it has shown. Answered by Ok with the server's properties:
     `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max", "message_max"}`: a publish may have
     `frame_max` bytes, the body of a message `message_max`."""
 

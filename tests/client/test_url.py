@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.client.url import Address, parse, parse_all
+from shardmq.client.url import NO_FILES, Address, TlsFiles, parse, parse_all, with_files
 from shardmq.errors import InvalidRequest
 
 
@@ -52,3 +52,22 @@ def test_several_hosts_and_several_urls_are_several_addresses() -> None:
 def test_tls_has_a_scheme_and_a_port_of_its_own() -> None:
     assert (parse("shardmqs://a/").port, parse("shardmqs://a/").tls) == (5671, True)
     assert not parse("shardmq://a/").tls
+
+
+def test_files_for_tls_stand_behind_a_question_mark() -> None:
+    read = parse("shardmqs://a/v?cacertfile=%2Fx%2Fca%20one.pem&certfile=/x/me.pem&keyfile=/x/me.key&verify=verify_none")
+    assert read.vhost == "v"
+    assert read.files == TlsFiles("/x/ca one.pem", "/x/me.pem", "/x/me.key", is_verified=False)
+    assert parse("shardmqs://a/?cafile=x").files == TlsFiles("x")
+    assert parse("shardmqs://a/").files == NO_FILES
+    external = parse("shardmqs://me:pw@a/?auth_mechanism=external&certfile=x")
+    assert (external.user, external.password) == ("", "")
+
+
+def test_files_are_added_to_a_url_and_replace_those_it_names() -> None:
+    assert with_files("shardmq://a/", {}) == "shardmq://a/"
+    added = with_files("shardmqs://u:p@a:1/v?cafile=old&certfile=b", {"cacertfile": "/n w", "keyfile": "/k"})
+    assert added == "shardmqs://u:p@a:1/v?certfile=b&cacertfile=/n%20w&keyfile=/k"
+    assert parse(added).files == TlsFiles("/n w", "b", "/k")
+    with pytest.raises(InvalidRequest, match="shardmqs://"):
+        with_files("shardmq://a/", {"certfile": "x"})
