@@ -21,7 +21,7 @@ from shardmq.gateway.hub import Hub
 from shardmq.gateway.refusals import Refusals
 from shardmq.gateway.shardlink import Outcome
 from shardmq.gateway.suspicion import Suspicion, Who, who
-from shardmq.gateway.turnstile import Turnstile
+from shardmq.gateway.turnstile import WAIT_SECONDS_MAX, Turnstile, too_many
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 
 LOOPBACK_ONLY: Final = frozenset({"guest"})
@@ -147,10 +147,15 @@ class Logins:
         place = await self._turnstile.enter(who)
         delay = 0.0
         try:
-            if await self._is_right(who, password, place.is_known):
+            is_suspected = self._suspicion.is_suspected(who)
+            async with asyncio.timeout_at(began + (HANDSHAKE_SECONDS if is_suspected else WAIT_SECONDS_MAX)):
+                is_right = await self._is_right(who, password, place.is_known)
+            if is_right:
                 self._suspicion.succeeded(who)
                 return
             delay = self._suspicion.failed(who)
+        except TimeoutError:
+            raise too_many(who) from None
         finally:
             if delay:
                 loop.call_later(delay, self._turnstile.leave, place)  # whether or not the client waits so long

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from shardmq.errors import AuthenticationFailed, ReplyCode
 from shardmq.gateway.suspicion import Suspicion, Who
-from shardmq.limits import HANDSHAKE_SECONDS
+from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 
 PLACES: Final = 32
 """Attempts at once of one source, as one user, and of both together. With the longest delay of 5 s, six passwords a
@@ -21,6 +21,11 @@ second are tried; and two dozen connections that guess leave places for who does
 KNOWN_PLACES: Final = 256
 """The same where that user has logged in from that source before: guesses from there must not keep out who knows the
 password, and cost no more than a keyed hash."""
+
+STRANGERS_MAX: Final = 1024
+STRANGE_SUSPECTS_MAX: Final = 256
+"""Attempts at once of all who are not known, and how many there may be for one that is suspected to be let in: more
+than are compared in the time of a delay. Who attacks from many addresses fills the second, not the first."""
 
 SUSPECTS_MAX: Final = 1024
 SUSPECTS_OF_SOURCE_MAX: Final = 64
@@ -31,7 +36,14 @@ WAIT_SECONDS_MAX: Final = 30.0
 
 Key = TypeVar("Key")
 
-_TEXT: Final = "too many logins from {} or of user '{}' have failed; try again in some seconds"
+
+def too_many(who: Who) -> AuthenticationFailed:
+    """What somebody is told whose password was not looked at; the code is one of those that may be tried again."""
+    return AuthenticationFailed(
+        f"too many logins from {who.source} or of user '{who.user[:NAME_BYTES_MAX]}' have failed; "
+        "try again in some seconds",
+        ReplyCode.RESOURCE_ERROR,
+    )
 
 
 class Place(NamedTuple):
@@ -62,6 +74,7 @@ class Turnstile:
         self._of_sources: Counter[str] = Counter()
         self._of_users: Counter[str] = Counter()
         self._of_known: Counter[Who] = Counter()
+        self._strangers = 0
         self._queues: dict[Who, deque[asyncio.Future[Place]]] = {}
         self._queued: Counter[str] = Counter()  # by source
         self.places = 0
@@ -77,7 +90,7 @@ class Turnstile:
             return self._take(who)
         is_suspected = self._suspicion.is_suspected(who)
         if is_suspected and (self.waiting >= SUSPECTS_MAX or self._queued[who.source] >= SUSPECTS_OF_SOURCE_MAX):
-            raise AuthenticationFailed(_TEXT.format(*who), ReplyCode.RESOURCE_ERROR)
+            raise too_many(who)
         turn: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(who, deque()).append(turn)
         self._queued[who.source] += 1
@@ -86,7 +99,7 @@ class Turnstile:
         if not turn.done():
             self._queues[who].remove(turn)
             self._dequeued(who)
-            raise AuthenticationFailed(_TEXT.format(*who), ReplyCode.RESOURCE_ERROR)
+            raise too_many(who)
         return turn.result()
 
     def leave(self, place: Place) -> None:
@@ -95,6 +108,7 @@ class Turnstile:
         if place.is_known:
             _lower(self._of_known, place.who)
         else:
+            self._strangers -= 1
             _lower(self._of_sources, place.who.source)
             _lower(self._of_users, place.who.user)
         self._call()
@@ -105,6 +119,7 @@ class Turnstile:
         if place.is_known:
             self._of_known[who] += 1
         else:
+            self._strangers += 1
             self._of_sources[who.source] += 1
             self._of_users[who.user] += 1
         return place
@@ -112,7 +127,9 @@ class Turnstile:
     def _has_room(self, who: Who) -> bool:
         if self._suspicion.is_trusted(who):
             return self._of_known[who] < KNOWN_PLACES
-        return self._of_sources[who.source] < PLACES and self._of_users[who.user] < PLACES
+        if self._of_sources[who.source] >= PLACES or self._of_users[who.user] >= PLACES:
+            return False
+        return self._strangers < (STRANGE_SUSPECTS_MAX if self._suspicion.is_suspected(who) else STRANGERS_MAX)
 
     def _call(self) -> None:
         """Let in who finds a place now, those first that are the least suspected."""

@@ -14,7 +14,7 @@ from shardmq.cmd.broker import Broker
 from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import run
 from shardmq.cmd.session import counted
-from shardmq.cmd.status import duration, size, with_rates
+from shardmq.cmd.status import duration, logins, size, with_rates
 
 from .interrupts import heeding_interrupts
 
@@ -142,6 +142,24 @@ def test_status_shows_every_process_and_queue(at: Broker, printed: Printed, pars
     assert queue["publish_rate"] == 0
     shown = printed("status", "--interval", "0.1").decode()
     assert all(name in shown for name in (*at.pids, "seen"))
+
+
+def test_status_of_a_user_without_monitoring_tells_of_what_is_theirs(at: Broker, printed: Printed) -> None:
+    printed("user", "add", "clerk", "--password", "secret")
+    printed("permission", "set", "clerk", "--vhost", "/", "", "", "")
+    printed("queue", "declare", "of-all")
+    own = f"shardmq://clerk:secret@127.0.0.1:{at.port}/"
+    shown = printed("status", "--interval", "0.1", "--url", own).decode()
+    assert "this user has 1 connection, 1 channel and 0 consumers" in shown
+    assert "of-all" in shown
+    assert not any(name in shown for name in at.pids)
+    assert b'"processes":[]' in printed("status", "--interval", "0.1", "--url", own, "--json")
+
+
+def test_status_tells_of_refused_logins_where_there_are_any() -> None:
+    assert logins([{"logins_refused": 0, "logins_delayed": 0, "logins_waiting": 0}, {}]) == []
+    rows = [{"logins_refused": 1000, "logins_delayed": 7, "logins_waiting": 1}] * 2
+    assert logins(rows) == ["refused since the gateways began: 2,000 logins, 14 of them late; waiting now: 2"]
 
 
 def test_rates_come_from_two_looks() -> None:

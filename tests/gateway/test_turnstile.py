@@ -9,7 +9,7 @@ import pytest
 from shardmq.errors import AuthenticationFailed, ReplyCode
 from shardmq.gateway import turnstile
 from shardmq.gateway.suspicion import FREE, Suspicion, Who
-from shardmq.gateway.turnstile import KNOWN_PLACES, PLACES, SUSPECTS_OF_SOURCE_MAX, Turnstile
+from shardmq.gateway.turnstile import KNOWN_PLACES, PLACES, STRANGE_SUSPECTS_MAX, SUSPECTS_OF_SOURCE_MAX, Turnstile
 
 GUEST = Who("10.0.0.1", "guest")
 
@@ -66,6 +66,24 @@ def test_who_is_known_takes_no_places_of_strangers() -> None:
             await gate.enter(GUEST)
         await gate.enter(Who("10.0.0.1", "ann"))
         await gate.enter(Who("10.0.0.2", "guest"))
+
+    run(story())
+
+
+def test_who_attacks_from_many_addresses_leaves_places_for_who_is_not_suspected() -> None:
+    async def story() -> None:
+        suspicion = Suspicion()
+        many = [Who(f"10.1.{number}.1", f"user-{number}") for number in range(STRANGE_SUSPECTS_MAX)]
+        for who in many:
+            for _ in range(2 * FREE):
+                suspicion.failed(who)
+        gate = Turnstile(suspicion)
+        for who in many:
+            await gate.enter(who)
+        late = asyncio.create_task(gate.enter(many[0]))
+        assert not await is_in(late)
+        late.cancel()
+        await gate.enter(GUEST)
 
     run(story())
 

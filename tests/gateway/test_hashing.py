@@ -1,0 +1,109 @@
+"""Passwords compared on few threads, in a fair order."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from shardmq.gateway import hashing
+from shardmq.gateway.hashing import CLEAN_THREADS, Hashing
+from shardmq.gateway.suspicion import FREE, Suspicion, Who
+from shardmq.passwords import hash_password
+
+STORED = hash_password("secret")
+GUILTY = Who("10.0.0.9", "guest")
+
+
+def guilty(suspicion: Suspicion) -> None:
+    for _ in range(2 * FREE):
+        suspicion.failed(GUILTY)
+
+
+def made(suspicion: Suspicion, known: Callable[[str, str, str], bool] = lambda *_: False) -> tuple[Hashing, list[str]]:
+    found: list[str] = []
+    stored = {"guest": STORED, "ann": STORED}
+    return Hashing(suspicion, lambda user: stored.get(user, ""), known, lambda user, *_: found.append(user)), found
+
+
+def test_a_right_password_is_right_and_told_of_and_others_are_not() -> None:
+    async def story() -> None:
+        one, found = made(Suspicion())
+        answers = [await one.is_right(Who("a", user), password)
+                   for user, password in (("guest", "secret"), ("guest", "wrong"), ("nobody", "secret"))]  # fmt: skip
+        assert answers == [True, False, False]
+        assert found == ["guest"]
+
+    asyncio.run(story())
+
+
+def test_what_was_found_meanwhile_is_not_compared_again() -> None:
+    async def story() -> None:
+        found: list[str] = []
+        known: set[str] = set()
+        one = Hashing(Suspicion(), lambda _user: STORED, lambda user, *_: user in known,
+                      lambda user, *_: (found.append(user), known.add(user)))  # fmt: skip
+        assert all(await asyncio.gather(*(one.is_right(Who(str(number), "guest"), "secret") for number in range(50))))
+        assert len(found) <= CLEAN_THREADS + 1  # those that had begun
+
+    asyncio.run(story())
+
+
+def test_who_is_suspected_has_one_thread_and_the_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = {"10.0.0.9": 0, "10.0.0.1": 0}
+    most = dict(running)
+    order: list[str] = []
+    compare = hashing._is_password
+
+    def watched(password: str, stored: str) -> bool:
+        order.append(password)
+        running[password] += 1
+        most[password] = max(most[password], running[password])
+        try:
+            return compare(password, stored)
+        finally:
+            running[password] -= 1
+
+    monkeypatch.setattr(hashing, "_is_password", watched)
+
+    async def story() -> None:
+        suspicion = Suspicion()
+        guilty(suspicion)
+        one, _ = made(suspicion)
+        suspects = [asyncio.create_task(one.is_right(GUILTY, GUILTY.source)) for _ in range(6)]
+        await asyncio.sleep(0)
+        clean = [asyncio.create_task(one.is_right(Who("10.0.0.1", "ann"), "10.0.0.1")) for _ in range(4)]
+        await asyncio.gather(*clean)
+        assert not all(task.done() for task in suspects)
+        await asyncio.gather(*suspects)
+
+    asyncio.run(story())
+    assert most["10.0.0.9"] == 1
+    assert order[-1] == "10.0.0.9"
+
+
+def test_sources_take_turns() -> None:
+    async def story() -> None:
+        one, _ = made(Suspicion())
+        flood = [asyncio.create_task(one.is_right(Who("10.0.0.1", f"u{number}"), "x")) for number in range(20)]
+        await asyncio.sleep(0)
+        single = asyncio.create_task(one.is_right(Who("10.0.0.2", "ann"), "secret"))
+        assert await single
+        assert sum(task.done() for task in flood) <= 2 * (CLEAN_THREADS + 1)
+        await asyncio.gather(*flood)
+
+    asyncio.run(story())
+
+
+def test_who_gives_up_waiting_harms_nobody() -> None:
+    async def story() -> None:
+        suspicion = Suspicion()
+        guilty(suspicion)
+        one, _ = made(suspicion)
+        tasks = [asyncio.create_task(one.is_right(GUILTY, "x")) for _ in range(5)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        assert await one.is_right(Who("a", "guest"), "secret")
+        assert not await one.is_right(GUILTY, "x")
+
+    asyncio.run(story())
