@@ -54,6 +54,9 @@ SHARD: Final = "shard"
 GATEWAY: Final = "gateway"
 """Roles."""
 
+CALLERS: Final = {COORDINATOR: frozenset({GATEWAY}), SHARD: frozenset({COORDINATOR, GATEWAY})}
+"""Which roles call a process of each role; from others there is nothing to hear."""
+
 _SHARD_NAME: Final = re.compile(r"shard-\d+")
 
 _log = logging.getLogger(__name__)
@@ -131,11 +134,12 @@ class Guard:
             raise StartupRefused(f"the public key of {peer} cannot be read: {fault}; copy it to {path}") from fault
         socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = self._public, self._secret, public
 
-    def refuse(self, address: str, key_name: str, role: str, name: str) -> str | None:
-        """Why the holder of a key may not be the process that it says it is; None where it may.
+    def refuse(self, address: str, called: str, key_name: str, role: str, name: str) -> str | None:
+        """Why the holder of a key may not be the process that it says it is, or may not call; None where it may.
 
         Args:
             address: that was called, for the log.
+            called: role of who was called.
             key_name: under which its key is allowed.
             role: of the process, as it says.
             name: of the process, as it says.
@@ -148,6 +152,8 @@ class Guard:
             )
         elif role != role_of(key_name):
             reason = f"it says it is a {role[:80]}, and the key {allowed} is a {role_of(key_name)}'s by its name"
+        elif role not in CALLERS.get(called, ()):
+            reason = f"it is {name}, and a {role} has nothing to say to a {called}"
         else:
             return None
         self._complain(f"a caller of {address}: {reason}")

@@ -502,7 +502,7 @@ class Listener(Generic[Incoming]):
     def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello, key_name: str) -> Peer | None:
         """Open a session; None when there is none to open, or it is open already."""
         if self._guard is not None:
-            reason = self._guard.refuse(self.address, key_name, hello.role, hello.name)
+            reason = self._guard.refuse(self.address, self._welcome.role, key_name, hello.role, hello.name)
             if reason is not None:
                 self._reset(identity, number, reason)
                 return None

@@ -35,9 +35,11 @@ class Room:
         self._contexts: list[zmq.Context[zmq.Socket[bytes]]] = []
         self._links: list[Listener[Any] | Dialer[Any]] = []
 
-    def listen(self, security: Security, address: str = "", name: str = "shard-0") -> "Listener[Any]":
+    def listen(
+        self, security: Security, address: str = "", name: str = "shard-0", role: str = "shard"
+    ) -> "Listener[Any]":
         self._contexts.append(context(security))
-        listener: Listener[Any] = Listener(self._contexts[-1], address or free_address(), "shard", name, ToShard)
+        listener: Listener[Any] = Listener(self._contexts[-1], address or free_address(), role, name, ToShard)
         self._links.append(listener)
         return listener
 
@@ -188,6 +190,24 @@ def test_names_that_fit_are_let_in(room: Room, keys: Path, listener: "Listener[A
     dialer = room.dial(Security(keys, key), listener.address, role=role, name=key)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
     assert [(peer.role, peer.name) for peer in listener.peers] == [(role, key)]
+
+
+@pytest.mark.parametrize(
+    ("called", "key", "role"),
+    [
+        ("shard-0", "shard-1", "shard"),
+        ("coordinator", "shard-0", "shard"),
+        ("coordinator", "coordinator", "coordinator"),
+    ],
+)
+def test_who_has_nothing_to_say_is_not_let_in_under_its_own_name_either(
+    room: Room, keys: Path, caplog: pytest.LogCaptureFixture, called: str, key: str, role: str
+) -> None:
+    for name in {called, key} - {"shard-0"}:
+        create_pair(keys, name)
+    listener = room.listen(Security(keys, called), name=called, role="shard" if "-" in called else called)
+    dialer = room.dial(Security(keys, key), listener.address, peer=called, role=role, name=key)
+    assert f"it is {key}, and a {role} has nothing to say" in turned_away(listener, dialer, caplog)
 
 
 def test_a_key_under_two_names_is_nobodys(
