@@ -172,7 +172,5 @@ def test_refused_logins_are_summed_up_in_the_log(start_broker: Callable[..., Bro
     logged = broker.log.read_text()
     assert logged.count("login of user") == 10
     (summary,) = [line for line in logged.splitlines() if "logins were refused" in line]
-    assert (
-        "12 logins were refused, 2 of them without a line here: from 127.0.0.1 (12); as 'u8' (4), 'u0' (1)" in summary
-    )
+    assert "12 logins were refused, 2 of them without a line here: from 127.0.0.1 (12); as 'u8' (4), " in summary
     assert "4 other users (4)" in summary
