@@ -1,7 +1,8 @@
 """Passwords compared with their hashes: 50 ms and 16 MB each, on few threads, in an order that is fair.
 
-Two threads are for those that nobody suspects. One more is for all, and yields to everything else on the machine, so
-that who guesses gets no more than what is left over. Known users come first; then it goes by turns among sources.
+Two threads are for those that nobody suspects; while both are free, one takes somebody who is suspected for what others
+have done. One more is for all, and yields to everything else on the machine, so that who guesses gets no more than what
+is left over. Known users come first; then it goes by turns among sources.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ NICENESS: Final = 10
 """Of the thread for all (nice(2)); Linux keeps it for each thread."""
 
 SUSPECTED: Final = 2
-"""From this rank on there is one thread alone."""
+GUILTY: Final = 3
+"""Ranks (`Suspicion.rank`): for what others have done, and for their own failures."""
 
 SOURCES_SERVED_MAX: Final = 1024
 """Sources whose last turn is remembered; beyond it all are forgotten."""
@@ -74,8 +76,8 @@ class Hashing:
         """Begin what there is a thread for."""
         while self._jobs and (self._clean_free or self._is_nice_free):
             job = min(self._jobs, key=self._place)
-            is_clean = self._suspicion.rank(job.who) < SUSPECTED
-            if not self._is_nice_free and not is_clean:
+            on_clean = self._clean_free >= self._wanted_free(job.who)
+            if not self._is_nice_free and not on_clean:
                 return
             self._jobs.remove(job)
             if job.answer.cancelled():
@@ -88,7 +90,14 @@ class Hashing:
                 self._served.clear()
             self._count += 1
             self._served[job.who.source] = self._count
-            self._begin(job, stored, on_clean=is_clean and bool(self._clean_free))
+            self._begin(job, stored, on_clean)
+
+    def _wanted_free(self, who: Who) -> int:
+        """How many of the threads for those that nobody suspects have to be free for this one to get one."""
+        rank = self._suspicion.rank(who)
+        if rank >= GUILTY:
+            return CLEAN_THREADS + 1
+        return CLEAN_THREADS if rank >= SUSPECTED else 1
 
     def _begin(self, job: _Job, stored: str, on_clean: bool) -> None:
         if on_clean:
