@@ -80,6 +80,6 @@ def _shown(counter: Counter[str], noun: str) -> str:
     words = [f"{name} ({count:,})" for name, count in named]
     rest = counter.total() - sum(count for _, count in named)
     if rest:
-        more = len(counter) - len(named)
-        words.append(f"{more:,}{' or more' if counter[_OTHERS] else ''} other {noun} ({rest:,})")
+        more = len(counter.keys() - {_OTHERS}) - len(named)
+        words.append(f"{more:,}{' or more' if _OTHERS in counter else ''} other {noun} ({rest:,})")
     return ", ".join(words)
