@@ -18,7 +18,11 @@ class AdminVerbs(ABC):
         """Ask, and wait for the answer."""
 
     async def status(self) -> dict[str, Any]:
-        """The state of every process and queue, as `shardmq status` shows it."""
+        """The state of every process and queue, as `shardmq status` shows it.
+
+        Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
+        hosts, and as "own" how many connections, channels and consumers they have.
+        """
         return await self._ask(asks.status())
 
     async def topology(self, noun: str) -> list[dict[str, Any]]:
