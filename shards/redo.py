@@ -69,7 +69,7 @@ class RedoLog:
         with _checked(file) as content:
             self._is_salted, self._salt = _salt(file, content)
             self._read(Content(content, self._salt))
-        self._descriptor = os.open(file, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
+        self._descriptor = _for_appending(file)
 
     def has_room(self, payload_bytes: int) -> bool:
         """Whether an entry of that size can be appended."""
@@ -98,7 +98,7 @@ class RedoLog:
         if not self._is_salted:
             os.close(self._descriptor)
             self._salt, self._is_salted = _create(self.file), True
-            self._descriptor = os.open(self.file, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
+            self._descriptor = _for_appending(self.file)
             self.rewind()
 
     def close(self) -> None:
@@ -137,6 +137,10 @@ class RedoLog:
             f"{what}, and {commits} behind, from commit {later.number} at byte {later.position} on, "
             "without which data.mdb beside it is not complete",
         )
+
+
+def _for_appending(file: Path) -> int:
+    return os.open(file, os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC)
 
 
 def _create(file: Path) -> int:
