@@ -3,6 +3,7 @@
 process.py     options, start, signals, the loop, the end
 worker.py      one pass: what has come is applied, deliveries decided, all of it committed, then answered
 holdings.py    the queues of the shard, what belongs to each, and who has called
+quarantine.py  queues out of service, as something stored of them is damaged
 publishing.py  publishes: to queues at once or later, once each
 consuming.py   consumers and what they do with what they got
 commits.py     publishes and settlements that are carried out together or not at all

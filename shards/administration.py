@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Assign, Cancelled, Condemn, Counts, Drop, Peek, Purge
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.deadletters import DeadLetters
 from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.queues import make_queue
@@ -53,9 +53,22 @@ class Administration:
             "consumer_list": [consumer.table() for consumer in hosted.ring],
         }
 
+    def tables(self) -> list[dict[str, Any]]:
+        """All queues, those out of service among them, as `shardmq status` shows them."""
+        found = []
+        for hosted in list(self._holdings.queues.values()):
+            try:
+                found.append(self.table(hosted))
+            except RowDamaged as damage:
+                self._holdings.take_out(damage)
+        return found + [out.table() for out in self._holdings.quarantine.queues.values()]
+
     def _assign(self, peer: Peer, message: Assign) -> None:
         holdings = self._holdings
         for declared in message.queues:
+            if declared.id in holdings.quarantine:
+                holdings.quarantine.learn(declared)
+                continue
             hosted = holdings.queues.get(declared.id)
             if hosted is not None:
                 hosted.is_condemned = False
@@ -70,8 +83,7 @@ class Administration:
     def _condemn(self, peer: Peer, message: Condemn) -> None:
         hosted = self._holdings.queues.get(message.queue)
         if hosted is None:
-            text = self._holdings.missing(message.queue)
-            self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
+            self._holdings.refuse_missing(peer, message.request, message.queue)
             return
         self._holdings.catch_up(hosted)
         if message.if_unused and len(hosted.ring):
@@ -88,11 +100,17 @@ class Administration:
 
     def _drop(self, peer: Peer, message: Drop) -> None:
         holdings = self._holdings
-        hosted = holdings.queues.pop(message.queue, None)
+        out = holdings.quarantine.queues.get(message.queue)
+        if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
+            holdings.refuse_missing(peer, message.request, message.queue)
+            return
+        holdings.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
+        hosted = holdings.queues.get(message.queue)
         if hosted is None:
             peer.post(Answer(message.request, 0))
             return
         holdings.catch_up(hosted)
+        del holdings.queues[message.queue]
         hosted.is_gone = True
         holdings.active.pop(message.queue, None)
         holdings.unused.pop(message.queue, None)

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable
 
 from shardmq.clock import SteadyClock
+from shardmq.errors import RowDamaged
 
 
 class Agenda:
@@ -36,8 +37,12 @@ class Agenda:
         """A pass begins: note the time."""
         self.now_ms = self._clock.now_ms()
 
-    def keep(self) -> bool:
-        """Do what is due; returns whether there was anything. What that makes due waits for the next pass."""
+    def keep(self, damaged: Callable[[RowDamaged], None]) -> bool:
+        """Do what is due; returns whether there was anything. What that makes due waits for the next pass.
+
+        Args:
+            damaged: called with what was found damaged on the way; the rest is done nevertheless.
+        """
         heap = self._heap
         if not heap or heap[0][0] > self.now_ms:
             return False
@@ -45,7 +50,10 @@ class Agenda:
         while heap and heap[0][0] <= self.now_ms:
             due.append(heapq.heappop(heap)[2])
         for action in due:
-            action()
+            try:
+                action()
+            except RowDamaged as damage:
+                damaged(damage)
         return True
 
     def wait_seconds(self) -> float | None:

@@ -7,8 +7,10 @@ Only lanes that said they changed are looked at: there may be ten thousand that 
 are left alone: in a flow they are gone before it would pay.
 """
 
+from collections.abc import Callable
 from typing import Final
 
+from shardmq.errors import RowDamaged
 from shardmq.ranges import RangeSet
 from shardmq.records import Run, continues, join
 from shardmq.shards.counts import Counts
@@ -29,10 +31,12 @@ class Collector:
 
     Args:
         journal: of the shard.
+        damaged: called with what is found damaged, which takes that lane's queue out of service.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, damaged: Callable[[RowDamaged], None]) -> None:
         self._journal = journal
+        self._damaged = damaged
         self._cutter = Cutter()
 
     def work(self) -> bool:
@@ -44,15 +48,28 @@ class Collector:
         left = PASS_BYTES
         untidy = self._journal.untidy
         for lane in list(untidy):
-            if lane.is_sparse:
-                left -= self._collect(lane, left)
-            if lane.young >= MERGE_SEGMENTS and left > 0:
-                left -= self._merge(lane, left)
+            if lane not in untidy:  # another of its queue's was damaged
+                continue
+            try:
+                left -= self._tidy(lane, left)
+            except RowDamaged as damage:
+                self._damaged(damage)
+                untidy.pop(lane, None)
+                continue
             if left <= 0:
                 return True
             if lane.young < MERGE_SEGMENTS and not lane.is_sparse:
                 del untidy[lane]
         return False
+
+    def _tidy(self, lane: Lane, budget: int) -> int:
+        """Both jobs for one lane; returns how many bytes were copied."""
+        spent = 0
+        if lane.is_sparse:
+            spent += self._collect(lane, budget)
+        if lane.young >= MERGE_SEGMENTS and spent < budget:
+            spent += self._merge(lane, budget - spent)
+        return spent
 
     def _old(self, segment: Segment) -> bool:
         return segment.born + _AGE_SECONDS <= self._journal.now

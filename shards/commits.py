@@ -10,7 +10,7 @@ from typing import Any
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Return, Settle, Transact
-from shardmq.errors import NotFound, PreconditionFailed, RequestError, Unavailable
+from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
 from shardmq.records import Run
 from shardmq.shards.consumers import UNLIMITED
 from shardmq.shards.consuming import Consuming
@@ -43,7 +43,10 @@ class Commits:
         for settled in message.settled:
             self._consuming.settle(peer, settled)
         for returned in message.returned:
-            self._consuming.give_back(peer, returned)
+            try:
+                self._consuming.give_back(peer, returned)
+            except RowDamaged as damage:  # it has returned, as far as the disk knows; the rest of this is done as well
+                self._holdings.take_out(damage)
         self._holdings.journal.demand()
         peer.post(Answer(message.request))
 
@@ -63,7 +66,7 @@ class Commits:
             for number in publish.queues:
                 hosted = holdings.queues.get(number)
                 if hosted is None or hosted.is_condemned:
-                    raise NotFound(holdings.missing(number))
+                    raise holdings.missing(number)
                 if hosted.refuses:
                     bounded.setdefault(hosted, []).append(publish.run)
         for hosted, runs in bounded.items():
@@ -72,11 +75,18 @@ class Commits:
 
     def _check_held(self, peer: Peer, message: Transact) -> None:
         """Make sure that consumers still hold what is to be settled: it may have returned by itself."""
-        consumers = self._holdings.clients[peer].consumers
+        client = self._holdings.clients[peer]
+        consumers = client.consumers
         settlements: list[Settle | Return] = [*message.settled, *message.returned]
         for settlement in settlements:
             consumer = consumers.get(settlement.consumer)
+            if consumer is not None and isinstance(settlement, Return):
+                hosted = self._holdings.queues[consumer.queue.id]
+                if hosted.is_bounded:  # what is damaged there is met before anything is done
+                    self._holdings.catch_up(hosted)
             if consumer is None:
+                if settlement.consumer in client.cut_off:
+                    raise self._holdings.missing(client.cut_off[settlement.consumer])
                 continue
             for start, end in settlement.ranges:
                 if sum([stop - first for first, stop in consumer.held.within(start, end)]) < end - start:

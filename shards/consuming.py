@@ -20,7 +20,7 @@ from shardmq.bus.messages import (
     Settle,
     Spent,
 )
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.consumers import Consumer
 from shardmq.shards.holdings import Client, Holdings, Hosted
 from shardmq.shards.timeouts import Timeouts
@@ -55,7 +55,11 @@ class Consuming:
         """A session is over, and all its consumers with it."""
         holdings = self._holdings
         for consumer in client.consumers.values():
-            hosted = self._free(consumer)
+            try:
+                hosted = self._free(consumer)
+            except RowDamaged as damage:
+                holdings.take_out(damage)
+                continue
             if hosted is not None and not len(hosted.ring) and hosted.queue.declared.auto_delete:
                 holdings.agenda.at(holdings.agenda.now_ms + LOST_MS, partial(holdings.look_unused, hosted))
 
@@ -108,7 +112,9 @@ class Consuming:
         peer.post(Answer(message.request))
 
     def _release(self, peer: Peer, message: Release) -> None:
-        consumer = self._holdings.clients[peer].consumers.pop(message.consumer, None)
+        client = self._holdings.clients[peer]
+        client.cut_off.pop(message.consumer, None)
+        consumer = client.consumers.pop(message.consumer, None)
         if consumer is not None:
             hosted = self._free(consumer)
             if hosted is not None:
@@ -216,6 +222,10 @@ class Consuming:
     def _qos(self, peer: Peer, message: Qos) -> None:
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:
+            number = self._holdings.clients[peer].cut_off.get(message.consumer)
+            if number is not None:
+                self._holdings.refuse_missing(peer, message.request, number)
+                return
             text = f"no consumer {message.consumer}"
             self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
             return

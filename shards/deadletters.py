@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused
+from shardmq.errors import RowDamaged
 from shardmq.ranges import RangeSet
 from shardmq.shards.holdings import Holdings, Hosted
 
@@ -80,7 +81,12 @@ class DeadLetters:
             deaths = hosted.queue.deaths
             if hosted.is_gone or deaths is None:
                 continue
-            for death in deaths.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes)):
+            try:
+                dead = deaths.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes))
+            except RowDamaged as damage:
+                self._holdings.take_out(damage)
+                continue
+            for death in dead:
                 gateway = self._gateways[0]
                 self._gateways.rotate(-1)
                 first, reason, deliveries, run, producer, gone = death

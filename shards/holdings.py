@@ -4,13 +4,15 @@ from functools import partial
 from typing import Final
 
 from shardmq.bus.link import Peer
-from shardmq.bus.messages import Refusal, Unused
+from shardmq.bus.messages import Cancelled, Refusal, Unused
 from shardmq.clock import SteadyClock
-from shardmq.errors import ReplyCode
+from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
+from shardmq.model import Queue as Declared
 from shardmq.shards.agenda import Agenda
 from shardmq.shards.consumers import Consumer, Ring
 from shardmq.shards.journal import Journal
 from shardmq.shards.producers import Producers
+from shardmq.shards.quarantine import Quarantine
 from shardmq.shards.queue import Queue
 from shardmq.shards.segments import Cutter
 from shardmq.shards.slices import Slices
@@ -21,13 +23,15 @@ GATEWAY: Final = "gateway"
 
 
 class Client:
-    """A peer's session: how many publishes it sent, its consumers by number."""
+    """A peer's session: how many publishes it sent, its consumers by number; and those whose queue went out of service,
+    with that queue."""
 
-    __slots__ = ("consumers", "published")
+    __slots__ = ("consumers", "cut_off", "published")
 
     def __init__(self) -> None:
         self.published = 0
         self.consumers: dict[int, Consumer] = {}
+        self.cut_off: dict[int, int] = {}
 
 
 class Hosted:
@@ -49,7 +53,7 @@ class Hosted:
         is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
         is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
         is_durable: whether it survives a restart.
-        is_gone: whether it is deleted.
+        is_gone: whether it is deleted, or out of service.
     """
 
     __slots__ = (
@@ -99,7 +103,8 @@ class Holdings:
 
     Attributes:
         agenda: what is to be done when.
-        queues: by id.
+        queues: by id; those in service.
+        quarantine: those out of service.
         clients: sessions that are open.
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
@@ -114,6 +119,7 @@ class Holdings:
         self.clock = clock
         self.agenda = Agenda(clock)
         self.queues: dict[int, Hosted] = {}
+        self.quarantine = Quarantine(name)
         self.clients: dict[Peer, Client] = {}
         self.active: dict[int, Hosted] = {}
         self.unused: dict[int, None] = {}
@@ -130,13 +136,24 @@ class Holdings:
         """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
         hosted = self.queues.get(number)
         if hosted is None or hosted.is_condemned or hosted.is_leaving:
-            self.refuse(peer, request, ReplyCode.NOT_FOUND, self.missing(number))
+            self.refuse_missing(peer, request, number)
             return None
         return hosted
 
-    def missing(self, number: int) -> str:
-        """What is said of a queue that is not here."""
-        return f"queue {number} is not on {self.name}; it was deleted"
+    def missing(self, number: int) -> RequestError:
+        """What is said of a queue that is not here, or is out of service.
+
+        The latter is `Unavailable`: over AMQP it ends the channel alone, and clients in Python try again later. A code
+        that ends connections would hit other queues' users, and 404 would have programs declare what is there.
+        """
+        if number in self.quarantine:
+            return Unavailable(self.quarantine.text(number))
+        return NotFound(f"queue {number} is not on {self.name}; it was deleted")
+
+    def refuse_missing(self, peer: Peer, request: int, number: int) -> None:
+        """A request is about a queue that is not here, or is out of service."""
+        error = self.missing(number)
+        self.refuse(peer, request, error.code, error.text)
 
     def disk_full(self) -> str:
         """What is said of messages that the disk has no room for."""
@@ -146,6 +163,47 @@ class Holdings:
     def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
         """A request is not carried out."""
         peer.post(Refusal(request, code, text))
+
+    def take_out(self, damage: RowDamaged, declared: Declared | None = None) -> None:
+        """Something stored of a queue is damaged: it is out of service from now on. Everything else goes on.
+
+        What was decided before stands and is written with this pass: messages that came, acknowledgements, deliveries.
+
+        Args:
+            damage: it.
+            declared: what the queue is, where it is not known here yet.
+
+        Raises:
+            RowDamaged: it belongs to no queue.
+        """
+        number = damage.queue
+        if number is None:
+            raise damage
+        if number in self.quarantine:
+            return
+        hosted = self.queues.pop(number, None)
+        if hosted is None:
+            self.quarantine.add(number, declared, damage, {})
+            return
+        hosted.is_gone = True
+        self.active.pop(number, None)
+        self.unused.pop(number, None)
+        for lane in [lane for lane in self.journal.untidy if lane.id == number]:
+            del self.journal.untidy[lane]
+        self.quarantine.add(number, hosted.queue.declared, damage, hosted.queue.table(0))
+        if hosted.is_durable and not damage.database.startswith("spilled"):
+            self.journal.note_damage(damage)
+        self._cut_off(hosted)
+
+    def _cut_off(self, hosted: Hosted) -> None:
+        """The consumers of a queue hear that there is nothing more for them."""
+        for peer, client in self.clients.items():
+            for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is hosted.queue]:
+                del client.consumers[consumer.number]
+                client.cut_off[consumer.number] = hosted.queue.id
+                if consumer.timeouts is not None:
+                    consumer.timeouts.close()
+                peer.post(Cancelled(consumer.number))
 
     def catch_up(self, hosted: Hosted) -> None:
         """Bring a queue up to date: called before a request looks at it or changes who gets what.

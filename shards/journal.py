@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from shardmq.clock import ClockNote
+from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.model import Queue as Declared
 from shardmq.shards.producers import Seen
@@ -172,6 +173,11 @@ class Journal:
     def note(self, clock: ClockNote) -> None:
         """What time it is."""
         self._writes.clock = clock
+        self._due = True
+
+    def note_damage(self, damage: RowDamaged) -> None:
+        """A queue is out of service; the next start is to know without looking."""
+        self._writes.damaged.append(damage)
         self._due = True
 
     def demand(self) -> None:

@@ -1,5 +1,6 @@
 """A start looks at keys, and at bodies only when they are asked for: are the bodies there, and all at their keys?"""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -43,17 +44,15 @@ class KeyCheck:
         self.heads: dict[str, Head] = {_name(TIMERS): self._see_timer}
         self.keys: dict[str, Keys] = {_name(number): self._summing(number) for number in self._digests}
 
-    def check(self, environment: Environment) -> None:
-        """Make sure that keys are what was written, once the store is open.
-
-        Raises:
-            RowDamaged: one is not.
-        """
-        if self._misplaced and environment.version == VERSION:
-            raise _damaged(environment, TIMERS, self._misplaced[0], "is not what was written")
+    def check(self, environment: Environment) -> list[RowDamaged]:
+        """Which keys are not what was written, once the store is open: each is of one queue, or of one transaction."""
+        found: list[RowDamaged] = []
+        if environment.version == VERSION:
+            found += [_damaged(environment, TIMERS, key, "is not what was written") for key in self._misplaced]
         for entries, bodies in _PAIRS:
             if self._digests[entries].digest() != self._digests[bodies].digest():
-                raise _difference(environment, entries, bodies)
+                found += _differences(environment, entries, bodies)
+        return found
 
     def _see_timer(self, key: bytes, head: bytes) -> None:
         if head[: NUMBER.size] != NUMBER.pack(row_seed(TIMERS, key)):
@@ -77,20 +76,24 @@ def _upgraded(number: int, key: bytes, value: bytes) -> bytes:
     return bytes(stored_value(number, key, value))
 
 
-def _difference(environment: Environment, entries: int, bodies: int) -> RowDamaged:
-    """The first key that one of two databases has and the other has not."""
+def _differences(environment: Environment, entries: int, bodies: int) -> Iterator[RowDamaged]:
+    """The keys that one of two databases has and the other has not."""
     with environment.env.begin() as transaction:
         first, second = (
             transaction.cursor(environment.dbs[DATABASES[number]]).iternext(keys=True, values=False)
             for number in (entries, bodies)
         )
         entry, body = next(first, None), next(second, None)
-        while entry is not None and entry == body:
-            entry, body = next(first, None), next(second, None)
-    if entry is not None and (body is None or entry < body):
-        return _damaged(environment, entries, bytes(entry), f"has no row in {_name(bodies)!r}")
-    assert body is not None, "they differ"
-    return _damaged(environment, bodies, bytes(body), f"has no row in {_name(entries)!r}")
+        while entry is not None or body is not None:
+            if body is None or (entry is not None and entry < body):
+                assert entry is not None
+                yield _damaged(environment, entries, bytes(entry), f"has no row in {_name(bodies)!r}")
+                entry = next(first, None)
+            elif entry is None or body < entry:
+                yield _damaged(environment, bodies, bytes(body), f"has no row in {_name(entries)!r}")
+                body = next(second, None)
+            else:
+                entry, body = next(first, None), next(second, None)
 
 
 def _damaged(environment: Environment, number: int, key: bytes, what: str) -> RowDamaged:

@@ -18,6 +18,7 @@
     state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
                 "clock"                   msgpack ClockNote
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
+                "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
 
 Every value begins with a checksum u64 (storage/rows.py), which is left out above and added when it goes into LMDB. A
 body's own is made with the body. It covers the key, too; but a start looks at keys alone: those of segments are those
@@ -59,6 +60,7 @@ _QUEUES_FIRST: Final = frozenset({QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILL
 APPLIED: Final = b"redo"
 CLOCK: Final = b"clock"
 ENDED: Final = b"ended"
+DAMAGED: Final = b"damaged"
 
 EXTENT: Final = Struct(">QII")
 NUMBER: Final = Struct(">Q")
@@ -84,6 +86,9 @@ ROWS: Final = ("the queue", "the note of a deleted queue", "the mark of what was
 
 BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED})
 """Databases of bodies whose keys are another's."""
+
+STAGED_DATABASES: Final = frozenset({DATABASES[STAGES].decode(), DATABASES[STAGED].decode()})
+"""Databases whose keys begin with a transaction's number."""
 
 WITH_KEYS_CHECKED: Final = frozenset({TIMERS, SPILLED_TIMERS})
 """Databases of bodies whose keys have a checksum of their own."""
@@ -136,6 +141,9 @@ class Edits:
         yield from _edits_of_transactions(writes)
         if writes.clock is not None:
             yield STATE, CLOCK, _encode(writes.clock)
+        for damage in writes.damaged:
+            assert damage.queue is not None
+            yield STATE, DAMAGED + NUMBER.pack(damage.queue), _encode((damage.database, damage.key, damage.what))
         if len(self._value) > VALUE_BYTES_KEPT:
             self._value = bytearray()
 

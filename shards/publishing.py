@@ -152,7 +152,8 @@ class Publishing:
     def _refuse(self, peer: Peer, client: Client, message: Publish, taken: int, number: int) -> None:
         hosted = self._holdings.queues.get(number)
         if hosted is None:
-            code, text = ReplyCode.NOT_FOUND, self._holdings.missing(number)
+            missing = self._holdings.missing(number)
+            code, text = missing.code, missing.text
         elif hosted.is_condemned:
             code, text = ReplyCode.RESOURCE_ERROR, f"{hosted.title} is being deleted just now; publish again"
         elif hosted.producers is not None and hosted.producers.has_forgotten(message.producer, message.sequence):

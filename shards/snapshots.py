@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Read, Slices
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.holdings import Holdings
 from shardmq.shards.lane import LANE_BITS, Parcel
 from shardmq.shards.plain import PEEK_BYTES
@@ -52,7 +52,11 @@ class Snapshots:
         while self._waiting and self._room > 0:
             peer, message = self._waiting.popleft()
             if peer in self._holdings.clients:
-                self._show(peer, message)
+                try:
+                    self._show(peer, message)
+                except RowDamaged as damage:
+                    self._holdings.take_out(damage)
+                    self._holdings.refuse_missing(peer, message.request, message.queue)
 
     def _slices(self, peer: Peer, message: Slices) -> None:
         hosted = self._holdings.found(peer, message.request, message.queue)

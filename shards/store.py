@@ -31,6 +31,7 @@ from shardmq.shards.layout import (
     CLOCK,
     CONCLUDING,
     COUNTED,
+    DAMAGED,
     DATABASES,
     DROPPED,
     ENDED,
@@ -69,7 +70,7 @@ from shardmq.shards.layout import (
 from shardmq.shards.mapping import Map
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
-from shardmq.shards.writes import Contents, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
+from shardmq.shards.writes import Contents, DamagedStage, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.rows import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.space import Room, Space, unwritable, writing
@@ -95,6 +96,7 @@ _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
 _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 _decode_run: Final = msgspec.msgpack.Decoder(Run).decode
 _decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
+_decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, Run]).decode
 _decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
@@ -131,7 +133,7 @@ class Store:
         self.space = Space(self._environment)
         self._slack = Slack()
         try:
-            keys.check(self._environment)
+            self._key_damage = keys.check(self._environment)
             if self._environment.version < VERSION:
                 upgrade(self._environment)
             applied = self._applied()
@@ -268,13 +270,16 @@ class Store:
         self, number: int, key: bytes, value: memoryview, decode: Callable[[memoryview], Decoded], what: object
     ) -> Decoded:
         """A body, decoded; the first version's checksums do not cover the key."""
+        self._check_body(number, key, value, what)
         with value[CHECKSUM_BYTES:] as body:
-            if not (is_row(number, key, value) or was_row(value)):
-                raise self._row_damaged(number, key, f"{what!r} is not what was written")
             try:
                 return decode(body)
             except msgspec.DecodeError as fault:
                 raise self._row_damaged(number, key, f"{what!r} cannot be read: {fault}") from fault
+
+    def _check_body(self, number: int, key: bytes, value: memoryview, what: object) -> None:
+        if not (is_row(number, key, value) or was_row(value)):
+            raise self._row_damaged(number, key, f"{what!r} is not what was written")
 
     # --- timers -----------------------------------------------------------------------------------------------------
 
@@ -365,32 +370,60 @@ class Store:
             self._map.read(_STAGE_BYTES)
         self._map.release()
 
-    def staged(self, transaction: int, attempt: int, since: int, bytes_max: int) -> list[Staged]:
-        """The next runs that an attempt staged, in order.
+    def staged(self, transaction: int, attempt: int, since: int, bytes_max: int) -> list[Staged | DamagedStage]:
+        """The next runs that an attempt staged, in order; what is damaged stands at its place.
 
         Args:
             transaction: its number.
             attempt: who staged them.
             since: the least sequence; so that those deleted in the redo log need not be passed over.
             bytes_max: about where to end; one at least, if there is one.
-
-        Raises:
-            StoreRefused: they are not what was written.
         """
-        found: list[Staged] = []
+        found: list[Staged | DamagedStage] = []
         size = 0
         start, prefix = STAGE.pack(transaction, attempt, since, 0, 0), PLACE.pack(transaction, attempt)
         for reading, place in self._stages(start, prefix):
-            value = reading.get(STAGE.pack(*place), db=self._dbs[STAGED])
-            if value is None:
-                raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not there")
-            queues, delay_ms, run = self._opened(STAGED, STAGE.pack(*place), value, _decode_staged, place)
-            found.append(Staged(place, queues, delay_ms, run))
-            size += len(value)
+            try:
+                value = self._staged_value(reading, place)
+                size += len(value)
+                found.append(Staged(place, *self._opened(STAGED, STAGE.pack(*place), value, _decode_staged, place)))
+            except RowDamaged as damage:
+                found.append(DamagedStage(place, damage))
             if size >= bytes_max:
                 break
         self._map.read(size)
         return found
+
+    def check_staged(self, transaction: int, attempt: int, since: int, bytes_max: int) -> int | None:
+        """Make sure that runs which an attempt staged are what was written; returns where to go on, None at the end.
+
+        Args:
+            transaction: its number.
+            attempt: who staged them.
+            since: the least sequence.
+            bytes_max: about where to end.
+
+        Raises:
+            RowDamaged: one is not.
+        """
+        size = 0
+        start, prefix = STAGE.pack(transaction, attempt, since, 0, 0), PLACE.pack(transaction, attempt)
+        for reading, place in self._stages(start, prefix):
+            if size >= bytes_max:
+                self._map.read(size)
+                return place.sequence
+            value = self._staged_value(reading, place)
+            size += len(value)
+            self._check_body(STAGED, STAGE.pack(*place), value, place)
+        self._map.read(size)
+        return None
+
+    def _staged_value(self, reading: "lmdb.Transaction[memoryview]", place: StagedPlace) -> memoryview:
+        """A staged run as it lies there; good for as long as the reading goes on."""
+        value = reading.get(STAGE.pack(*place), db=self._dbs[STAGED])
+        if value is None:
+            raise self._row_damaged(STAGED, STAGE.pack(*place), f"{place!r} is not there")
+        return value
 
     def staged_places(self, transaction: int, since: StagedPlace | None, count_max: int) -> list[StagedPlace]:
         """Where a transaction's next staged runs are, in order; those behind `since`."""
@@ -483,34 +516,54 @@ class Store:
         All of `state` is looked at first: a row whose key is damaged is not found under its own.
         """
         with self._env.begin() as transaction:
-            self._rows(transaction, STATE, lambda key, _: key)
+            self._rows(transaction, [], STATE, lambda key, _: key)  # which are no queue's: one that is damaged is refused
             return self._state(transaction, APPLIED, number_of)
 
     def _contents(self) -> Contents:
         with self._env.begin(buffers=False) as transaction:
+            damaged: list[RowDamaged] = list(self._key_damage)
             return Contents(
-                queues=self._rows(transaction, QUEUES, lambda _, content: _decode_queue(content)),
-                marks=dict(self._rows(transaction, MARKS, _mark)),
-                dropped=self._rows(transaction, DROPPED, lambda key, _: number_of(key)),
-                segments=self._rows(transaction, INDEX, _segment),
-                producers=self._rows(transaction, PRODUCERS, _producer),
-                sealed=dict(self._rows(transaction, SEALED, _sealed)),
-                concluding=dict(self._rows(transaction, CONCLUDING, _concluding)),
+                queues=self._rows(transaction, damaged, QUEUES, lambda _, content: _decode_queue(content)),
+                marks=dict(self._rows(transaction, damaged, MARKS, _mark)),
+                dropped=self._rows(transaction, damaged, DROPPED, lambda key, _: number_of(key)),
+                segments=self._rows(transaction, damaged, INDEX, _segment),
+                producers=self._rows(transaction, damaged, PRODUCERS, _producer),
+                sealed=dict(self._rows(transaction, damaged, SEALED, _sealed)),
+                concluding=dict(self._rows(transaction, damaged, CONCLUDING, _concluding)),
                 ended=self._state(transaction, ENDED, _decode_ranges) or [],
-                reservations=self._rows(transaction, RESERVATIONS, lambda _, content: _decode_reservation(content)),
+                reservations=self._rows(transaction, damaged, RESERVATIONS, _reservation),
                 clock=self._state(transaction, CLOCK, _decode_note),
+                damaged=damaged + list(filter(None, self._rows(transaction, damaged, STATE, self._noted))),
             )
 
     def _rows(
-        self, transaction: "lmdb.Transaction[bytes]", number: int, decode: Callable[[bytes, bytes], Decoded]
+        self,
+        transaction: "lmdb.Transaction[bytes]",
+        damaged: list[RowDamaged],
+        number: int,
+        decode: Callable[[bytes, bytes], Decoded],
     ) -> list[Decoded]:
-        """All rows of a database, decoded.
+        """All rows of a database, decoded; damaged ones that belong to one queue are among `damaged` instead.
 
         Raises:
-            RowDamaged: one is not what was written.
+            RowDamaged: one is not what was written, and belongs to no queue.
         """
-        rows = transaction.cursor(self._dbs[number]).iternext(keys=True, values=True)
-        return [self._row(number, key, value, decode) for key, value in rows]
+        found = []
+        for key, value in transaction.cursor(self._dbs[number]).iternext(keys=True, values=True):
+            try:
+                found.append(self._row(number, key, value, decode))
+            except RowDamaged as damage:
+                if damage.queue is None:
+                    raise
+                damaged.append(damage)
+        return found
+
+    def _noted(self, key: bytes, content: bytes) -> RowDamaged | None:
+        """What is damaged of a queue that is out of service; None for other rows of `state`."""
+        if not key.startswith(DAMAGED):
+            return None
+        database, row, what = _decode_damage(content)
+        return RowDamaged(self.file, database, row, what, number_of(key[len(DAMAGED) :]))
 
     def _row(self, number: int, key: bytes, value: bytes, decode: Callable[[bytes, bytes], Decoded]) -> Decoded:
         content = row_content(number, key, value)
@@ -529,10 +582,14 @@ class Store:
         return None if value is None else self._row(STATE, key, value, lambda _, content: decode(content))
 
     def _check(self, contents: Contents) -> None:
+        """Messages of a queue that is not there: its own row is damaged, or what says whose they are."""
         known = {queue.id for queue in contents.queues}.union(contents.dropped)
-        strange = {segment.queue for segment in contents.segments} - known
-        if strange:
-            raise StoreDamaged(self.file, f"it has messages of queue {min(strange)}, which is not in it")
+        known.update(damage.queue for damage in contents.damaged if damage.queue is not None)
+        for segment in contents.segments:
+            if segment.queue not in known:
+                known.add(segment.queue)
+                what = f"messages of queue {segment.queue}, which is not in it"
+                contents.damaged.append(self._row_damaged(INDEX, segment_key(segment), what))
 
     def _row_damaged(self, database: int, key: bytes, what: str) -> RowDamaged:
         return RowDamaged(self.file, DATABASES[database].decode(), key, what, queue_of(database, key))
@@ -545,6 +602,10 @@ def _mark(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
 def _producer(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, int]]]:
     queue, producer = PLACE.unpack(key)
     return queue, producer, _decode_ranges(content)
+
+
+def _reservation(_: bytes, content: bytes) -> Reservation:
+    return _decode_reservation(content)
 
 
 def _sealed(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:

@@ -1,6 +1,7 @@
 """What a start finds of each queue."""
 
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -45,12 +46,19 @@ NOTHING_STORED: Final = StoredQueue()
 """Of a queue that is new."""
 
 
-def stored_queues(contents: Contents) -> dict[int, StoredQueue]:
-    """What a start found, by queue; deleted queues of which something is left are among them."""
-    found = {number: StoredQueue() for number in [*(queue.id for queue in contents.queues), *contents.dropped]}
+def stored_queues(contents: Contents, left_out: Collection[int] = ()) -> dict[int, StoredQueue]:
+    """What a start found, by queue; deleted queues of which something is left are among them.
+
+    Args:
+        contents: what a start found.
+        left_out: ids of queues that are out of service.
+    """
+    numbers = [*(queue.id for queue in contents.queues), *contents.dropped]
+    found = {number: StoredQueue() for number in numbers if number not in left_out}
     for (queue, lane), mark in contents.marks.items():
         if queue in found:
             found[queue].marks[lane] = mark
     for segment in contents.segments:
-        found[segment.queue].segments.append(segment)
+        if segment.queue in found:  # else it is out of service
+            found[segment.queue].segments.append(segment)
     return found

@@ -6,20 +6,24 @@
 A decision is on disk as soon as it is known, and carried out in portions, at the start of passes. Each portion's
 messages leave the staged ones and join their queues in one commit: it goes on where it was, wherever it was stopped.
 Numbers of transactions that are decided are remembered for ever, as ranges: what comes late for them is refused.
+
+A commit is prepared by reading what was staged: where something of it is damaged, there is no commit. What is found
+damaged later, and what is for a queue out of service, stays staged; the rest joins its queues.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Conclude, Prepare, Publish, PublishRefusal, Seal
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.ranges import RangeSet
 from shardmq.shards.attempts import Attempt
 from shardmq.shards.holdings import Holdings
 from shardmq.shards.timers import Timers
-from shardmq.shards.writes import Contents, Sealed, Staged, StagedPlace
+from shardmq.shards.writes import Contents, DamagedStage, Sealed, Staged, StagedPlace
 
 ROLL_BYTES: Final = 4 << 20
 """About what one pass carries out of what is decided; others have their turns in between."""
@@ -38,6 +42,9 @@ READ_BYTES: Final = 256 << 10
 DROPPED_RUNS_PER_PASS: Final = 2000
 """Staged runs removed in one commit; every page they free is work for LMDB."""
 
+CHECK_BYTES: Final = 32 << 20
+"""About what one pass reads of what is to be committed, to see that it is what was written: some 10 ms."""
+
 NOT_SEALED: Final = -1
 """The answer to a Prepare for an attempt that may still take something."""
 
@@ -50,17 +57,40 @@ class Conclusion:
         attempts: whose messages are still to join their queues; what others staged is removed after that.
         since: the first of them goes on here.
         behind: what is removed is behind that, so that what was need not be passed over.
+        kept: of attempts whose turn is over, messages that stay staged: damaged, or for a queue out of service.
+        why: what is to be said of those.
         asked: who waits for the end, and by which request.
     """
 
-    __slots__ = ("asked", "attempts", "behind", "since", "transaction")
+    __slots__ = ("asked", "attempts", "behind", "kept", "since", "transaction", "why")
 
     def __init__(self, transaction: int, attempts: Iterable[int]) -> None:
         self.transaction = transaction
         self.attempts = deque(attempts)
         self.since = 0
         self.behind: StagedPlace | None = None
+        self.kept: dict[int, int] = {}
+        self.why = ""
         self.asked: list[tuple[Peer, int]] = []
+
+
+@dataclass(slots=True)
+class _Check:
+    """A commit that is being prepared.
+
+    Attributes:
+        peer: who asked.
+        message: what for.
+        counts: the answer.
+        attempts: whose messages are still to be read.
+        since: the first of them goes on here.
+    """
+
+    peer: Peer
+    message: Prepare
+    counts: list[int]
+    attempts: deque[int]
+    since: int = 0
 
 
 class Transactions:
@@ -79,6 +109,8 @@ class Transactions:
         self._wide: dict[Attempt, None] = {}
         self._ended = RangeSet()
         self._concluding: dict[int, Conclusion] = {}
+        self._stuck: dict[int, Conclusion] = {}  # all was done that can be
+        self._checking: deque[_Check] = deque()
         self._is_held = False  # all of these wait for room on the disk
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Seal: self._seal, Prepare: self._prepare, Conclude: self._conclude,
@@ -179,7 +211,32 @@ class Transactions:
         counts = [
             0 if attempt is None else attempt.messages if attempt.is_sealed else NOT_SEALED for attempt in attempts
         ]
-        peer.post(Answer(message.request, counts))
+        staged = [number for number, count in zip(message.attempts, counts, strict=True) if count > 0]
+        self._checking.append(_Check(peer, message, counts, deque(staged)))
+        if len(self._checking) == 1:
+            self._check()
+
+    def _check(self) -> None:
+        """Read a portion of what is to be committed; who asked is answered when all of it was."""
+        room = CHECK_BYTES
+        while self._checking and room > 0:
+            check = self._checking[0]
+            number = check.message.transaction
+            try:
+                while check.attempts and room > 0:
+                    left = self._store.check_staged(number, check.attempts[0], check.since, min(room, READ_BYTES))
+                    room -= READ_BYTES
+                    check.since = left or 0
+                    if left is None:
+                        check.attempts.popleft()
+            except RowDamaged as damage:
+                self._checking.popleft()
+                text = self._holdings.quarantine.hold(number, damage)
+                self._holdings.refuse(check.peer, check.message.request, ReplyCode.PRECONDITION_FAILED, text)
+                continue
+            if not check.attempts:
+                self._checking.popleft()
+                check.peer.post(Answer(check.message.request, check.counts))
 
     def _is_over(self, peer: Peer, message: Seal | Prepare) -> bool:
         """Whether a request comes too late; it is refused then."""
@@ -190,6 +247,9 @@ class Transactions:
 
     def _conclude(self, peer: Peer, message: Conclude) -> None:
         transaction = message.transaction
+        if transaction in self._stuck:
+            self._holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, self._stuck[transaction].why)
+            return
         conclusion = self._concluding.get(transaction)
         if conclusion is None and transaction in self._ended:
             peer.post(Answer(message.request))
@@ -212,7 +272,7 @@ class Transactions:
     @property
     def is_rolling(self) -> bool:
         """Whether something that is decided is to be carried out now."""
-        return bool(self._concluding) and not self._is_held
+        return bool(self._checking) or (bool(self._concluding) and not self._is_held)
 
     def roll(self) -> None:
         """Carry out a portion of what is decided. Called at the start of a pass: what the passes before wrote can be
@@ -220,6 +280,7 @@ class Transactions:
         for attempt in self._wide:
             attempt.narrow()
         self._wide.clear()
+        self._check()
         joining = [each for each in self._concluding.values() if each.attempts]
         is_cramped = bool(joining) and not self._store.has_room(ROLL_ROOM_BYTES)
         self._is_held = is_cramped and len(joining) == len(self._concluding)
@@ -232,8 +293,10 @@ class Transactions:
             conclusion = self._concluding.pop(transaction)
             here = self._attempts[transaction]
             room = self._join(conclusion, here, room) if conclusion.attempts else self._drop(conclusion, here, room)
-            if here:
+            if conclusion.attempts or len(here) > len(conclusion.kept):
                 self._concluding[transaction] = conclusion  # behind all others
+            elif here:
+                self._stick(conclusion)
             else:
                 self._finish(conclusion)
 
@@ -241,11 +304,13 @@ class Transactions:
         """Have runs join their queues, in order of attempts and their numbers; returns what is left of the portion."""
         while conclusion.attempts and room > 0:
             attempt = here[conclusion.attempts[0]]
-            if attempt.messages:
+            kept = conclusion.kept
+            if attempt.messages > kept.get(attempt.number, 0):
                 room = self._join_some(conclusion, attempt, room)
-            if not attempt.messages:
+            if attempt.messages == kept.get(attempt.number, 0):
                 room -= ROLL_RUN_BYTES
-                self._forget(here, attempt)
+                if attempt.number not in kept:
+                    self._forget(here, attempt)
                 conclusion.attempts.popleft()
                 conclusion.since = 0
         return room
@@ -257,33 +322,57 @@ class Transactions:
         for staged in found:
             if room <= 0:
                 break
-            self._join_queues(staged)
             place = staged.place
-            self._journal.unstage(place)
-            attempt.remove(place)
             conclusion.since = place.sequence + place.messages
+            if isinstance(staged, DamagedStage):
+                conclusion.why = self._holdings.quarantine.hold(conclusion.transaction, staged.damage)
+                self._keep(conclusion, place)
+                continue
+            left = self._join_queues(staged)
+            if left:
+                conclusion.why = self._holdings.quarantine.text(left[0])
+                self._keep(conclusion, place)
+            if left != staged.queues:
+                self._journal.unstage(place)
+            if left and left != staged.queues:
+                self._journal.stage(staged._replace(queues=left))
+            if not left:
+                attempt.remove(place)
             room -= (place.bytes + ROLL_RUN_BYTES) * len(staged.queues)
         return room
 
-    def _join_queues(self, staged: Staged) -> None:
-        """A run joins its queues as if it came now. One that is condemned gets it too: it may yet be kept."""
+    def _keep(self, conclusion: Conclusion, place: StagedPlace) -> None:
+        """A run stays staged: it was promised, and cannot be where it was to go."""
+        conclusion.kept[place.attempt] = conclusion.kept.get(place.attempt, 0) + place.messages
+
+    def _join_queues(self, staged: Staged) -> tuple[int, ...]:
+        """A run joins its queues as if it came now; returns those that are out of service, and have not got it.
+
+        One that is condemned gets it too: it may yet be kept.
+        """
         holdings, run = self._holdings, staged.run
         now_ms = holdings.agenda.now_ms
+        left = []
         for number in staged.queues:
             hosted = holdings.queues.get(number)
             if hosted is None:
+                if number in holdings.quarantine:
+                    left.append(number)
                 continue
             if staged.delay_ms:
                 self._timers.delay(hosted, run, now_ms + staged.delay_ms)
             else:
                 self._timers.publish(hosted, run, now_ms)
                 holdings.active[number] = hosted
+        return tuple(left)
 
     def _drop(self, conclusion: Conclusion, here: dict[int, Attempt], room: int) -> int:
         """Remove what attempts staged that do not count; returns what is left of the portion."""
         count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
         places = self._store.staged_places(conclusion.transaction, conclusion.behind, count_max)
         for place in places:
+            if place.attempt in conclusion.kept:
+                continue
             self._journal.unstage(place)
             attempt = here[place.attempt]
             attempt.remove(place)
@@ -291,7 +380,8 @@ class Transactions:
                 self._forget(here, attempt)
         if len(places) < count_max:
             for attempt in list(here.values()):
-                self._forget(here, attempt)
+                if attempt.number not in conclusion.kept:
+                    self._forget(here, attempt)
         else:
             conclusion.behind = places[-1]
         return room - len(places) * ROLL_RUN_BYTES
@@ -302,9 +392,17 @@ class Transactions:
         if attempt.is_sealed:
             self._journal.seal(attempt.transaction, attempt.number, None)
 
+    def _stick(self, conclusion: Conclusion) -> None:
+        """All that can be carried out is: whoever waits for the rest is told why it cannot."""
+        self._stuck[conclusion.transaction] = conclusion
+        for peer, request in conclusion.asked:
+            self._holdings.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
+        conclusion.asked.clear()
+
     def _finish(self, conclusion: Conclusion) -> None:
         """Nothing of a transaction is left: say so to whoever waits for it, once that is on disk."""
         del self._attempts[conclusion.transaction]
+        self._holdings.quarantine.let_go(conclusion.transaction)
         self._journal.conclude(conclusion.transaction, None, None)
         for peer, request in conclusion.asked:
             peer.post(Answer(request))

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from shardmq.bus.link import Listener, Lost, Opened, Peer
-from shardmq.bus.messages import Alarm, Answer, Inspect, Publish, ToShard, Transact
+from shardmq.bus.messages import Alarm, Answer, Inspect, Publish, PublishRefusal, ToShard, Transact
 from shardmq.clock import SteadyClock
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.administration import Administration
 from shardmq.shards.alarms import Watch, Watermark
 from shardmq.shards.collector import Collector
@@ -22,6 +23,7 @@ from shardmq.shards.deadletters import DeadLetters
 from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings
 from shardmq.shards.journal import Journal
 from shardmq.shards.lane import EXPIRE_RUNS
+from shardmq.shards.layout import NUMBER, STAGED_DATABASES, number_of
 from shardmq.shards.producers import Producers
 from shardmq.shards.publishing import Publishing
 from shardmq.shards.queues import make_queue
@@ -67,10 +69,10 @@ class Worker:
         self._store = store
         self._listener = listener
         self._journal = Journal(store, memory_bytes)
-        self._collector = Collector(self._journal)
         self._watch = Watch(name, Path(store.file).parent, rss_bytes_max, disk_free_bytes_min)
         contents = store.load()
         self._holdings = Holdings(name, store, self._journal, SteadyClock.resumed(contents.clock))
+        self._collector = Collector(self._journal, self._holdings.take_out)
         self._timers = Timers(self._holdings)
         self._transactions = Transactions(self._holdings, self._timers)
         self._publishing = Publishing(self._holdings, self._timers, self._transactions)
@@ -95,13 +97,26 @@ class Worker:
     def _load(self, contents: Contents) -> list[tuple[int, list[Segment]]]:
         """Make the queues that were stored; returns what is left of those that were being deleted."""
         holdings = self._holdings
-        stored = stored_queues(contents)
+        known = {declared.id: declared for declared in contents.queues}
+        for damage in contents.damaged:
+            if damage.database in STAGED_DATABASES:
+                holdings.quarantine.hold(number_of(damage.key[: NUMBER.size]), damage)
+            else:
+                holdings.take_out(damage, known.get(damage.queue or 0))
+        out = holdings.quarantine.queues
+        stored = stored_queues(contents, out.keys())
         waiting, parked = self._timers.scan(stored)
-        self._reservations.scan(stored, contents.reservations)
+        self._reservations.scan(stored, [each for each in contents.reservations if each.queue not in out])
         for declared in contents.queues:
+            if declared.id in out:
+                continue
             found = stored[declared.id]
             found.parked = parked.get(declared.id, [])
-            hosted = holdings.add(make_queue(declared, self._journal, holdings.clock, found))
+            try:
+                hosted = holdings.add(make_queue(declared, self._journal, holdings.clock, found))
+            except RowDamaged as damage:  # some queues read messages to count their bytes
+                holdings.take_out(damage, declared)
+                continue
             if declared.id in waiting:
                 self._timers.adopt(hosted, *waiting[declared.id])
             self._reservations.adopt(declared.id)
@@ -140,14 +155,28 @@ class Worker:
             events += self._listener.receive()
         handlers = self._handlers
         for peer, message in events:
-            handlers[type(message)](peer, message)
-        if self._holdings.agenda.keep() or events:
+            try:
+                handlers[type(message)](peer, message)
+            except RowDamaged as damage:
+                self._refuse_damaged(peer, message, damage)
+        if self._holdings.agenda.keep(self._holdings.take_out) or events:
             self._is_stirred = True
         due = now >= self._tick_at
         self._finish(due)
         self._store.rest(now)
         if due:
             self._tick(now)
+
+    def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
+        """Carrying out a request met something damaged: its queue is out of service, and whoever asked is told."""
+        holdings = self._holdings
+        holdings.take_out(damage)
+        assert damage.queue is not None
+        text = holdings.quarantine.text(damage.queue)
+        if isinstance(message, Publish):
+            peer.post(PublishRefusal(holdings.clients[peer].published, ReplyCode.RESOURCE_ERROR, text))
+        elif hasattr(message, "request"):
+            holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
 
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
@@ -164,17 +193,24 @@ class Worker:
     def _finish(self, collect: bool) -> None:
         """Deliver, commit, answer."""
         holdings = self._holdings
+        damages: list[RowDamaged] = []
         for hosted in holdings.active.values():
-            hosted.ring.deliver()
-            queue = hosted.queue
-            queue.seal()
-            due_ms = queue.next_expiry_ms
+            try:
+                hosted.ring.deliver()
+                queue = hosted.queue
+                queue.seal()
+                due_ms = queue.next_expiry_ms
+            except RowDamaged as damage:
+                damages.append(damage)
+                continue
             if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
                 hosted.expiry_at = due_ms
                 holdings.agenda.at(due_ms, partial(self._expire, queue.id, due_ms))
             if queue.deaths is not None:
                 self._letters.look(hosted)
         holdings.active.clear()
+        for found in damages:
+            holdings.take_out(found)
         self._consuming.end_permits()
         self._letters.send()
         if collect or self._more:
@@ -232,9 +268,10 @@ class Worker:
             **vitals(self._name, "shard"),
             "store": self._store.sizes(),
             "alarms": [mark.text for mark in self._watch.on.values()],
+            "damaged": self._holdings.quarantine.table(),
             "delayed": self._timers.pending,
             "staged": self._transactions.table(),
-            "queues": [self._administration.table(hosted) for hosted in self._holdings.queues.values()],
+            "queues": self._administration.tables(),
         }
 
 

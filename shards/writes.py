@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from shardmq.clock import ClockNote
+from shardmq.errors import RowDamaged
 from shardmq.model import Queue as Declared
 from shardmq.records import Run
 from shardmq.shards.producers import Seen
@@ -61,6 +62,13 @@ class Staged(NamedTuple):
     run: Run
 
 
+class DamagedStage(NamedTuple):
+    """A staged run that is not what was written."""
+
+    place: StagedPlace
+    damage: RowDamaged
+
+
 class Sealed(NamedTuple):
     """What an attempt has here: it takes nothing more."""
 
@@ -106,6 +114,7 @@ class Contents:
         ended: numbers of transactions that are decided, as half-open ranges.
         reservations: of all queues.
         clock: what time it was last.
+        damaged: what is damaged, of queues that are out of service for that.
     """
 
     queues: list[Declared] = field(default_factory=list)
@@ -118,6 +127,7 @@ class Contents:
     ended: list[tuple[int, int]] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
     clock: ClockNote | None = None
+    damaged: list[RowDamaged] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -142,6 +152,7 @@ class Writes:
         ended: numbers of transactions that are decided, all of them, where there is a new one.
         reservations: by (queue, name); None for those that are no more.
         clock: what time it is, where that is to be noted.
+        damaged: what was found damaged, of queues that are out of service from now on.
     """
 
     delete: list[Segment] = field(default_factory=list)
@@ -161,3 +172,4 @@ class Writes:
     ended: list[tuple[int, int]] | None = None
     reservations: dict[tuple[int, str], Reservation | None] = field(default_factory=dict)
     clock: ClockNote | None = None
+    damaged: list[RowDamaged] = field(default_factory=list)

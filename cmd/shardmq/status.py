@@ -186,8 +186,9 @@ def queue_table(queues: list[dict[str, Any]]) -> "Table":
     columns = ("ready", "unacked", "consumers", "in/s", "out/s", "ack/s", "bytes")
     table = new_table("queues", ("",), columns, counted(len(queues), "queue"))
     for row in queues:
+        name = escape(row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}")
         table.add_row(
-            escape(row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}"),
+            f"[red]{name} (out of service)[/red]" if "out_of_service" in row else name,
             *(f"{row[name]:,}" for name in ("ready", "unacked", "consumers")),
             *(f"{row[rate]:,.0f}" for rate in RATES.values()),
             size(row["bytes"]),

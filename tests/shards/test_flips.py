@@ -20,7 +20,7 @@ from shardmq.shards.layout import DATABASES
 from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Segment
 from shardmq.shards.store import Store
-from shardmq.shards.writes import Reservation, Sealed, Staged, StagedPlace, Timer, Writes
+from shardmq.shards.writes import DamagedStage, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.page_check import check_pages
 from tests.storage.flips import flipped, refusals
 
@@ -74,6 +74,8 @@ def found(folder: Path) -> Any:
     store = Store(folder)
     try:
         contents = store.load()
+        for damage in contents.damaged:
+            raise damage  # it would take its queue out of service
         segments = [
             [getattr(segment, name) for name in Segment.__slots__ if name not in ("gone", "counts")]
             + [list(segment.gone or ()), store.read(segment)]
@@ -82,6 +84,8 @@ def found(folder: Path) -> Any:
         timers = list(store.timers())
         due = [store.timers_due(queue, 0, 1 << 40, 1000, 1 << 40) for queue in (3, 4)]
         staged = [store.staged(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
+        for each in [each for runs in staged for each in runs if isinstance(each, DamagedStage)]:
+            raise each.damage  # it would hold its transaction up
         rest = (contents.queues, contents.marks, contents.dropped, contents.producers, contents.sealed,
                 contents.concluding, contents.ended, contents.reservations, contents.clock)  # fmt: skip
         large = segment_of(1, 1 << 20, [bytes(900)] * 40)

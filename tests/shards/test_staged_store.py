@@ -7,7 +7,7 @@ import pytest
 from shardmq.errors import StoreRefused
 from shardmq.records import PERSISTENT, Run, pack
 from shardmq.shards.store import Store
-from shardmq.shards.writes import Reservation, Sealed, Staged, StagedPlace, Writes
+from shardmq.shards.writes import DamagedStage, Reservation, Sealed, Staged, StagedPlace, Writes
 
 
 def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", messages: int = 1) -> Staged:
@@ -17,7 +17,8 @@ def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", me
 
 
 def all_of(store: Store, transaction: int, attempt: int) -> list[Staged]:
-    return store.staged(transaction, attempt, 0, 1 << 30)
+    found = store.staged(transaction, attempt, 0, 1 << 30)
+    return [each for each in found if isinstance(each, Staged)]
 
 
 @pytest.fixture(params=[10, 100_000], ids=["through the redo log", "into LMDB"])
@@ -96,8 +97,11 @@ def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) ->
     content[content.index(b"needleneedle")] ^= 1
     file.write_bytes(content)
     again = Store(tmp_path)
+    (found,) = again.staged(1, 5, 0, 1 << 30)
+    assert isinstance(found, DamagedStage)
+    assert "not what was written" in found.damage.text
     with pytest.raises(StoreRefused, match="not what was written"):
-        all_of(again, 1, 5)
+        again.check_staged(1, 5, 0, 1 << 30)
     again.close()
 
 

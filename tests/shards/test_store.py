@@ -1,5 +1,6 @@
 """Store files: what is refused, and that it stays as it was."""
 
+import re
 from pathlib import Path
 
 import lmdb
@@ -40,6 +41,15 @@ def refused(folder: Path, match: str) -> None:
         Store(folder).load()
     assert str(folder) in caught.value.text
     assert (folder / "data.mdb").read_bytes() == before
+
+
+def damaged(folder: Path, queue: int, match: str) -> None:
+    """The store is opened; what is wrong with it is that queue's alone."""
+    store = Store(folder)
+    (found,) = store.load().damaged
+    assert found.queue == queue
+    assert re.search(match, found.text)
+    store.close()
 
 
 def rewrite_meta(folder: Path, key: bytes, value: bytes | None) -> None:
@@ -130,7 +140,7 @@ def test_a_damaged_body_is_refused_when_it_is_read(folder: Path) -> None:
     ("lost", "named", "what"),
     [(b"segments", "index", "the entry of a segment has no row"), (b"index", "segments", "a segment has no row")],
 )
-def test_a_body_without_its_entry_and_an_entry_without_its_body_are_refused(
+def test_a_body_without_its_entry_and_an_entry_without_its_body_are_their_queues_damage(
     folder: Path, lost: bytes, named: str, what: str
 ) -> None:
     env = lmdb.open(str(folder), max_dbs=1)
@@ -138,15 +148,15 @@ def test_a_body_without_its_entry_and_an_entry_without_its_body_are_refused(
     with env.begin(write=True, db=env.open_db(lost)) as transaction:
         assert transaction.delete(key)
     env.close()
-    refused(folder, f"in database '{named}', key {key.hex()}: {what} in '{lost.decode()}'")
+    damaged(folder, 1, f"in database '{named}', key {key.hex()}: {what} in '{lost.decode()}'")
 
 
-def test_a_row_at_another_key_is_refused(folder: Path) -> None:
+def test_a_row_at_another_key_is_damage_of_whose_key_that_is(folder: Path) -> None:
     env = lmdb.open(str(folder), max_dbs=1)
     with env.begin(write=True, db=env.open_db(b"queues")) as transaction:
         transaction.put((2).to_bytes(8, "big"), transaction.get((1).to_bytes(8, "big")))
     env.close()
-    refused(folder, "in database 'queues', key 0000000000000002: the queue is not what was written")
+    damaged(folder, 2, "in database 'queues', key 0000000000000002: the queue is not what was written")
 
 
 def test_what_is_in_the_lock_files_means_nothing(folder: Path) -> None:
@@ -158,9 +168,13 @@ def test_what_is_in_the_lock_files_means_nothing(folder: Path) -> None:
         store.close()
 
 
-def test_messages_of_an_unknown_queue_are_refused(folder: Path) -> None:
+def test_messages_of_an_unknown_queue_are_that_queues_damage_alone(folder: Path) -> None:
     store = Store(folder)
     store.write(Writes(cleared=[1], dropped=[1]))
     store.write(Writes(cleared=[1]))
     store.close()
-    refused(folder, "messages of queue 1")
+    store = Store(folder)
+    (damage,) = store.load().damaged
+    assert (damage.queue, damage.database) == (1, "index")
+    assert "messages of queue 1" in damage.text
+    store.close()
