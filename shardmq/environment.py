@@ -109,7 +109,7 @@ def open_environment(
     try:
         if (folder / "data.mdb").exists():
             _sync(folder)
-            version = _check(folder / "data.mdb", format, databases, heads or {}, keys or {})
+            version = check_file(folder / "data.mdb", format, databases, heads, keys)
         else:
             _create(folder, format)
             version = VERSION
@@ -163,12 +163,19 @@ def _sync(folder: Path) -> None:
         ) from fault
 
 
-def _check(
-    file: Path, format: bytes, databases: tuple[bytes, ...], heads: Mapping[str, Head], keys: Mapping[str, Keys]
+def check_file(
+    file: Path,
+    format: bytes,
+    databases: tuple[bytes, ...],
+    heads: Mapping[str, Head] | None = None,
+    keys: Mapping[str, Keys] | None = None,
 ) -> int:
-    """Look at a store without changing it; returns the version of its format."""
+    """Look at a store without changing it; returns the version of its format.
+
+    Args, Raises: as `open_environment`.
+    """
     notes: dict[bytes, bytes] = {}
-    structure = check_pages(file, {**heads, _META.decode(): notes.__setitem__}, keys)
+    structure = check_pages(file, {**(heads or {}), _META.decode(): notes.__setitem__}, keys)
     found, version = notes.get(_FORMAT_KEY), notes.get(_VERSION_KEY)
     if found != format:
         what = "another program's" if found is None else f"a '{found.decode(errors='replace')}'"

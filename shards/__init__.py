@@ -37,6 +37,12 @@ store.py       the LMDB store
 key_check.py   whether its keys are what was written, before bodies are read
 layout.py      how it lies there: databases, keys, values
 writes.py      what a start finds there, and what a pass writes to it
+closed.py      a store that no process has open: read without a change, and repaired
+checkup.py     a whole look through one
+inspection.py  queues, and the marks of their lanes; what such a look knows
+inspection_segments.py  segments: entries and messages
+inspection_staged.py    what transactions have staged
+inspection_rows.py      delayed messages, producers, reservations, notes
 mapping.py     the pages of it that are mapped into this process
 redo.py        its redo log: small commits with one flush
 redo_scan.py   what is behind the last entry of it that can be read: its end, or damage

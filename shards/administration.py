@@ -148,8 +148,14 @@ class Administration:
             self._holdings.catch_up(hosted)
             count, steps = hosted.queue.purge()
             self._holdings.active[message.queue] = hosted
-            answer = Answer(message.request, count)
-            self._holdings.slices.add(self._while_there(hosted, steps), lambda: peer.post(answer))
+            done = partial(self._purged, peer, message, count)
+            self._holdings.slices.add(self._while_there(hosted, steps), done)
+
+    def _purged(self, peer: Peer, message: Purge, count: int) -> None:
+        if message.queue in self._holdings.quarantine:
+            self._holdings.refuse_missing(peer, message.request, message.queue)
+        else:
+            peer.post(Answer(message.request, count))
 
     def _while_there(self, hosted: Hosted, steps: Steps) -> Steps:
         """The steps of a purge, until its queue is deleted: then all of it goes anyhow."""

@@ -3,7 +3,7 @@
     queues      queue id u64              msgpack Queue
     dropped     queue id u64              empty; its segments are being deleted
     marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
-    index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | what the flags say (see `_extent`)
+    index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | the rest (see `extent_of`)
     segments    queue u64 | first u64     body: msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
     timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack Run, delayed; or,
@@ -37,6 +37,8 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from shardmq.ranges import RangeSet
+from shardmq.shards.counts import Counts
 from shardmq.shards.segments import Segment
 from shardmq.shards.writes import StagedPlace, Timer, Writes
 from shardmq.storage.rows import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
@@ -97,6 +99,8 @@ _NOTHING: Final = b"\x90"
 _TWO: Final = b"\x92"
 _encoder: Final = msgspec.msgpack.Encoder()
 _encode: Final = _encoder.encode
+_decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+_decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
 
 Bytes = bytes | bytearray
 Edit = tuple[int, bytes, Bytes | None]
@@ -129,13 +133,13 @@ class Edits:
             number = SEGMENTS if segment.durable else SPILLED
             yield number, key, self._body(number, key, segment.runs)
             if segment.durable:
-                yield INDEX, key, _extent(segment)
+                yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
             key = STAGE.pack(*staged.place)
             yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.run))
             yield STAGES, key, b""
         for segment in writes.gone:
-            yield INDEX, segment_key(segment), _extent(segment)
+            yield INDEX, segment_key(segment), extent_of(segment)
         yield from _edits_of_queues(writes)
         yield from _edits_in_time(writes)
         yield from _edits_of_transactions(writes)
@@ -220,7 +224,7 @@ def segment_key(segment: Segment) -> bytes:
     return PLACE.pack(segment.queue, segment.first)
 
 
-def _extent(segment: Segment) -> bytes:
+def extent_of(segment: Segment) -> bytes:
     """A segment's index entry. Most have no flags.
 
     MORTAL    a message in it brought a time to live
@@ -239,6 +243,31 @@ def _extent(segment: Segment) -> bytes:
         flags |= BODIES
         ranges = NUMBER.pack(segment.body_bytes) + ranges
     return EXTENT.pack(segment.end, segment.count, flags) + ranges
+
+
+def segment_of(key: bytes, content: bytes) -> Segment:
+    """A stored segment, of which an index entry tells.
+
+    Raises:
+        struct.error, ValueError, msgspec.DecodeError: it cannot be read.
+    """
+    queue, first = PLACE.unpack(key)
+    segment = Segment(queue, first, durable=True, born=0.0)
+    segment.end, segment.count, flags = EXTENT.unpack_from(content)
+    rest = content[EXTENT.size :]
+    segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
+    if flags & BODIES:
+        segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
+    if flags & COUNTED:
+        ranges, counted = _decode_counted(rest)
+        segment.counts = Counts(counted)
+    else:
+        ranges = _decode_ranges(rest)
+    gone = RangeSet(ranges)
+    segment.gone = gone or None
+    segment.live = segment.end - segment.first - gone.count
+    segment.stored, segment.runs = True, None
+    return segment
 
 
 def timers_of(durable: bool) -> int:

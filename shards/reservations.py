@@ -230,7 +230,7 @@ class Reservations:
 
         def done() -> None:
             if hosted.is_gone:
-                self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, self._holdings.missing(message.queue))
+                self._holdings.refuse_missing(peer, message.request, message.queue)
             else:
                 peer.post(Answer(message.request, before - held.left.count))
                 self._acknowledged(hosted, held)

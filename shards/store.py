@@ -20,25 +20,18 @@ from shardmq.clock import ClockNote
 from shardmq.environment import VERSION, open_environment
 from shardmq.errors import RowDamaged, StoreDamaged
 from shardmq.model import Queue as Declared
-from shardmq.ranges import RangeSet
 from shardmq.records import Run
-from shardmq.shards.counts import Counts
 from shardmq.shards.key_check import KeyCheck, upgrade
 from shardmq.shards.layout import (
     APPLIED,
-    BODIES,
-    BYTES,
     CLOCK,
     CONCLUDING,
-    COUNTED,
     DAMAGED,
     DATABASES,
     DROPPED,
     ENDED,
-    EXTENT,
     INDEX,
     MARKS,
-    MORTAL,
     NUMBER,
     PARKED,
     PLACE,
@@ -62,6 +55,7 @@ from shardmq.shards.layout import (
     number_of,
     queue_of,
     segment_key,
+    segment_of,
     staged_place,
     stored_value,
     timer_key,
@@ -526,7 +520,7 @@ class Store:
                 queues=self._rows(transaction, damaged, QUEUES, lambda _, content: _decode_queue(content)),
                 marks=dict(self._rows(transaction, damaged, MARKS, _mark)),
                 dropped=self._rows(transaction, damaged, DROPPED, lambda key, _: number_of(key)),
-                segments=self._rows(transaction, damaged, INDEX, _segment),
+                segments=self._rows(transaction, damaged, INDEX, segment_of),
                 producers=self._rows(transaction, damaged, PRODUCERS, _producer),
                 sealed=dict(self._rows(transaction, damaged, SEALED, _sealed)),
                 concluding=dict(self._rows(transaction, damaged, CONCLUDING, _concluding)),
@@ -615,23 +609,3 @@ def _sealed(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:
 
 def _concluding(key: bytes, content: bytes) -> tuple[int, list[int]]:
     return number_of(key), _decode_attempts(content)
-
-
-def _segment(key: bytes, content: bytes) -> Segment:
-    queue, first = PLACE.unpack(key)
-    segment = Segment(queue, first, durable=True, born=0.0)
-    segment.end, segment.count, flags = EXTENT.unpack_from(content)
-    rest = content[EXTENT.size :]
-    segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
-    if flags & BODIES:
-        segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
-    if flags & COUNTED:
-        ranges, counted = _decode_counted(rest)
-        segment.counts = Counts(counted)
-    else:
-        ranges = _decode_ranges(rest)
-    gone = RangeSet(ranges)
-    segment.gone = gone or None
-    segment.live = segment.end - segment.first - gone.count
-    segment.stored, segment.runs = True, None
-    return segment

@@ -102,6 +102,9 @@ def test_only_the_stores_import_lmdb() -> None:
         "shardmq.shards.store",
         "shardmq.coordinator.store",
         "shardmq.coordinator.ledger",
+        "shardmq.coordinator.checkup",
+        "shardmq.shards.closed",
+        "shardmq.storage.mending",
         "shardmq.storage.space",
         "shardmq.storage.compaction",
     }

@@ -17,5 +17,6 @@ equivalence.py  declaring again what is there
 removal.py      what goes along when something goes
 store.py        all of it on disk
 ledger.py       the part of that which is about transactions
+checkup.py      a look through that store while no process has it open
 users.py        the users of a first start
 """

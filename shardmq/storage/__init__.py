@@ -8,4 +8,7 @@ page_account.py  every page holds one thing, or is free
 page_check.py  looking through the structure of a file before LMDB trusts it; its free pages
 rows.py        rows with checksums
 tables.py      databases of such rows
+findings.py    what a look through a closed store finds
+holding.py     holding a store's folder without changing it
+mending.py     repairs: the original is kept aside, then edits are written
 """

@@ -2,13 +2,15 @@
 
 import click
 
+from shardmq.cmd.store.check import check
 from shardmq.cmd.store.compact import compact
+from shardmq.cmd.store.repair import repair
 
 
 @click.group()
 def store() -> None:
-    """Work on the stores in a data directory while no broker runs on it."""
+    """Work on the stores in a data directory while no broker runs on it: check, repair, compact."""
 
 
-for _command in (compact,):
+for _command in (check, repair, compact):
     store.add_command(_command)

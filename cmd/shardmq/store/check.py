@@ -1,0 +1,39 @@
+"""`shardmq store check`: is everything that is stored what was written?"""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from shardmq.cmd.session import JSON, counted, print_json
+from shardmq.cmd.store.looking import FOLDER, held, look_through, print_findings
+
+EXIT_DAMAGE: Final = 1
+
+
+@click.command(short_help="Read everything that is stored, and show what is damaged.")
+@FOLDER
+@JSON
+def check(*, folder: Path, as_json: bool) -> int:
+    """Read every row and every message in the stores of data directory DIR, and show what is damaged.
+
+    The broker must not be running. Nothing is changed. Exit code: 0 all is well, 1 something is damaged, 78 the stores
+    cannot be opened.
+    """
+    from rich.console import Console
+
+    with held(folder) as stores:
+        looked = look_through(stores, Console(stderr=True))
+    damage = looked.damage
+    if as_json:
+        print_json({"stores": looked.stores, "rows": looked.rows, "damage": len(damage),
+                    "findings": [finding.table() for finding in looked.findings]})  # fmt: skip
+        return EXIT_DAMAGE if damage else 0
+    if looked.findings:
+        print_findings(Console(), looked.findings)
+    stores_read = f"Read {counted(looked.rows, 'row')} in {counted(len(looked.stores), 'store')}"
+    if damage:
+        click.echo(f"{stores_read}: {len(damage)} damaged. `shardmq store repair {folder}` shows what it would do.")
+        return EXIT_DAMAGE
+    click.echo(f"{stores_read}: all is well.")
+    return 0

@@ -1,0 +1,101 @@
+"""`shardmq store repair`: what is damaged is taken out, or made anew; everything else stays."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shardmq.cmd.session import JSON, counted, print_json
+from shardmq.cmd.store.looking import COORDINATOR, FOLDER, Looked, held, look_through, print_findings
+
+if TYPE_CHECKING:
+    from shardmq.storage.findings import Finding
+
+EXIT_DAMAGE: Final = 1
+
+
+@click.command(short_help="Take out what is damaged, keeping the original.")
+@FOLDER
+@click.option("--apply", "is_applied", is_flag=True, help="Do it; without this, only show what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@JSON
+def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
+    """Show what a repair of the stores in data directory DIR would do and lose; do it with --apply.
+
+    The broker must not be running. The original of every store that is changed is copied to DIR/aside-<time> first.
+    Exit code: 0 all is well, 1 something is (or stays) damaged, 78 the stores cannot be opened.
+    """
+    from rich.console import Console
+
+    progress = Console(stderr=True)
+    with held(folder) as stores:
+        looked = look_through(stores, progress)
+        damage = looked.damage
+        if not as_json:
+            _say(folder, looked)
+        aside: Path | None = None
+        after: Looked | None = None
+        if is_applied and damage:
+            _confirm(yes)
+            aside = _mend(folder, stores, damage)
+            after = look_through(stores, progress)
+    left = damage if after is None else after.damage
+    if as_json:
+        print_json({
+            "applied": after is not None, "aside": None if aside is None else str(aside),
+            "messages_lost": sum([finding.messages for finding in damage]),
+            "findings": [finding.table() for finding in looked.findings],
+            "left": [finding.table() for finding in left],
+        })  # fmt: skip
+    elif after is not None:
+        click.echo(f"Repaired. The original is in {aside}; delete it when nothing is missed.")
+        if left:
+            click.echo("Still damaged:")
+            print_findings(Console(), left)
+    elif damage:
+        click.echo("Nothing was changed; --apply does it.")
+    return EXIT_DAMAGE if left else 0
+
+
+def _say(folder: Path, looked: Looked) -> None:
+    """What would be done, and what would be lost."""
+    from rich.console import Console
+
+    if not looked.damage:
+        click.echo(f"{folder}: all is well; there is nothing to repair.")
+        return
+    print_findings(Console(), looked.damage)
+    messages = sum([finding.messages for finding in looked.damage])
+    click.echo(f"{counted(messages, 'message')} would be lost, as far as that can be counted.")
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("--apply asks on a terminal; where there is none, give --yes")
+    click.confirm("Apply this repair?", abort=True)
+
+
+def _mend(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
+    """Keep the originals aside, then write; returns where they are."""
+    from shardmq.storage.mending import check_room, folder_bytes, keep_aside
+
+    changed = [store for store in stores if any(each.store == store.name and each.edits for each in damage)]
+    check_room(folder, sum([folder_bytes(store) for store in changed]))
+    aside = folder / f"aside-{time.strftime('%Y%m%d-%H%M%S')}"
+    for store in changed:
+        keep_aside(store, aside)
+    for store in changed:
+        edits = [edit for each in damage if each.store == store.name for edit in each.edits]
+        if store.name == COORDINATOR:
+            from shardmq.coordinator.checkup import mend as mend_registry
+
+            mend_registry(store, edits)
+        else:
+            from shardmq.shards.closed import mend
+
+            mend(store, edits)
+    return aside

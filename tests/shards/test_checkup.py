@@ -1,0 +1,178 @@
+"""A closed store is looked through row by row; what is damaged is named, and a repair loses that alone."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardmq.bus.messages import Publish, Return
+from shardmq.model import Queue
+from shardmq.shards.checkup import check_shard
+from shardmq.shards.closed import ClosedStore, mend
+from shardmq.shards.inspection import Registry
+from shardmq.shards.layout import STAGE, STATE
+from shardmq.shards.store import Store
+from shardmq.storage.findings import Finding
+
+from .clocked import Clocked
+from .damaging import flip, flip_body, rows
+from .driver import run_of
+from .test_quarantine import QUEUES, stage
+
+KNOWN = Registry({queue.id: queue for queue in QUEUES}, next_transaction=9, undecided=frozenset({8}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A closed store with something of every kind in it."""
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    for queue in (1, 2):
+        for start in (0, 10, 20):
+            shard.take_in(run_of(start, 10), queue=queue)
+    assert not shard.publish(Publish((1,), run_of(40, 2), 777, 0), Publish((1,), run_of(50, 2), delay_ms=10**7))
+    got = shard.get(1)
+    assert got is not None
+    shard.tell(Return(1, [(got.first, got.first + 1)], True, 10**7))
+    shard.reserve("night", 3)
+    stage(shard, 8, run_of(30, 3))
+    shard.stop()
+    shard.close()
+    return tmp_path / "store"
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def findings(folder: Path, registry: Registry | None = KNOWN) -> list[Finding]:
+    before = digest(folder)
+    store = ClosedStore(folder)
+    found = list(check_shard("shard-0", store, registry))
+    store.close()
+    assert digest(folder) == before
+    return found
+
+
+def damaged(folder: Path, do: Callable[[Store], None]) -> None:
+    store = Store(folder)
+    do(store)
+    store.close()
+
+
+def mended(folder: Path) -> list[Finding]:
+    """A repair is done, after which all is well; returns what was found before."""
+    found = findings(folder)
+    mend(folder, [edit for each in found for edit in each.edits])
+    assert findings(folder) == []
+    return found
+
+
+def only(store: Store, database: str, queue: int) -> bytes:
+    return next(iter(rows(store, database, queue)))
+
+
+def test_a_store_that_is_well_has_no_findings(folder: Path) -> None:
+    assert findings(folder) == []
+
+
+def test_what_is_in_the_redo_log_alone_is_looked_at(tmp_path: Path) -> None:
+    shard = Clocked(tmp_path)
+    shard.assign(*QUEUES)
+    shard.take_in(run_of(0, 10))
+    copy = shard.copy(tmp_path / "copy") / "store"
+    assert findings(copy) == []
+    mend(copy, [])
+    assert findings(copy) == []
+    Store(copy).close()
+    shard.close()
+
+
+@pytest.mark.parametrize("database", ["queues", "marks", "index", "timers", "producers", "reservations"])
+def test_a_damaged_row_is_found_by_name_and_its_repair_loses_no_message_but_its_own(
+    folder: Path, database: str
+) -> None:
+    damaged(folder, lambda store: flip(store, database, only(store, database, 1)))
+    (found,) = mended(folder)
+    assert (found.database, found.queue, found.title) == (database, 1, "queue 'hurt' in vhost '/'")
+    assert found.messages == (2 if database == "timers" else 0)
+    assert len(found.key) >= 16
+
+
+def test_a_damaged_body_loses_what_lives_of_its_segment(folder: Path) -> None:
+    damaged(folder, lambda store: flip_body(store, 2, 10))
+    (found,) = mended(folder)
+    assert (found.queue, found.messages, found.numbers) == (2, 10, [(10, 20)])
+    assert found.mend == "loses 10 messages (numbers 10 to 19)"
+    shard = Clocked(folder.parent)
+    assert shard.bodies(queue=2) == [*range(10), *range(20, 30)]
+    shard.close()
+
+
+@pytest.mark.parametrize(("database", "loses"), [("segments", 10), ("index", 0)])
+def test_a_row_that_is_missing_is_found(folder: Path, database: str, loses: int) -> None:
+    def delete(store: Store) -> None:
+        key = only(store, database, 2)
+        with store._env.begin(write=True) as transaction:
+            transaction.delete(key, db=store._environment.dbs[database.encode()])
+
+    damaged(folder, delete)
+    (found,) = mended(folder)
+    assert found.messages == loses
+
+
+def test_messages_that_were_done_with_come_again_where_that_is_lost(folder: Path) -> None:
+    shard = Clocked(folder.parent)
+    shard.get(5, queue=2, auto_ack=True)
+    shard.tell()
+    shard.stop()
+    flip(shard.store, "index", min(rows(shard.store, "index", 2)))
+    shard.close()
+    (found,) = mended(folder)
+    assert found.mend == "keeps messages 0 to 9; those that were acknowledged come again"
+    shard = Clocked(folder.parent)
+    assert shard.bodies(queue=2) == list(range(30))
+    shard.close()
+
+
+def test_a_damaged_staged_message_and_seal_are_found(folder: Path) -> None:
+    def both(store: Store) -> None:
+        flip(store, "staged", STAGE.pack(8, 71, 0, 3, len(run_of(30, 3).records)))
+        flip(store, "sealed", only(store, "sealed", 8))
+
+    damaged(folder, both)
+    staged, seal = mended(folder)
+    assert (staged.messages, staged.database, seal.database) == (3, "staged", "sealed")
+    assert "transaction 8" in staged.what
+
+
+def test_a_note_of_damage_and_the_numbers_of_transactions_are_found(folder: Path) -> None:
+    shard = Clocked(folder.parent)
+    original = rows(shard.store, "segments", 1)
+    flip_body(shard.store, 1)
+    shard.read(queue=2)
+    shard.worker._journal.cache.bytes_max = 0
+    assert shard.table(1)
+    shard.get(1, queue=1)
+    shard.stop()
+    with shard.store._env.begin(write=True) as transaction:
+        for key, value in original.items():
+            transaction.put(key, value, db=shard.store._dbs[4])
+    flip(shard.store, "state", b"ended") if shard.store._env.begin().get(b"ended", db=shard.store._dbs[STATE]) else None
+    shard.close()
+    assert [each.database for each in mended(folder)] == ["state"]
+
+
+def test_without_the_coordinator_a_lost_declaration_cannot_be_made_anew(folder: Path) -> None:
+    damaged(folder, lambda store: flip(store, "queues", only(store, "queues", 1)))
+    (found,) = findings(folder, None)
+    assert (found.edits, found.mend, found.title) == ((), "", "queue 1")
+
+
+def test_queues_that_only_one_side_knows_are_told(folder: Path) -> None:
+    other = Queue("/", "elsewhere", 77, 0)
+    known = Registry({**{queue.id: queue for queue in QUEUES[1:]}, 77: other})
+    missing, unknown = findings(folder, known)
+    assert (missing.queue, missing.title, missing.is_damage) == (77, "queue 'elsewhere' in vhost '/'", True)
+    assert (unknown.queue, unknown.is_damage, unknown.edits) == (1, False, ())
