@@ -35,6 +35,7 @@ segments.py    the unit of storing; which bodies are in memory; cutting runs
 journal.py     what a pass has changed, and its one commit
 store.py       the LMDB store
 key_check.py   whether its keys are what was written, before bodies are read
+decoding.py    what its small rows say
 layout.py      how it lies there: databases, keys, values
 writes.py      what a start finds there, and what a pass writes to it
 closed.py      a store that no process has open: read without a change, and repaired

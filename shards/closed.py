@@ -163,6 +163,11 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
     write_edits(folder, DATABASES, [*logged, *edits, *applied], sealed)
 
 
+def is_well(number: int, key: bytes, value: bytes) -> bool:
+    """Whether a row, as it lies in LMDB, is what was written."""
+    return row_of(number, key, value, VERSION) is not None
+
+
 def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:
     """Rows of the first version have no checksums but those of bodies."""
     return value

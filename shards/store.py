@@ -19,8 +19,16 @@ import msgspec
 from shardmq.clock import ClockNote
 from shardmq.environment import VERSION, open_environment
 from shardmq.errors import RowDamaged, StoreDamaged
-from shardmq.model import Queue as Declared
 from shardmq.records import Run
+from shardmq.shards.decoding import (
+    concluding_of,
+    damage_of,
+    declaration_of,
+    mark_of,
+    producer_of,
+    reservation_of,
+    sealed_of,
+)
 from shardmq.shards.key_check import KeyCheck, upgrade
 from shardmq.shards.layout import (
     APPLIED,
@@ -64,7 +72,7 @@ from shardmq.shards.layout import (
 from shardmq.shards.mapping import Map
 from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
-from shardmq.shards.writes import Contents, DamagedStage, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
+from shardmq.shards.writes import Contents, DamagedStage, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.rows import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.space import Room, Space, unwritable, writing
@@ -86,17 +94,11 @@ Decoded = TypeVar("Decoded")
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
-_decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
 _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 _decode_run: Final = msgspec.msgpack.Decoder(Run).decode
 _decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
-_decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, Run]).decode
-_decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
-_decode_attempts: Final = msgspec.msgpack.Decoder(list[int]).decode
-_decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
-_decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
 
 
 class Store:
@@ -517,15 +519,15 @@ class Store:
         with self._env.begin(buffers=False) as transaction:
             damaged: list[RowDamaged] = list(self._key_damage)
             return Contents(
-                queues=self._rows(transaction, damaged, QUEUES, lambda _, content: _decode_queue(content)),
-                marks=dict(self._rows(transaction, damaged, MARKS, _mark)),
+                queues=self._rows(transaction, damaged, QUEUES, declaration_of),
+                marks=dict(self._rows(transaction, damaged, MARKS, mark_of)),
                 dropped=self._rows(transaction, damaged, DROPPED, lambda key, _: number_of(key)),
                 segments=self._rows(transaction, damaged, INDEX, segment_of),
-                producers=self._rows(transaction, damaged, PRODUCERS, _producer),
-                sealed=dict(self._rows(transaction, damaged, SEALED, _sealed)),
-                concluding=dict(self._rows(transaction, damaged, CONCLUDING, _concluding)),
+                producers=self._rows(transaction, damaged, PRODUCERS, producer_of),
+                sealed=dict(self._rows(transaction, damaged, SEALED, sealed_of)),
+                concluding=dict(self._rows(transaction, damaged, CONCLUDING, concluding_of)),
                 ended=self._state(transaction, ENDED, _decode_ranges) or [],
-                reservations=self._rows(transaction, damaged, RESERVATIONS, _reservation),
+                reservations=self._rows(transaction, damaged, RESERVATIONS, reservation_of),
                 clock=self._state(transaction, CLOCK, _decode_note),
                 damaged=damaged + list(filter(None, self._rows(transaction, damaged, STATE, self._noted))),
             )
@@ -556,7 +558,7 @@ class Store:
         """What is damaged of a queue that is out of service; None for other rows of `state`."""
         if not key.startswith(DAMAGED):
             return None
-        database, row, what = _decode_damage(content)
+        database, row, what = damage_of(content)
         return RowDamaged(self.file, database, row, what, number_of(key[len(DAMAGED) :]))
 
     def _row(self, number: int, key: bytes, value: bytes, decode: Callable[[bytes, bytes], Decoded]) -> Decoded:
@@ -587,25 +589,3 @@ class Store:
 
     def _row_damaged(self, database: int, key: bytes, what: str) -> RowDamaged:
         return RowDamaged(self.file, DATABASES[database].decode(), key, what, queue_of(database, key))
-
-
-def _mark(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
-    return (number_of(key[:8]), number_of(key[8:])), number_of(content)
-
-
-def _producer(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, int]]]:
-    queue, producer = PLACE.unpack(key)
-    return queue, producer, _decode_ranges(content)
-
-
-def _reservation(_: bytes, content: bytes) -> Reservation:
-    return _decode_reservation(content)
-
-
-def _sealed(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:
-    transaction, attempt = PLACE.unpack(key)
-    return (transaction, attempt), Sealed._make(_decode_sealed(content))
-
-
-def _concluding(key: bytes, content: bytes) -> tuple[int, list[int]]:
-    return number_of(key), _decode_attempts(content)

@@ -145,6 +145,11 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
     write_edits(folder, stored.DATABASES, edits, _sealed if version == VERSION else _as_it_is)
 
 
+def is_well(number: int, key: bytes, value: bytes) -> bool:
+    """Whether a row, as it lies in LMDB, is what was written."""
+    return row_content(xxh3_64_intdigest(stored.DATABASES[number]), key, value) is not None
+
+
 def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding:
     """A finding about a queue's row, with the repair that a shard's own record of that queue makes possible.
 

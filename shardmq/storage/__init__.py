@@ -10,5 +10,7 @@ rows.py        rows with checksums
 tables.py      databases of such rows
 findings.py    what a look through a closed store finds
 holding.py     holding a store's folder without changing it
+salvage.py     rows of a file whose structure is damaged
+rebuilding.py  a new file made of them
 mending.py     repairs: the original is kept aside, then edits are written
 """

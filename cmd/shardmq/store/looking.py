@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from shardmq.model import Queue
     from shardmq.shards.inspection import Registry
     from shardmq.storage.findings import Finding
+    from shardmq.storage.rebuilding import IsWell
 
 FOLDER: Final = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 """The data directory."""
 
 COORDINATOR: Final = "coordinator"
+REBUILDS: Final = "makes a new file with"
+"""How the repair of a whole file is told from that of rows."""
+
 ROWS_AT_ONCE: Final = 256
 """The progress bar moves so many rows at a time."""
 
@@ -103,7 +107,7 @@ def look_through(stores: list[Path], console: "Console") -> Looked:
                 else:
                     _look_at_shard(store, begun, looked, known, queues)
             except StoreDamaged as damage:
-                looked.findings.append(_whole_file(store.name, damage))
+                looked.findings.append(_whole_file(store, damage))
     _take_from_shards(looked, queues)
     return looked
 
@@ -156,10 +160,31 @@ def _registry(name: str, known: "Known") -> "Registry":
                     known.decisions, frozenset(known.undecided), known.next_transaction)  # fmt: skip
 
 
-def _whole_file(name: str, damage: StoreDamaged) -> "Finding":
+def _whole_file(store: Path, damage: StoreDamaged) -> "Finding":
+    """A store that cannot be looked into row by row; and how much of it can be reached nevertheless."""
     from shardmq.storage.findings import Finding
+    from shardmq.storage.rebuilding import reachable, shortfall
 
-    return Finding(store=name, file=str(damage.file), database=damage.database or "", what=damage.what)
+    mend = ""
+    if damage.file == store / "data.mdb":
+        _, databases, is_well = kind_of(store)
+        found = reachable(damage.file, databases, is_well)
+        if found is not None:
+            mend = f"{REBUILDS} all rows that can be reached and read; rows lost: {shortfall(found)}"
+    return Finding(store=store.name, file=str(damage.file), database=damage.database or "", what=damage.what, mend=mend)
+
+
+def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
+    """The format of a store, its databases, and what tells rows that were written from others."""
+    if store.name == COORDINATOR:
+        from shardmq.coordinator import checkup
+        from shardmq.coordinator.store import DATABASES, FORMAT
+
+        return FORMAT, DATABASES, checkup.is_well
+    from shardmq.shards import closed, layout
+    from shardmq.shards import store as shard
+
+    return shard.FORMAT, layout.DATABASES, closed.is_well
 
 
 def print_findings(console: "Console", findings: list["Finding"]) -> None:

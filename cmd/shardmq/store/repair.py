@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.session import JSON, counted, print_json
-from shardmq.cmd.store.looking import COORDINATOR, FOLDER, Looked, held, look_through, print_findings
+from shardmq.cmd.store.looking import COORDINATOR, FOLDER, REBUILDS, Looked, held, kind_of, look_through, print_findings
 
 if TYPE_CHECKING:
     from shardmq.storage.findings import Finding
@@ -39,7 +39,11 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
         after: Looked | None = None
         if is_applied and damage:
             _confirm(yes)
-            aside = _mend(folder, stores, damage)
+            aside = _keep_aside(folder, stores, damage)
+            if _rebuild(stores, damage):
+                broken = [each for each in damage if each.mend.startswith(REBUILDS)]
+                damage = broken + look_through(stores, progress).damage
+            _mend(stores, damage)
             after = look_through(stores, progress)
     left = damage if after is None else after.damage
     if as_json:
@@ -79,17 +83,35 @@ def _confirm(yes: bool) -> None:
     click.confirm("Apply this repair?", abort=True)
 
 
-def _mend(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
-    """Keep the originals aside, then write; returns where they are."""
+def _keep_aside(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
+    """Copy the originals of the stores that are to be changed; returns where they are."""
     from shardmq.storage.mending import check_room, folder_bytes, keep_aside
 
-    changed = [store for store in stores if any(each.store == store.name and each.edits for each in damage)]
+    changed = [store for store in stores if any(each.store == store.name and each.mend for each in damage)]
     check_room(folder, sum([folder_bytes(store) for store in changed]))
     aside = folder / f"aside-{time.strftime('%Y%m%d-%H%M%S')}"
     for store in changed:
         keep_aside(store, aside)
-    for store in changed:
+    return aside
+
+
+def _rebuild(stores: list[Path], damage: "list[Finding]") -> bool:
+    """Make new files where the structure of the old ones is damaged; returns whether there were such."""
+    from shardmq.storage.rebuilding import rebuild
+
+    broken = {each.store for each in damage if each.mend.startswith(REBUILDS)}
+    for store in stores:
+        if store.name in broken:
+            rebuild(store, *kind_of(store))
+    return bool(broken)
+
+
+def _mend(stores: list[Path], damage: "list[Finding]") -> None:
+    """Write what the findings say."""
+    for store in stores:
         edits = [edit for each in damage if each.store == store.name for edit in each.edits]
+        if not edits:
+            continue
         if store.name == COORDINATOR:
             from shardmq.coordinator.checkup import mend as mend_registry
 
@@ -98,4 +120,3 @@ def _mend(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
             from shardmq.shards.closed import mend
 
             mend(store, edits)
-    return aside

@@ -1,0 +1,116 @@
+"""A file whose structure is damaged is built anew from what can still be reached."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shardmq.cmd.main import run
+from shardmq.errors import StoreDamaged
+from shardmq.shards.closed import is_well
+from shardmq.shards.layout import DATABASES
+from shardmq.shards.store import FORMAT, Store
+from shardmq.storage.page_check import check_pages
+from shardmq.storage.pages import BRANCH, LEAF, PAGE
+from shardmq.storage.rebuilding import reachable, rebuild
+from shardmq.storage.salvage import SalvagedFile
+
+from .test_flips import fill
+
+PAGE_BYTES = 4096
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filled") / "shard-0"
+    fill(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(filled, tmp_path / "data" / "shard-0"))
+
+
+def break_pages(file: Path, kind: int, count: int) -> int:
+    """Make the headers of some pages in use nonsense; returns how many there were."""
+    broken = 0
+    for page in range(2, file.stat().st_size // PAGE_BYTES):
+        content = bytearray(file.read_bytes())
+        number, _, flags, _, _ = PAGE.unpack_from(content, page * PAGE_BYTES)
+        if number != page or flags != kind or broken == count:
+            continue
+        whole = bytes(content)
+        content[page * PAGE_BYTES] ^= 0x40
+        file.write_bytes(content)
+        try:
+            check_pages(file)
+        except StoreDamaged:
+            broken += 1
+        else:
+            file.write_bytes(whole)  # it is free
+    return broken
+
+
+def counts(folder: Path) -> dict[str, int]:
+    return check_pages(folder / "data.mdb").entries
+
+
+def test_a_file_that_is_well_is_reached_whole(folder: Path) -> None:
+    found = reachable(folder / "data.mdb", DATABASES, is_well)
+    assert found is not None
+    assert found.rows == found.expected
+    assert found.pages == []
+    before = counts(folder)
+    rebuild(folder, FORMAT, DATABASES, is_well)
+    assert counts(folder) == before
+    store = Store(folder)
+    assert store.load().damaged == []
+    store.close()
+
+
+def test_all_but_what_a_broken_leaf_holds_is_in_the_new_file(folder: Path) -> None:
+    before = counts(folder)
+    assert break_pages(folder / "data.mdb", LEAF, 1) == 1
+    found = reachable(folder / "data.mdb", DATABASES, is_well)
+    assert found is not None
+    assert len(found.pages) == 1
+    rebuild(folder, FORMAT, DATABASES, is_well)
+    after = counts(folder)
+    assert {name: after[name] for name in found.rows} == found.rows
+    assert 0 < sum(before.values()) - sum(after.values()) < 200
+
+
+def test_pages_that_lead_to_one_another_are_gone_through_once(folder: Path) -> None:
+    file = folder / "data.mdb"
+    content = bytearray(file.read_bytes())
+    branches = [
+        page for page in range(2, len(content) // PAGE_BYTES)
+        if PAGE.unpack_from(content, page * PAGE_BYTES)[0::2][:2] == (page, BRANCH)
+    ]  # fmt: skip
+    for page in branches:
+        place = page * PAGE_BYTES
+        node = place + int.from_bytes(content[place + 16 : place + 18], "little")
+        content[node : node + 4] = page.to_bytes(4, "little")  # its first child is itself
+    file.write_bytes(content)
+    source = SalvagedFile(file)
+    rows = sum([1 for name in DATABASES for _ in source.rows(name.decode())])
+    source.close()
+    assert rows > 100
+
+
+def test_a_repair_of_a_broken_file_leaves_a_store_that_is_well(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data = str(folder.parent)
+    assert break_pages(folder / "data.mdb", LEAF, 2) == 2
+    assert run(["store", "check", data, "--json"]) == 1
+    assert run(["store", "repair", data, "--json"]) == 1
+    capsysbinary.readouterr()
+    run(["store", "repair", data, "--apply", "--yes", "--json"])
+    done = json.loads(capsysbinary.readouterr().out)
+    assert "rows lost:" in done["findings"][0]["repair"]
+    assert [left for left in done["left"] if left["repair"]] == []
+    assert (Path(done["aside"]) / "shard-0" / "data.mdb").exists()
+    Store(folder).close()
