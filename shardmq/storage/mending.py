@@ -57,7 +57,7 @@ def keep_aside(folder: Path, aside: Path) -> Path:
 
 
 def write_edits(folder: Path, databases: Sequence[bytes], edits: Iterable[Edit],
-                sealed: Callable[[int, bytes, bytes], bytes]) -> None:  # fmt: skip
+                sealed: Callable[[int, bytes, bytes], bytes | bytearray]) -> None:  # fmt: skip
     """Write to a closed store, all or nothing.
 
     Args:
