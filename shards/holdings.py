@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from shardmq.bus.link import Peer
-from shardmq.bus.messages import Cancelled, Refusal, Unused
+from shardmq.bus.messages import Cancelled, OutOfService, Refusal, Unused
 from shardmq.clock import SteadyClock
 from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
 from shardmq.model import Queue as Declared
@@ -194,6 +194,9 @@ class Holdings:
         if hosted.is_durable and not damage.database.startswith("spilled"):
             self.journal.note_damage(damage)
         self._cut_off(hosted)
+        for peer in self.clients:
+            if peer.role == COORDINATOR:
+                self.say_out_of_service(peer)
 
     def _cut_off(self, hosted: Hosted) -> None:
         """The consumers of a queue hear that there is nothing more for them."""
@@ -231,6 +234,12 @@ class Holdings:
             for peer in self.clients:
                 if peer.role == COORDINATOR:
                     peer.post(Unused(hosted.queue.id))
+
+    def say_out_of_service(self, peer: Peer) -> None:
+        """Tell a coordinator which queues it cannot delete."""
+        for out in self.quarantine.queues.values():
+            if out.declared is None or out.declared.durable:
+                peer.post(OutOfService(out.number, out.text))
 
     def say_unused(self, coordinator: Peer) -> None:
         """Tell a coordinator that has just called what the one before may have not heard."""

@@ -25,7 +25,7 @@ WHAT_TO_DO = "stop the broker, run `shardmq store check`, then restore a copy or
 
 
 @dataclass(slots=True)
-class OutOfService:
+class QueueOut:
     """A queue that is out of service.
 
     Attributes:
@@ -95,7 +95,7 @@ class Quarantine:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self.queues: dict[int, OutOfService] = {}
+        self.queues: dict[int, QueueOut] = {}
         self._staged: dict[int, RowDamaged] = {}
 
     def __contains__(self, number: int) -> bool:
@@ -103,7 +103,7 @@ class Quarantine:
 
     def add(self, number: int, declared: Declared | None, damage: RowDamaged, counts: dict[str, Any]) -> None:
         """One more queue; it is said once."""
-        out = self.queues[number] = OutOfService(number, declared, damage, counts)
+        out = self.queues[number] = QueueOut(number, declared, damage, counts)
         _log.error("%s: %s (%s)", self._name, out.text, damage.what)
 
     def learn(self, declared: Declared) -> None:

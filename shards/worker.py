@@ -243,6 +243,7 @@ class Worker:
         self._holdings.clients.setdefault(peer, Client())  # a caller that calls twice is told of twice
         if peer.role == COORDINATOR:
             self._holdings.say_unused(peer)
+            self._holdings.say_out_of_service(peer)
         elif peer.role == GATEWAY:
             self._letters.opened(peer)
             for mark in self._watch.on.values():

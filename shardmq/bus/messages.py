@@ -534,8 +534,17 @@ ToShard = (
     | Transact
     | Permit
 )
+class OutOfService(Message, frozen=True, tag=71):
+    """To the coordinator: something stored of this durable queue is damaged, as `text` says; it cannot be deleted until
+    that is repaired. Told on every new session, and when it is found."""
+
+    queue: int
+    text: str
+
+
 FromShard = (
-    Confirmed
+    OutOfService
+    | Confirmed
     | PublishRefusal
     | Delivered
     | Got

@@ -209,6 +209,7 @@ class Desk:
         try:
             changes = changes_for(self._topology, command, Places(self._next_queue, len(self._shards), self._coming))
             self._store.check_room(changes)
+            self._check_in_service(changes)
         except RequestError as refusal:
             self._refuse(task, refusal)
             return
@@ -227,6 +228,15 @@ class Desk:
             self._shards[queue.shard].take_away(queue.id)
         self._tell(changes)
         self._await_gateways(task)
+
+    def _check_in_service(self, changes: Sequence[Change]) -> None:
+        """Make sure that nothing is deleted that cannot be read."""
+        for change in changes:
+            if isinstance(change, QueueRemoved):
+                queue = self._topology.queue(change.vhost, change.name)
+                text = self._shards[queue.shard].out_of_service(queue.id)
+                if text:
+                    raise Unavailable(text)
 
     def _decide(self, changes: Sequence[Change]) -> None:
         """These will be on disk before anything leaves."""

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardmq.bus.link import Dialer, Lost, Opened
-from shardmq.bus.messages import Answer, Assign, Conclude, Condemn, Drop, FromShard, Prepare, Refusal, Unused
+from shardmq.bus.messages import (
+    Answer,
+    Assign,
+    Conclude,
+    Condemn,
+    Drop,
+    FromShard,
+    OutOfService,
+    Prepare,
+    Refusal,
+    Unused,
+)
 from shardmq.model import Queue
 
 Given = Callable[[Refusal | None], None]
@@ -50,6 +61,7 @@ class Shard:
         self.dialer: Final = dialer
         self._dropped: list[int] = []
         self._unused: list[int] = []
+        self._out_of_service: dict[int, str] = {}
         self._request = 0
         self._queues: dict[int, Queue] = {}
         self._given: set[int] = set()  # of the queues, those the shard has answered for in this session
@@ -139,6 +151,10 @@ class Shard:
         concluded, self._concluded = self._concluded, []
         return concluded
 
+    def out_of_service(self, queue: int) -> str:
+        """Why a queue cannot be deleted now: something stored of it is damaged; "" where it can."""
+        return self._out_of_service.get(queue, "")
+
     def take_unused(self) -> list[int]:
         """The queues that the shard has called unused since the last call."""
         unused, self._unused = self._unused, []
@@ -155,6 +171,8 @@ class Shard:
             match event:
                 case Answer() | Refusal():
                     self._on_answer(event)
+                case OutOfService():
+                    self._out_of_service[event.queue] = event.text
                 case Unused():
                     self._unused.append(event.queue)
                 case Opened():
@@ -191,6 +209,7 @@ class Shard:
             self._send_prepare(transaction)
 
     def _on_lost(self) -> None:
+        self._out_of_service.clear()
         self._given.clear()
         self._asked.clear()
         self._assigns.clear()
