@@ -116,6 +116,7 @@ def tables(state: Status) -> "Group":
     alarms = [
         Text(f"publishers wait: {alarm}", style="red") for row in state["processes"] for alarm in row.get("alarms", [])
     ]
+    alarms += [Text(found["text"], style="red") for row in state["processes"] for found in row.get("damaged", [])]
     staged = [Text(sentence) for sentence in transactions(state["processes"])]
     refused = [Text(sentence, style="yellow") for sentence in logins(state["processes"])]
     head = Text(own(state["own"])) if "own" in state else process_table(state["processes"])
