@@ -26,6 +26,10 @@ _TINY_BYTES: Final = 4 << 10
 _AGE_SECONDS: Final = 1.0
 
 
+def _raised(damage: RowDamaged) -> None:
+    raise damage
+
+
 class Collector:
     """Does the work of both jobs in portions.
 
@@ -34,7 +38,7 @@ class Collector:
         damaged: called with what is found damaged, which takes that lane's queue out of service.
     """
 
-    def __init__(self, journal: Journal, damaged: Callable[[RowDamaged], None]) -> None:
+    def __init__(self, journal: Journal, damaged: Callable[[RowDamaged], None] = _raised) -> None:
         self._journal = journal
         self._damaged = damaged
         self._cutter = Cutter()
