@@ -512,7 +512,7 @@ class Store:
         All of `state` is looked at first: a row whose key is damaged is not found under its own.
         """
         with self._env.begin() as transaction:
-            self._rows(transaction, [], STATE, lambda key, _: key)  # which are no queue's: one that is damaged is refused
+            self._rows(transaction, [], STATE, lambda key, _: key)
             return self._state(transaction, APPLIED, number_of)
 
     def _contents(self) -> Contents:
