@@ -176,14 +176,14 @@ class Coordinator:
             self._topology.apply(change)
 
     def _receive(self, now: float) -> bool:
-        for peer, event in self._listener.receive():
-            self._on_gateway(peer, event, now)
-        more = self._listener.more
-        for shard in self._shards:
+        more = False
+        for shard in self._shards:  # first, so that nobody deletes what a shard has just called damaged
             more = shard.receive() or more
             for queue in shard.take_unused():
                 self._desk.dismiss(queue, True, now)
-        return more
+        for peer, event in self._listener.receive():
+            self._on_gateway(peer, event, now)
+        return more or self._listener.more
 
     def _on_gateway(self, peer: Peer, event: Opened | Lost | ToCoordinator, now: float) -> None:
         match event:
