@@ -69,8 +69,8 @@ def held(folder: Path) -> Iterator[list[Path]]:
     if not stores:
         raise StoreRefused(f"{folder} has no store of a coordinator or a shard; name a broker's data directory")
     with ExitStack() as holds:
-        for store in stores:
-            holds.enter_context(hold_folder(store))
+        for locked in (folder, *stores):  # `shardmq up` holds the whole directory, whatever its processes do
+            holds.enter_context(hold_folder(locked))
         yield stores
 
 
