@@ -28,6 +28,8 @@ from shardmq.gateway.session import Session
 from shardmq.gateway.shardlink import Reply
 from shardmq.passwords import hash_password
 from shardmq.wire.administration import (
+    BackupBegin,
+    BackupLook,
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
@@ -131,6 +133,18 @@ def limits_put(channel: Channel, operation: LimitsPut, reply: Reply) -> None:
     channel.session.perform(command, done(reply))
 
 
+def backup_begin(channel: Channel, operation: BackupBegin, reply: Reply) -> None:
+    """Have the broker copy its stores."""
+    check_administrator(channel.session, "taking backups")
+    channel.session.hub.coordinator.begin_backup(operation.directory, operation.bytes_per_second, done(reply))
+
+
+def backup_look(channel: Channel, _operation: BackupLook, reply: Reply) -> None:
+    """Say how far that is."""
+    check_administrator(channel.session, "looking at backups")
+    channel.session.hub.coordinator.look_backup(reply)
+
+
 def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply) -> None:
     """Close somebody's connection."""
     session = channel.session
@@ -202,6 +216,8 @@ REQUESTS: Final[dict[type[Any], Any]] = {
     PermissionDelete: permission_delete,
     LimitsPut: limits_put,
     ConnectionExpel: connection_expel,
+    BackupBegin: backup_begin,
+    BackupLook: backup_look,
     DefinitionsExport: definitions_export,
     DefinitionsImport: definitions_import,
 }

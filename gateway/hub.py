@@ -130,7 +130,7 @@ class Hub:
         self.passes = 0
         self.links = [
             ShardLink(
-                Dialer(self._context, address, "gateway", name, FromShard, f"shard-{index}"),
+                Dialer(self._context, address, "gateway", name, FromShard, f"shard-{index}", waits=True),
                 f"shard-{index}",
                 self.changed,
                 self.topology.has_queue,
@@ -138,6 +138,7 @@ class Hub:
             )
             for index, address in enumerate(shards)
         ]
+        self.coordinator.identified = self._call_shards
         self._plans: dict[tuple[str, str, str], Plan | None] = {}
         self._plans_to: dict[tuple[int, ...], Plan] = {}
         self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
@@ -276,6 +277,13 @@ class Hub:
         for call in self._wakers:
             call(now)
         self._send()
+
+    def _call_shards(self, broker: str, generation: int) -> None:
+        """It is known which broker's this gateway is: shards of another one give it no session."""
+        for link in self.links:
+            link.dialer.call_as(broker, generation)
+            if not link.is_open:
+                link.tick(time.monotonic())
 
     def _forget_plans(self) -> None:
         self._plans.clear()

@@ -25,6 +25,7 @@ from shardmq.bus.messages import (
     Snapshot,
     Synced,
 )
+from shardmq.bus.stores import BeginBackup, LookBackup
 from shardmq.commands import (
     Change,
     Command,
@@ -63,7 +64,7 @@ class Follower(Protocol):
 
 @dataclass(slots=True)
 class _Asked:
-    message: Perform | Inspect | Admit  # with the request number 0
+    message: Perform | Inspect | Admit | BeginBackup | LookBackup  # with the request number 0
     reply: Reply
     deadline: float
     again: bool = False
@@ -82,6 +83,7 @@ class TopologyLink:
     Attributes:
         is_synced: the coordinator's topology was here once.
         is_current: it is what the coordinator knows now: it waits for this gateway when it changes something.
+        identified: told the broker's id and the coordinator's generation with each snapshot; its owner sets it.
         lists: what this gateway has under a noun ("connections", …), for other gateways' lists; its owner sets it.
     """
 
@@ -104,6 +106,7 @@ class TopologyLink:
         self._waiting: list[_Asked] = []
         self._followers: list[Follower] = []
         self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
+        self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
         self._present: Present | None = None
 
     def follow(self, follower: Follower) -> None:
@@ -129,11 +132,20 @@ class TopologyLink:
         """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
         self._ask(_Asked(Inspect(0, noun), reply, time.monotonic() + seconds))
 
+    def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
+        """Have all stores copied into folders of `folder`."""
+        self._ask(_Asked(BeginBackup(0, folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
+
+    def look_backup(self, reply: Reply) -> None:
+        """Ask how far the last backup is."""
+        self._ask(_Asked(LookBackup(0), reply, time.monotonic() + DECLARE_SECONDS))
+
     def receive(self) -> bool:
         """Take in what the coordinator sent; returns whether more is left."""
         for event in self.dialer.receive():
             match event:
                 case Snapshot():
+                    self.identified(event.broker, event.generation)
                     self._topology.load(event)
                     self.is_synced = self.is_current = True
                     self._synced(event.version)

@@ -25,6 +25,8 @@ MAP_BYTES: Final = 1 << 40
 """Address space, not disk: a map that cannot fill before the disk does."""
 
 _META: Final = b"meta"
+_REMAINS: Final = ("redo", "redo.new", "lock.mdb")
+"""Files that are made when data.mdb is there."""
 _FORMAT_KEY: Final = b"format"
 _VERSION_KEY: Final = b"version"
 _VERSIONS: Final = {b"1": 1, b"2": 2}
@@ -111,6 +113,7 @@ def open_environment(
             _sync(folder)
             version = check_file(folder / "data.mdb", format, databases, heads, keys)
         else:
+            _check_remains(folder)
             _create(folder, format)
             version = VERSION
         env = _open(folder, len(databases))
@@ -130,6 +133,17 @@ def reopened(environment: Environment) -> Environment:
 def _open(folder: Path, databases: int) -> lmdb.Environment:
     return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=databases + 1, subdir=True, lock=True,
                      metasync=True, sync=True, readahead=False)  # fmt: skip
+
+
+def _check_remains(folder: Path) -> None:
+    """Make no new store where there was one."""
+    remains = [name for name in _REMAINS if (folder / name).exists()]
+    if remains:
+        raise StoreRefused(
+            f"{folder / 'data.mdb'} is missing, but {' and '.join(remains)} of the same store "
+            f"{'is' if len(remains) == 1 else 'are'} there; put data.mdb back from the copy that belongs to them, or "
+            "move the whole folder away to begin a new store"
+        )
 
 
 def _create(folder: Path, format: bytes) -> None:

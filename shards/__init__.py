@@ -8,6 +8,9 @@ publishing.py  publishes: to queues at once or later, once each
 consuming.py   consumers and what they do with what they got
 commits.py     publishes and settlements that are carried out together or not at all
 administration.py  queues come and go, are counted, looked into, emptied
+identity.py    whose the store is
+enrolment.py   whom the shard listens to, and who recognises it
+copies.py      its part in a backup
 reservations.py  messages set aside under a name, for a time
 snapshots.py   queues cut into slices, and looked through without a trace
 agenda.py      what is to be done when

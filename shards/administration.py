@@ -7,7 +7,9 @@ from typing import Any, Final
 from shardmq.bus.link import Peer
 from shardmq.bus.messages import Answer, Assign, Cancelled, Condemn, Counts, Drop, Peek, Purge
 from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.model import Queue
 from shardmq.shards.deadletters import DeadLetters
+from shardmq.shards.enrolment import Enrolment
 from shardmq.shards.holdings import Holdings, Hosted
 from shardmq.shards.queues import make_queue
 from shardmq.shards.reservations import Reservations
@@ -27,15 +29,17 @@ class Administration:
         timers: what waits for a time in them.
         letters: what is on its way out of them.
         reservations: what is reserved in them.
+        enrolment: remembers the ids of queues.
         dropped: queues that were being deleted when the process ended: (id, segments).
     """
 
     def __init__(self, holdings: Holdings, timers: Timers, letters: DeadLetters, reservations: Reservations,
-                 dropped: list[tuple[int, list[Segment]]]) -> None:  # fmt: skip
+                 enrolment: Enrolment, dropped: list[tuple[int, list[Segment]]]) -> None:  # fmt: skip
         self._holdings = holdings
         self._timers = timers
         self._letters = letters
         self._reservations = reservations
+        self._enrolment = enrolment
         for number, segments in dropped:
             holdings.slices.add(self._clear(number, segments), partial(holdings.journal.clear, number))
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
@@ -65,10 +69,24 @@ class Administration:
 
     def _assign(self, peer: Peer, message: Assign) -> None:
         holdings = self._holdings
+        here: list[Queue] = []
         for declared in message.queues:
             if declared.id in holdings.quarantine:
                 holdings.quarantine.learn(declared)
                 continue
+            here.append(declared)
+            hosted = holdings.queues.get(declared.id)
+            if hosted is not None and not _is_same(hosted.queue.declared, declared):
+                text = (
+                    f"queue '{declared.name}' in vhost '{declared.vhost}' has the id {declared.id}, which is that of "
+                    f"{hosted.title} here: the coordinator's store is not the one these queues were declared with"
+                )
+                holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                return
+        durable = [declared for declared in here if declared.durable and declared.id not in holdings.queues]
+        if durable:
+            self._enrolment.given(durable)
+        for declared in here:
             hosted = holdings.queues.get(declared.id)
             if hosted is not None:
                 hosted.is_condemned = False
@@ -179,3 +197,8 @@ class Administration:
             self._holdings.catch_up(hosted)
             peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
             self._holdings.active[message.queue] = hosted
+
+
+def _is_same(there: Queue, declared: Queue) -> bool:
+    """Whether an id is one queue's, and not two queues'."""
+    return (there.vhost, there.name) == (declared.vhost, declared.name)

@@ -4,10 +4,14 @@ from typing import Final
 
 import msgspec
 
+from shardmq.clock import ClockNote
 from shardmq.model import Queue as Declared
+from shardmq.shards.identity import StoreIdentity
 from shardmq.shards.layout import PLACE, number_of
 from shardmq.shards.writes import Reservation, Sealed
 
+decode_identity: Final = msgspec.msgpack.Decoder(StoreIdentity).decode
+decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode

@@ -12,6 +12,7 @@ from shardmq.clock import ClockNote
 from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.model import Queue as Declared
+from shardmq.shards.identity import StoreIdentity
 from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Cache, NumberedRun, Segment
 from shardmq.shards.store import Store
@@ -178,6 +179,11 @@ class Journal:
     def note_damage(self, damage: RowDamaged) -> None:
         """A queue is out of service; the next start is to know without looking."""
         self._writes.damaged.append(damage)
+        self._due = True
+
+    def identify(self, identity: StoreIdentity) -> None:
+        """Whose the store is has changed."""
+        self._writes.identity = identity
         self._due = True
 
     def demand(self) -> None:

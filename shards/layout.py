@@ -17,6 +17,7 @@
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
     state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
                 "clock"                   msgpack ClockNote
+                "identity"                msgpack StoreIdentity (identity.py)
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
                 "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
 
@@ -63,6 +64,7 @@ APPLIED: Final = b"redo"
 CLOCK: Final = b"clock"
 ENDED: Final = b"ended"
 DAMAGED: Final = b"damaged"
+IDENTITY: Final = b"identity"
 
 EXTENT: Final = Struct(">QII")
 NUMBER: Final = Struct(">Q")
@@ -148,6 +150,8 @@ class Edits:
         for damage in writes.damaged:
             assert damage.queue is not None
             yield STATE, DAMAGED + NUMBER.pack(damage.queue), _encode((damage.database, damage.key, damage.what))
+        if writes.identity is not None:
+            yield STATE, IDENTITY, _encode(writes.identity)
         if len(self._value) > VALUE_BYTES_KEPT:
             self._value = bytearray()
 

@@ -16,19 +16,12 @@ from typing import Final, TypeVar
 import lmdb
 import msgspec
 
-from shardmq.clock import ClockNote
 from shardmq.environment import VERSION, open_environment
 from shardmq.errors import RowDamaged, StoreDamaged
+from shardmq.model import Queue
 from shardmq.records import Run
-from shardmq.shards.decoding import (
-    concluding_of,
-    damage_of,
-    declaration_of,
-    mark_of,
-    producer_of,
-    reservation_of,
-    sealed_of,
-)
+from shardmq.shards import decoding
+from shardmq.shards.identity import StoreIdentity, identified
 from shardmq.shards.key_check import KeyCheck, upgrade
 from shardmq.shards.layout import (
     APPLIED,
@@ -38,6 +31,7 @@ from shardmq.shards.layout import (
     DATABASES,
     DROPPED,
     ENDED,
+    IDENTITY,
     INDEX,
     MARKS,
     NUMBER,
@@ -74,6 +68,7 @@ from shardmq.shards.redo import RedoLog
 from shardmq.shards.segments import NumberedRun, Segment
 from shardmq.shards.writes import Contents, DamagedStage, Staged, StagedPlace, Timer, Writes
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
+from shardmq.storage.copying import StoreCopy
 from shardmq.storage.rows import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.space import Room, Space, unwritable, writing
 
@@ -96,7 +91,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 _decode_run: Final = msgspec.msgpack.Decoder(Run).decode
-_decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, Run]).decode
 
@@ -106,12 +100,13 @@ class Store:
 
     Args:
         folder: of this shard alone.
+        shard: its number.
 
     Raises:
-        StoreRefused: as `open_environment`.
+        StoreRefused: as `open_environment`, and where it is another shard's.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shard: int = 0) -> None:
         keys = KeyCheck()
         self._environment = open_environment(folder, FORMAT, DATABASES, keys.heads, keys.keys)
         self.file = self._environment.file
@@ -133,17 +128,24 @@ class Store:
             if self._environment.version < VERSION:
                 upgrade(self._environment)
             applied = self._applied()
+            identity = identified(self.file, *self._whose(), shard, applied is None)
             self._redo = RedoLog(folder / "redo", applied)
-            if applied is None:
-                self._commit(())  # from here on, the log must be there
             self._recover()
+            if self._whose()[0] is None:
+                self._commit([(STATE, IDENTITY, _encode(identity))])  # from here on, the log must be there
             self._redo.renew()
+            self.identity = self._whose()[0] or identity
         except OSError as fault:
             self._environment.close()
             raise unwritable(folder, fault) from fault
         except BaseException:
             self._environment.close()
             raise
+
+    def _whose(self) -> tuple[StoreIdentity | None, list[Queue]]:
+        with self._env.begin() as transaction:
+            queues = self._rows(transaction, [], QUEUES, decoding.declaration_of)
+            return self._state(transaction, IDENTITY, decoding.decode_identity), queues
 
     def load(self) -> Contents:
         """Read the index; what was spilled before is forgotten.
@@ -194,6 +196,12 @@ class Store:
     def is_pending(self) -> bool:
         """Whether there are changes in the redo log that are not in LMDB."""
         return bool(self._overlay)
+
+    def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
+        """Begin to copy all that was written so far into a folder that is not there yet."""
+        if self._overlay:
+            self._commit(())
+        return StoreCopy(self._env, folder, bytes_per_second, self.sizes()["used_bytes"], Map(self.file).read)
 
     def rest(self, now: float) -> None:
         """Between passes: bring into LMDB what has been in the redo log for long enough."""
@@ -519,16 +527,16 @@ class Store:
         with self._env.begin(buffers=False) as transaction:
             damaged: list[RowDamaged] = list(self._key_damage)
             return Contents(
-                queues=self._rows(transaction, damaged, QUEUES, declaration_of),
-                marks=dict(self._rows(transaction, damaged, MARKS, mark_of)),
+                queues=self._rows(transaction, damaged, QUEUES, decoding.declaration_of),
+                marks=dict(self._rows(transaction, damaged, MARKS, decoding.mark_of)),
                 dropped=self._rows(transaction, damaged, DROPPED, lambda key, _: number_of(key)),
                 segments=self._rows(transaction, damaged, INDEX, segment_of),
-                producers=self._rows(transaction, damaged, PRODUCERS, producer_of),
-                sealed=dict(self._rows(transaction, damaged, SEALED, sealed_of)),
-                concluding=dict(self._rows(transaction, damaged, CONCLUDING, concluding_of)),
+                producers=self._rows(transaction, damaged, PRODUCERS, decoding.producer_of),
+                sealed=dict(self._rows(transaction, damaged, SEALED, decoding.sealed_of)),
+                concluding=dict(self._rows(transaction, damaged, CONCLUDING, decoding.concluding_of)),
                 ended=self._state(transaction, ENDED, _decode_ranges) or [],
-                reservations=self._rows(transaction, damaged, RESERVATIONS, reservation_of),
-                clock=self._state(transaction, CLOCK, _decode_note),
+                reservations=self._rows(transaction, damaged, RESERVATIONS, decoding.reservation_of),
+                clock=self._state(transaction, CLOCK, decoding.decode_note),
                 damaged=damaged + list(filter(None, self._rows(transaction, damaged, STATE, self._noted))),
             )
 
@@ -558,7 +566,7 @@ class Store:
         """What is damaged of a queue that is out of service; None for other rows of `state`."""
         if not key.startswith(DAMAGED):
             return None
-        database, row, what = damage_of(content)
+        database, row, what = decoding.damage_of(content)
         return RowDamaged(self.file, database, row, what, number_of(key[len(DAMAGED) :]))
 
     def _row(self, number: int, key: bytes, value: bytes, decode: Callable[[bytes, bytes], Decoded]) -> Decoded:

@@ -19,7 +19,9 @@ from shardmq.shards.alarms import Watch, Watermark
 from shardmq.shards.collector import Collector
 from shardmq.shards.commits import Commits
 from shardmq.shards.consuming import Consuming
+from shardmq.shards.copies import Copies
 from shardmq.shards.deadletters import DeadLetters
+from shardmq.shards.enrolment import Enrolment
 from shardmq.shards.holdings import COORDINATOR, GATEWAY, Client, Holdings
 from shardmq.shards.journal import Journal
 from shardmq.shards.lane import EXPIRE_RUNS
@@ -82,14 +84,20 @@ class Worker:
         self._reservations = Reservations(self._holdings)
         self._snapshots = Snapshots(self._holdings, self._reservations)
         dropped = self._load(contents)
-        self._administration = Administration(self._holdings, self._timers, self._letters, self._reservations, dropped)
+        self._enrolment = Enrolment(self._holdings, store.file, store.identity)
+        self._copies = Copies(store, self._journal.demand)
+        listener.reason_against = self._enrolment.reason_against
+        listener.is_early = self._enrolment.is_early
+        self._administration = Administration(self._holdings, self._timers, self._letters, self._reservations,
+                                              self._enrolment, dropped)  # fmt: skip
         self._more = False
         self.is_conversing = False
         self._is_stirred = True
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers, **self._commits.handlers,
-            **self._administration.handlers, **self._transactions.handlers,
+            **self._administration.handlers, **self._transactions.handlers, **self._enrolment.handlers,
+            **self._copies.handlers,
             **self._reservations.handlers, **self._snapshots.handlers,
             Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
         }  # fmt: skip
@@ -135,7 +143,7 @@ class Worker:
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
         working = (self._more, self._holdings.slices.is_behind, self._transactions.is_rolling,
-                   self._snapshots.is_behind, self._listener.more)  # fmt: skip
+                   self._snapshots.is_behind, self._copies.is_behind, self._listener.more)  # fmt: skip
         if any(working):
             return 0.0
         now = time.monotonic()
@@ -153,6 +161,7 @@ class Worker:
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()
+        events = self._copies.sift(events, now)
         handlers = self._handlers
         for peer, message in events:
             try:
@@ -163,6 +172,8 @@ class Worker:
             self._is_stirred = True
         due = now >= self._tick_at
         self._finish(due)
+        if self._copies.committed():
+            self._listener.flush()
         self._store.rest(now)
         if due:
             self._tick(now)
@@ -181,12 +192,14 @@ class Worker:
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
         self._is_stirred = self._store.is_pending
+        self._copies.tick(now)
         space = self._store.space
         room = space.look()
         for mark in self._watch.look(now, room, space.left <= 0):
             for peer in self._holdings.clients:
                 self._alarm(peer, mark)
-        self._store.give_back(now, room, self._watch.is_pressed)
+        if not self._copies.is_copying:
+            self._store.give_back(now, room, self._watch.is_pressed)
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
 
@@ -230,6 +243,7 @@ class Worker:
 
     def stop(self) -> None:
         """The last pass: everything that is known goes to disk exactly."""
+        self._copies.close()
         self._holdings.active.clear()  # nothing is handed out any more: the marks below are exact
         for hosted in self._holdings.queues.values():
             hosted.queue.mark_exactly()
@@ -242,6 +256,7 @@ class Worker:
     def _opened(self, peer: Peer, _: Opened) -> None:
         self._holdings.clients.setdefault(peer, Client())  # a caller that calls twice is told of twice
         if peer.role == COORDINATOR:
+            self._enrolment.opened(peer)
             self._holdings.say_unused(peer)
             self._holdings.say_out_of_service(peer)
         elif peer.role == GATEWAY:
@@ -250,6 +265,7 @@ class Worker:
                 self._alarm(peer, mark)
 
     def _lost(self, peer: Peer, _: Lost) -> None:
+        self._copies.lost(peer)
         client = self._holdings.clients.pop(peer, None)
         self._publishing.lost(peer)
         self._letters.lost(peer)

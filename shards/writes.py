@@ -9,6 +9,7 @@ from shardmq.clock import ClockNote
 from shardmq.errors import RowDamaged
 from shardmq.model import Queue as Declared
 from shardmq.records import Run
+from shardmq.shards.identity import StoreIdentity
 from shardmq.shards.producers import Seen
 from shardmq.shards.segments import Segment
 
@@ -153,6 +154,7 @@ class Writes:
         reservations: by (queue, name); None for those that are no more.
         clock: what time it is, where that is to be noted.
         damaged: what was found damaged, of queues that are out of service from now on.
+        identity: whose the store is, where that has changed.
     """
 
     delete: list[Segment] = field(default_factory=list)
@@ -173,3 +175,4 @@ class Writes:
     reservations: dict[tuple[int, str], Reservation | None] = field(default_factory=dict)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
+    identity: StoreIdentity | None = None

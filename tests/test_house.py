@@ -107,6 +107,7 @@ def test_only_the_stores_import_lmdb() -> None:
         "shardmq.storage.mending",
         "shardmq.storage.space",
         "shardmq.storage.compaction",
+        "shardmq.storage.copying",
     }
 
 

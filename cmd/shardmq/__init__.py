@@ -30,6 +30,7 @@ connection.py  `shardmq connection`
 channel.py     `shardmq channel`
 consumer.py    `shardmq consumer`
 definitions.py `shardmq definitions`
+backup.py      `shardmq backup` and `shardmq restore`
 keys.py        `shardmq keys`
 demo.py        `shardmq demo`
 flights.py     the flights of the demo and what pandas counts of them

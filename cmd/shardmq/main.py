@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "spark": "shardmq.cmd.spark.command:spark",
     "bench": "shardmq.cmd.bench.command:bench",
     "demo": "shardmq.cmd.demo:demo",
+    "backup": "shardmq.cmd.backup:backup",
+    "restore": "shardmq.cmd.backup:restore",
     "store": "shardmq.cmd.store.command:store",
     "keys": "shardmq.cmd.keys:keys",
     "gateway": "shardmq.cmd.roles:gateway",

@@ -37,7 +37,7 @@ from shardmq.clock import Ticks
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 1
+BUS_PROTOCOL: Final = 2
 ENVELOPES_PER_RECEIVE: Final = 64
 """How many one call takes off a socket, so that the other sockets of a process get their turn."""
 
@@ -201,9 +201,13 @@ class Dialer(Generic[Incoming]):
         name: this process's name, unique among the listener's callers, as `gateway-0`.
         incoming: union of the message types the listener sends.
         peer: the listener's name, as `shard-0`: over TCP, the holder of that key answers, or nobody.
+        waits: whether it calls nobody before it was told whose it is (`call_as`).
 
     Raises:
         StartupRefused: the address is none, or not safe to use.
+
+    Attributes:
+        refused: why the listener did not want the last session, or ended it; "" once another one is open.
     """
 
     def __init__(
@@ -214,6 +218,7 @@ class Dialer(Generic[Incoming]):
         name: str,
         incoming: Any,
         peer: str = "listener",
+        waits: bool = False,
     ) -> None:
         self.address = address
         self.socket = _socket(context, zmq.DEALER)
@@ -224,7 +229,9 @@ class Dialer(Generic[Incoming]):
         self._peer = peer if _attach(context, self.socket, address, peer) is not None else ""
         self.is_open = False
         self.more = False
+        self.refused = ""
         self._hello = Hello(role, name, BUS_PROTOCOL)
+        self._waits = waits
         self._decode = _decoder(incoming).decode
         self._session: _Session | None = None
         self._lost: list[Lost] = []
@@ -270,6 +277,7 @@ class Dialer(Generic[Incoming]):
                 continue
             session.heard_at = time.monotonic()
             if type(messages[0]) is Reset:
+                self.refused = messages[0].reason
                 self._turned_away(messages[0].reason)
             elif count != session.received + (1 if self.is_open else 0):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
@@ -278,6 +286,7 @@ class Dialer(Generic[Incoming]):
                 events.extend(message for message in messages if type(message) not in _OF_LINKS)
             elif self._is_welcome(messages[0]):
                 self.is_open = True
+                self.refused = ""
                 events.append(Opened(messages[0].role, messages[0].name))
             else:
                 self._session = None  # whoever it is, it did not answer; call again
@@ -294,6 +303,8 @@ class Dialer(Generic[Incoming]):
         Returns:
             The end of the session, if it was noticed here or in a flush.
         """
+        if self._waits:
+            return self._take_lost()
         session = self._session
         if session is None:
             self._session = session = _Session(secrets.randbits(63), now)
@@ -313,6 +324,13 @@ class Dialer(Generic[Incoming]):
             session.outbox.append(Ping())
             self.flush()
         return self._take_lost()
+
+    def call_as(self, broker: str, generation: int) -> None:
+        """Call for this broker from now on; a session that was opened for another one ends."""
+        self._waits = False
+        if self._hello.broker != broker:
+            self._lose(f"this process belongs to broker {broker} now")
+        self._hello = Hello(self._hello.role, self._hello.name, BUS_PROTOCOL, broker, generation)
 
     def close(self) -> None:
         """Hang up."""
@@ -395,6 +413,10 @@ class Listener(Generic[Incoming]):
 
     Raises:
         StartupRefused: the address is none, or not safe to use, or in use.
+
+    Attributes:
+        reason_against: asked about each caller, says why it gets no session; "" where it gets one. Its owner sets it.
+        is_early: asked about each caller, says whether it is to call again later. Its owner sets it.
     """
 
     def __init__(
@@ -407,6 +429,8 @@ class Listener(Generic[Incoming]):
         self.more = False
         self._welcome = Welcome(role, name)
         self._decode = _decoder(incoming).decode
+        self.reason_against: Callable[[Hello], str] = lambda _hello: ""
+        self.is_early: Callable[[Hello], bool] = lambda _hello: False
         self._peers: dict[bytes, Peer] = {}
         self._ticks = Ticks()
         self._lost: list[tuple[Peer, Lost]] = []
@@ -508,6 +532,11 @@ class Listener(Generic[Incoming]):
                 return None
         if hello.protocol != BUS_PROTOCOL:
             self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
+            return None
+        if reason := self.reason_against(hello):
+            self._reset(identity, number, reason)
+            return None
+        if self.is_early(hello):
             return None
         if peer is not None:
             if peer._session.number == number:

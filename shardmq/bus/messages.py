@@ -8,28 +8,30 @@
 client) on a link; sequence ranges are half-open [first, end) of a queue's sequence numbers.
 """
 
+# ruff: noqa: RUF012 - structs copy their empty defaults; ruff does not see that messages are structs
+
 from typing import Any
 
-import msgspec
-
+from shardmq.bus.base import Message as Message  # noqa: PLC0414 - whoever uses messages finds it here
+from shardmq.bus.stores import BeginBackup, Copy, Copying, Enroll, Expel, Hold, Identity, LookBackup
 from shardmq.commands import Change, Command
 from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, User, Vhost
 from shardmq.records import Run
-
-
-class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One thing said."""
-
 
 # --- links (link.py) -------------------------------------------------------------------------------------------------
 
 
 class Hello(Message, frozen=True, tag=1):
-    """Opens a session: who is calling. The session's number is in the envelope."""
+    """Opens a session: who is calling. The session's number is in the envelope.
+
+    Gateways tell shards their broker's id, and the generation of the coordinator whose topology they route by.
+    """
 
     role: str
     name: str
     protocol: int
+    broker: str = ""
+    generation: int = 0
 
 
 class Welcome(Message, frozen=True, tag=2):
@@ -455,6 +457,8 @@ class Snapshot(Message, frozen=True, tag=62):
     permissions: list[Permission]
     shards: list[str]
     transactions: list[Transaction] = []
+    broker: str = ""
+    generation: int = 0
 
 
 class Changes(Message, frozen=True, tag=63):
@@ -533,6 +537,10 @@ ToShard = (
     | EndReservation
     | Transact
     | Permit
+    | Enroll
+    | Expel
+    | Hold
+    | Copy
 )
 class OutOfService(Message, frozen=True, tag=71):
     """To the coordinator: something stored of this durable queue is damaged, as `text` says; it cannot be deleted until
@@ -556,6 +564,8 @@ FromShard = (
     | Refusal
     | Wanted
     | Spent
+    | Identity
+    | Copying
 )
-ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit
+ToCoordinator = Perform | Synced | Inspect | Answer | Present | Admit | BeginBackup | LookBackup
 FromCoordinator = Snapshot | Changes | Inspect | Answer | Refusal

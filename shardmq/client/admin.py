@@ -85,6 +85,19 @@ class AdminVerbs(ABC):
         """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
         self._ask(asks.connection_expel(connection, reason))
 
+    def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
+        """Have the broker copy its stores, while it goes on. Returns once it is settled what is in the backup.
+
+        Args:
+            directory: an absolute path on the hosts of the broker's processes; there must be nothing in it.
+            bytes_per_second: at most, of all shards together.
+        """
+        self._ask(asks.backup_begin(directory, bytes_per_second))
+
+    def backup_look(self) -> dict[str, Any]:
+        """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
+        return self._ask(asks.backup_look())
+
     def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
         return self._ask(asks.definitions_export())

@@ -67,6 +67,14 @@ class AdminVerbs(ABC):
         """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
         await self._ask(asks.connection_expel(connection, reason))
 
+    async def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
+        """As `shardmq.Connection.backup_begin`."""
+        await self._ask(asks.backup_begin(directory, bytes_per_second))
+
+    async def backup_look(self) -> dict[str, Any]:
+        """As `shardmq.Connection.backup_look`."""
+        return await self._ask(asks.backup_look())
+
     async def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
         return await self._ask(asks.definitions_export())

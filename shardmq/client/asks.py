@@ -22,6 +22,8 @@ from shardmq.client.results import (
 from shardmq.errors import InvalidRequest
 from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
 from shardmq.wire.administration import (
+    BackupBegin,
+    BackupLook,
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
@@ -297,6 +299,16 @@ def limits_put(noun: str, name: str, limits: Mapping[str, int | None]) -> Ask[No
     """Set or lift limits."""
     check_names(noun=noun, name=name)
     return Ask(_nothing, LimitsPut, noun, name, table("limits", limits))
+
+
+def backup_begin(directory: str, bytes_per_second: int) -> Ask[None]:
+    """Have the stores copied."""
+    return Ask(_nothing, BackupBegin, directory, bytes_per_second)
+
+
+def backup_look() -> Ask[Table]:
+    """How far that is."""
+    return Ask(_as_is, BackupLook)
 
 
 def connection_expel(connection: str, reason: str) -> Ask[None]:

@@ -133,7 +133,7 @@ ASKED_AGAIN: frozenset[str] = frozenset(
      "QueueUnbind", "QueuePeek", "TopologyList", "StatusGet", "VhostPut", "VhostDelete", "UserPut", "UserDelete",
      "PermissionPut", "PermissionDelete", "LimitsPut", "DefinitionsExport", "DefinitionsImport", "BasicConsume",
      "BasicQos", "TransactionBegin", "TransactionSeal", "TransactionCommit", "TransactionAbort", "QueueSlices",
-     "QueueRead", "QueueReserve", "ReservationEnd"}
+     "QueueRead", "QueueReserve", "ReservationEnd", "BackupLook"}
 )  # fmt: skip
 """Requests that do no harm when they are carried out twice."""
 

@@ -36,6 +36,7 @@ from shardmq.commands import (
     TransactionEnded,
 )
 from shardmq.coordinator.endings import Endings
+from shardmq.coordinator.members import Founding
 from shardmq.coordinator.queues import Places
 from shardmq.coordinator.registry import Registry
 from shardmq.coordinator.rules import changes_for
@@ -71,8 +72,11 @@ class Desk:
         addresses: the shards' addresses, for gateways.
         registry: knows of transactions what is not in the topology.
         endings: has shards prepare and follow.
-        next_queue: id of the next new queue.
+        founding: whose the broker is, and the id of the next new queue.
         silent_until: nothing is answered before, monotonic seconds.
+
+    Attributes:
+        is_frozen: no command is begun, and nothing is dropped, for a moment (backup.py).
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class Desk:
         addresses: Iterable[str],
         registry: Registry,
         endings: Endings,
-        next_queue: int,
+        founding: Founding,
         silent_until: float,
     ) -> None:
         self._topology = topology
@@ -92,8 +96,10 @@ class Desk:
         self._addresses = list(addresses)
         self._registry = registry
         self._endings = endings
-        self._next_queue = next_queue
+        self._founding = founding
+        self._next_queue = founding.first_queue
         self._silent_until = silent_until
+        self.is_frozen = False
         self._is_silent = True
         self._gateways: dict[Peer, int] = {}  # the version each has reached
         self._tasks: dict[Task, None] = {}
@@ -125,7 +131,9 @@ class Desk:
         self._post_changes()  # they are in the snapshot
         self._gateways[peer] = -1
         fields = self._topology.snapshot()
-        peer.post(Snapshot(*fields[:7], self._addresses, list(fields.transactions)))
+        founding = self._founding
+        peer.post(Snapshot(*fields[:7], self._addresses, list(fields.transactions), founding.broker,
+                           founding.generation))  # fmt: skip
 
     def lose(self, peer: Peer) -> None:
         """A gateway is gone: nobody waits for it any more, and its commands are carried out without an answer."""
@@ -179,7 +187,7 @@ class Desk:
         concluded = self._endings.take_concluded()
         for transaction, _ in concluded:
             self._answer_followers(transaction)
-        while self._runnable or self._sync():
+        while not self.is_frozen and (self._runnable or self._sync()):
             while self._runnable:
                 self._begin(self._runnable.popleft())
         self._post_changes()

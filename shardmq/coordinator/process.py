@@ -11,15 +11,27 @@ from typing import Any, Final
 from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
-from shardmq.bus.messages import Admit, Answer, FromShard, Inspect, Perform, Present, Synced, ToCoordinator
+from shardmq.bus.messages import (
+    Admit,
+    Answer,
+    FromShard,
+    Inspect,
+    Perform,
+    Present,
+    Synced,
+    ToCoordinator,
+)
+from shardmq.bus.stores import BeginBackup, LookBackup
 from shardmq.bus.wait import Waiter, context
 from shardmq.clock import SteadyClock
 from shardmq.commands import Change, PermissionPut, UserPut
 from shardmq.coordinator.access import new_vhost
 from shardmq.coordinator.attendance import Attendance
+from shardmq.coordinator.backup import Backup
 from shardmq.coordinator.census import Census
 from shardmq.coordinator.desk import RETURN_SECONDS, Desk
 from shardmq.coordinator.endings import Endings
+from shardmq.coordinator.members import Members
 from shardmq.coordinator.registry import Registry
 from shardmq.coordinator.shards import Shard
 from shardmq.coordinator.store import Store
@@ -101,15 +113,18 @@ class Coordinator:
         self._listener: Listener[ToCoordinator] = Listener(
             self._context, options.listen, "coordinator", "coordinator", ToCoordinator
         )
-        self._shards = [self._shard(number, address) for number, address in enumerate(options.shards)]
+        self._founding = stored.founding
+        members = Members(stored.founding, self._store.enroll)
+        self._shards = [self._shard(number, address, members) for number, address in enumerate(options.shards)]
         silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
         clock = clock or SteadyClock.resumed(stored.transactions.clock)
         registry = Registry(self._topology, self._store, clock, stored.transactions.next_number)
         self._endings = Endings(self._shards, stored.transactions.conclusions)
         self._desk = Desk(self._topology, self._store, self._shards, options.shards, registry, self._endings,
-                          stored.next_queue, silent_until)  # fmt: skip
+                          stored.founding, silent_until)  # fmt: skip
         self._attendance = Attendance(self._topology, self._on_orphan, silent_until)
         self._census = Census()
+        self._backup = Backup(self._store, self._shards, self._desk, self._endings, stored.founding)
         for queue in self._topology.queues.values():
             self._shards[queue.shard].keep(queue)
         for queue_id, number in stored.tombstones.items():
@@ -134,9 +149,10 @@ class Coordinator:
                 ticked_at = now
                 self._tick(now)
             self._desk.settle()
+            self._backup.work(now)
             self._flush()
-            is_busy = self._desk.is_busy or self._census.is_busy or self._attendance.is_busy
-            at_rest = not is_busy and all(shard.dialer.is_open for shard in self._shards)
+            is_busy = self._desk.is_busy or self._census.is_busy or self._attendance.is_busy or self._backup.is_busy
+            at_rest = not is_busy and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
 
     def stop(self) -> None:
@@ -149,6 +165,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Hang up and close the store."""
+        self._backup.close()
         self._listener.close()
         for shard in self._shards:
             shard.dialer.close()
@@ -157,10 +174,10 @@ class Coordinator:
         self._woken.close()
         self._store.close()
 
-    def _shard(self, number: int, address: str) -> Shard:
+    def _shard(self, number: int, address: str, members: Members) -> Shard:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard, name)
-        return Shard(name, dialer)
+        return Shard(number, dialer, members)
 
     def _found(self) -> None:
         """A first start: the default virtual host, and a user to begin with. Or the first with a version that has
@@ -197,6 +214,10 @@ class Coordinator:
                 self._attendance.present(peer, event)
             case Admit():
                 self._attendance.admit(peer, event, now)
+            case BeginBackup():
+                self._backup.begin(peer, event, now)
+            case LookBackup():
+                self._backup.look(peer, event)
             case Answer():
                 self._census.take(peer, event)
             case Opened():
@@ -240,4 +261,6 @@ class Coordinator:
             "concluding": self._endings.concluding,
             "gateways": self._desk.gateways,
             "version_of_topology": topology.version,
+            "broker": self._founding.broker,
+            "generation": self._founding.generation,
         }

@@ -4,11 +4,14 @@ which transactions it is to prepare, and which are decided.
 All are told again whenever a session opens, so that nothing depends on which messages an earlier session lost.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from shardmq.bus.link import Dialer, Lost, Opened
+import msgspec
+
+from shardmq.bus.link import Dialer, Lost
 from shardmq.bus.messages import (
     Answer,
     Assign,
@@ -21,6 +24,9 @@ from shardmq.bus.messages import (
     Refusal,
     Unused,
 )
+from shardmq.bus.stores import Copy, Copying, Enroll, Expel, Hold, Identity
+from shardmq.coordinator.members import Expected, Members, ShardRefused
+from shardmq.errors import StartupRefused
 from shardmq.model import Queue
 
 Given = Callable[[Refusal | None], None]
@@ -32,8 +38,13 @@ Dropped = Callable[[int | Refusal], None]
 Condemned = Callable[[Refusal | None], None]
 """Called when a queue takes in nothing more, as it is to be deleted; or with why it is not to be."""
 
+Heard = Callable[[Answer | Refusal | None], None]
+"""Called with the answer, or with None where there is none to come."""
+
 Counted = Callable[[list[int] | Refusal], None]
 """Called with how many messages each attempt has on the shard, or with the refusal."""
+
+_log = logging.getLogger(__name__)
 
 CONCLUDE_AGAIN_SECONDS: Final = 1.0
 """A decision that a shard refused to follow (its disk is full) is told again after so long."""
@@ -52,13 +63,19 @@ class Shard:
     """See the module.
 
     Args:
-        name: as `shard-2`.
+        number: as 2.
         dialer: the link to it.
+        members: which store serves as which shard.
     """
 
-    def __init__(self, name: str, dialer: "Dialer[FromShard]") -> None:
-        self.name: Final = name
+    def __init__(self, number: int, dialer: "Dialer[FromShard]", members: Members) -> None:
+        self.name: Final = f"shard-{number}"
         self.dialer: Final = dialer
+        self._number = number
+        self._members = members
+        self._is_enrolled = False  # in this session
+        self._enrolling = 0  # the request
+        self._known: dict[int, Queue] = {}  # all that the shard may have
         self._dropped: list[int] = []
         self._unused: list[int] = []
         self._out_of_service: dict[int, str] = {}
@@ -80,10 +97,17 @@ class Shard:
         self._concluded: list[int] = []
         self._refused: list[int] = []  # of those to conclude
         self._conclude_again_at = 0.0
+        self._asked_once: dict[int, Heard] = {}
+        self.copying: Copying | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard is there, and the one that belongs there."""
+        return self._is_enrolled and self.dialer.is_open
 
     def keep(self, queue: Queue) -> None:
         """Count a queue among this shard's; it is told with the next session."""
-        self._queues[queue.id] = queue
+        self._queues[queue.id] = self._known[queue.id] = queue
 
     def give(self, queue: Queue, given: Given) -> None:
         """Make sure that the shard has a queue. `given` is called once, maybe at once, unless given up before."""
@@ -91,8 +115,8 @@ class Shard:
             given(None)
             return
         self._givers[queue.id] = given
-        self._queues[queue.id] = queue
-        if self.dialer.is_open and queue.id not in self._asked:
+        self._queues[queue.id] = self._known[queue.id] = queue
+        if self.is_open and queue.id not in self._asked:
             self._assign(queue)
 
     def give_up(self, queue: int) -> None:
@@ -104,18 +128,18 @@ class Shard:
         queue is pardoned before.
         """
         self._to_condemn[queue] = (if_unused, if_empty, condemned)
-        if self.dialer.is_open:
+        if self.is_open:
             self._send_condemn(queue)
 
     def pardon(self, queue: int) -> None:
         """Wait no longer for the shard's answer about a condemnation; should it have happened, it is lifted."""
-        if self._to_condemn.pop(queue, None) is not None and self.dialer.is_open and queue in self._queues:
+        if self._to_condemn.pop(queue, None) is not None and self.is_open and queue in self._queues:
             self._assign(self._queues[queue])
 
     def drop(self, queue: int, dropped: Dropped | None = None) -> None:
         """Have a queue and its messages removed, now or when the shard is back."""
         self._to_drop[queue] = dropped
-        if self.dialer.is_open:
+        if self.is_open:
             self._send_drop(queue)
 
     def take_away(self, queue: int) -> None:
@@ -133,7 +157,7 @@ class Shard:
         unless it is no longer asked before.
         """
         self._to_prepare[transaction] = _Preparation(attempts, counted)
-        if self.dialer.is_open:
+        if self.is_open:
             self._send_prepare(transaction)
 
     def prepare_no_longer(self, transaction: int) -> None:
@@ -143,8 +167,18 @@ class Shard:
     def conclude(self, transaction: int, attempts: list[int]) -> None:
         """Have a decision followed, now or when the shard is back."""
         self._to_conclude[transaction] = attempts
-        if self.dialer.is_open:
+        if self.is_open:
             self._send_conclude(transaction)
+
+    def ask_once(self, message: Hold | Copy, heard: Heard) -> None:
+        """Ask in this session, and in no other. `heard` is called once, with None where the session has ended."""
+        if not self.is_open:
+            heard(None)
+            return
+        self._post_assign()
+        self._request += 1
+        self._asked_once[self._request] = heard
+        self.dialer.post(msgspec.structs.replace(message, request=self._request))
 
     def take_concluded(self) -> list[int]:
         """The transactions whose decision the shard has followed since the last call."""
@@ -173,10 +207,12 @@ class Shard:
                     self._on_answer(event)
                 case OutOfService():
                     self._out_of_service[event.queue] = event.text
+                case Copying():
+                    self.copying = event
                 case Unused():
                     self._unused.append(event.queue)
-                case Opened():
-                    self._on_opened()
+                case Identity():
+                    self._on_identity(event)
                 case Lost():
                     self._on_lost()
         return self.dialer.more
@@ -196,7 +232,24 @@ class Shard:
             for transaction in refused:
                 self._send_conclude(transaction)
 
-    def _on_opened(self) -> None:
+    def _on_identity(self, said: Identity) -> None:
+        """Who is there is known: it gets what it has missed, or is sent away."""
+        queues = {queue.id: (queue.vhost, queue.name) for queue in self._known.values()}
+        durable = sum(queue.durable and not queue.owner for queue in self._queues.values())
+        known = Expected(queues, durable, frozenset(self._to_drop), len(self._to_conclude))
+        try:
+            generation = self._members.enroll(self._number, said, known)
+        except ShardRefused as refused:
+            _log.error("%s is refused: %s", self.name, refused)
+            self.dialer.post(Expel(str(refused)))
+            return
+        self._is_enrolled = True
+        self._request += 1
+        self._enrolling = self._request
+        self.dialer.post(Enroll(self._request, self._members.broker, generation))
+        self._tell_all()
+
+    def _tell_all(self) -> None:
         for queue in self._queues.values():
             self._assign(queue)
         for queue_id in self._to_condemn:
@@ -210,6 +263,12 @@ class Shard:
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
+        self._is_enrolled = False
+        self._enrolling = 0
+        self.copying = Copying(0, 0, fault=f"{self.name} went away")
+        asked, self._asked_once = self._asked_once, {}
+        for heard in asked.values():
+            heard(None)
         self._given.clear()
         self._asked.clear()
         self._assigns.clear()
@@ -240,6 +299,13 @@ class Shard:
             self._on_counted(answer)
         elif answer.request in self._concludes:
             self._on_concluded(answer)
+        elif answer.request in self._asked_once:
+            self._asked_once.pop(answer.request)(answer)
+        elif answer.request == self._enrolling:
+            if refusal is not None:
+                raise StartupRefused(f"{self.dialer.address}: {refusal.text}; this coordinator is of broker "
+                                     f"{self._members.broker}, generation {self._members.generation}")  # fmt: skip
+            self._members.heard(self._number)
 
     def _on_dropped(self, answer: Answer | Refusal) -> None:
         queue = self._drops.pop(answer.request)
@@ -248,6 +314,7 @@ class Shard:
             self._to_drop[queue] = None  # asked again in the next session
         else:
             self._dropped.append(queue)
+            self._known.pop(queue, None)
         if dropped is not None:
             dropped(answer if isinstance(answer, Refusal) else answer.result)
 

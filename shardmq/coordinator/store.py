@@ -10,6 +10,9 @@
     state       "next_queue"            -> u64
                 "boot"                  -> boot id of the last start
                 "permissions"           -> "1" since one was ever written; stores older than permissions lack it
+                "broker"                -> the broker's id
+                "generation"            -> u64, raised at each start
+                "members"               -> {shard: Member}         the stores that serve as shards (members.py)
 
 Transactions are in databases of their own (ledger.py), which older stores lack until they are opened.
 
@@ -48,11 +51,13 @@ from shardmq.commands import (
     VhostPut,
     VhostRemoved,
 )
-from shardmq.coordinator.ledger import LEDGER_DATABASES, Ledger, StoredTransactions
+from shardmq.coordinator.ledger import LEDGER_DATABASES, NEXT_TRANSACTION, Ledger, StoredTransactions
+from shardmq.coordinator.members import Founding, Member, new_broker, next_generation
 from shardmq.coordinator.removal import removal
 from shardmq.environment import VERSION, open_environment
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.model import Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.storage.copying import StoreCopy
 from shardmq.storage.space import Space, writing
 from shardmq.storage.tables import Table, rewrite
 from shardmq.topology import Topology, TopologySnapshot, binding_id
@@ -66,6 +71,9 @@ DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
 PERMISSIONS: Final = b"permissions"
+BROKER: Final = b"broker"
+GENERATION: Final = b"generation"
+MEMBERS: Final = b"members"
 
 RESERVE_BYTES: Final = 2 << 20
 MARGIN_BYTES: Final = 1 << 20
@@ -95,6 +103,7 @@ class _KeptBinding(msgspec.Struct, array_like=True):
 _decode_exchange = msgspec.msgpack.Decoder(_KeptExchange).decode
 _decode_queue = msgspec.msgpack.Decoder(_KeptQueue).decode
 _decode_binding = msgspec.msgpack.Decoder(_KeptBinding).decode
+_decode_members = msgspec.msgpack.Decoder(dict[int, Member]).decode
 _decode_user = msgspec.msgpack.Decoder(User).decode
 _decode_vhost = msgspec.msgpack.Decoder(Vhost).decode
 _decode_permission = msgspec.msgpack.Decoder(Permission).decode
@@ -112,6 +121,7 @@ class Stored:
         knows_permissions: some were given once, though maybe none are left. Where not, this is a first start, or the
             store of a version without them.
         transactions: what is known of them; the undecided ones are in the topology, too.
+        founding: whose the store is.
     """
 
     topology: TopologySnapshot
@@ -120,6 +130,7 @@ class Stored:
     is_restart: bool
     knows_permissions: bool
     transactions: StoredTransactions
+    founding: Founding
 
 
 class Store:
@@ -187,8 +198,13 @@ class Store:
             queues=[queue for boot, queue in queues if self._is_over(boot)],
             exchanges=[exchange for boot, exchange in exchanges if self._is_over(boot)],
         )
+        next_queue = int.from_bytes(state.get(NEXT_QUEUE, b"\1"), "big")
+        founding = self._founding(state, topology, next_queue)
         with writing(self._environment) as transaction:
             self._tables[b"state"].put(transaction, BOOT, self._boot_id.encode())
+            self._tables[b"state"].put(transaction, BROKER, founding.broker.encode())
+            self._tables[b"state"].put(transaction, GENERATION, founding.generation.to_bytes(8, "big"))
+            self._tables[b"state"].put(transaction, MEMBERS, _encode(founding.members))
             for change in gone:
                 _WRITE[type(change)](self, transaction, change)
         for change in gone:
@@ -196,9 +212,53 @@ class Store:
         tombstones = {
             int.from_bytes(key, "big"): int.from_bytes(value, "big") for key, value in self._entries(b"tombstones")
         }
-        next_queue = int.from_bytes(state.get(NEXT_QUEUE, b"\1"), "big")
         is_restart = state.get(BOOT) == self._boot_id.encode()
-        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions)
+        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions,
+                      founding)  # fmt: skip
+
+    def _founding(self, state: Mapping[bytes, bytes], topology: Topology, next_queue: int) -> Founding:
+        """Whose the store is; a store of an earlier version learns it now."""
+        generation = next_generation(int.from_bytes(state.get(GENERATION, b""), "big"))
+        if BROKER in state:
+            return Founding(state[BROKER].decode(), generation, next_queue, _decode_members(state[MEMBERS]))
+        served = {queue.shard for queue in topology.queues.values() if queue.durable and not queue.owner}
+        return Founding(new_broker(), generation, next_queue, {shard: Member("") for shard in served})
+
+    def found(self, founding: Founding) -> None:
+        """Put on disk whose the store is; numbers are raised, and never lowered."""
+        state = self._tables[b"state"]
+        with writing(self._environment) as transaction:
+            state.put(transaction, BROKER, founding.broker.encode())
+            state.put(transaction, GENERATION, founding.generation.to_bytes(8, "big"))
+            state.put(transaction, MEMBERS, _encode(founding.members))
+            for key, number in ((NEXT_QUEUE, founding.next_queue), (NEXT_TRANSACTION, founding.next_transaction)):
+                if number > int.from_bytes(state.get(transaction, key) or b"", "big"):
+                    state.put(transaction, key, number.to_bytes(8, "big"))
+
+    def rename_broker(self, broker: str) -> None:
+        """Put on disk that the store is another broker's."""
+        with writing(self._environment) as transaction:
+            self._tables[b"state"].put(transaction, BROKER, broker.encode())
+
+    def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
+        """Begin to copy all that was written so far.
+
+        Args:
+            folder: where to; it must not be there yet.
+            bytes_per_second: at most.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        with self._env.begin() as transaction:
+            stats = [transaction.stat(table.db) for table in self._tables.values()]
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        return StoreCopy(self._env, folder, bytes_per_second, pages * stats[0]["psize"], lambda _count: None)
+
+    def enroll(self, members: Mapping[int, Member]) -> None:
+        """Put on disk which stores serve as shards."""
+        with writing(self._environment) as transaction:
+            self._tables[b"state"].put(transaction, MEMBERS, _encode(members))
 
     def write(
         self,

@@ -2,6 +2,8 @@
 
 files.py       files and folders that are on disk for certain
 space.py       what a store could still write, and the reserve it keeps for acknowledgements
+copying.py     a store copied while it is in use
+manifest.py    what a backup says of itself
 compaction.py  a store's file without its free pages
 pages.py       the pages of an LMDB file, read without LMDB
 page_account.py  every page holds one thing, or is free

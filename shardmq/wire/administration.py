@@ -87,6 +87,24 @@ class ConnectionExpel(Operation, frozen=True):
     reason: str = ""
 
 
+class BackupBegin(Operation, frozen=True):
+    """Has the broker copy its stores into a new folder, on the hosts where they are, while it goes on. Answered by Ok
+    once it is settled what is in the backup; `BackupLook` tells how far it is."""
+
+    request: Request
+    channel: Channel
+    directory: str
+    bytes_per_second: int
+
+
+class BackupLook(Operation, frozen=True):
+    """Answered by Ok: how far the last backup is, with `state` (none, freeze, hold, copy, copying, done, failed),
+    `text`, and for each of `stores` how many bytes of how many are copied."""
+
+    request: Request
+    channel: Channel
+
+
 class DefinitionsExport(Operation, frozen=True):
     """Answered by Ok: all that is durable, in the shape of RabbitMQ's definitions."""
 

@@ -14,6 +14,8 @@ from msgspec import Meta
 from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
 from shardmq.wire.administration import (
+    BackupBegin,
+    BackupLook,
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
@@ -462,6 +464,8 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     51: QueueRead,
     52: QueueReserve,
     53: ReservationEnd,
+    54: BackupBegin,
+    55: BackupLook,
 }
 """Type numbers; 1 to 12 are the design's. A number once given keeps its meaning."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
@@ -30,6 +31,7 @@ from shardmq.bus.messages import (
     ToShard,
     Unused,
 )
+from shardmq.bus.stores import Enroll, Expel, Identity
 from shardmq.bus.wait import Waiter, context
 from shardmq.clock import SteadyClock
 from shardmq.commands import Command, DeleteExchange
@@ -106,6 +108,10 @@ class ShardEnd:
         self.dialer: Listener[Any] = Listener(
             room.context, room.address(f"shard-{number}"), "shard", f"shard-{number}", ToShard
         )
+        self.number = number
+        room.identities.setdefault(number, Identity(f"store-{number}", number, "", 0, 0, False, []))
+        self.room = room
+        self.expelled: list[str] = []
         self.queues: dict[str, int] = {}
         self.dropped: list[int] = []
         self.busy: set[int] = set()
@@ -134,8 +140,14 @@ class ShardEnd:
             match event:
                 case Opened():
                     self.peers.add(peer)
+                    peer.post(self.room.identities[self.number])
                 case Lost():
                     self.peers.discard(peer)
+                case Enroll():
+                    self.room.enroll(self.number, event.broker, event.generation)
+                    self.withheld.append((peer, Answer(event.request)))
+                case Expel():
+                    self.expelled.append(event.text)
                 case Assign():
                     self.assigns += 1
                     self.queues.update({queue.name: queue.id for queue in event.queues})
@@ -172,10 +184,16 @@ class Room:
         self.ends: list[GatewayEnd | ShardEnd] = []
         self.boot_id = "first"
         self.shards = 2
+        self.identities: dict[int, Identity] = {}  # of shards, by number
         self.clock: SteadyClock | None = None
         self._coordinator: Coordinator | None = None
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
+
+    def enroll(self, shard: int, broker: str, generation: int) -> None:
+        """What a shard would have on disk then."""
+        known = self.identities[shard]
+        self.identities[shard] = msgspec.structs.replace(known, broker=broker, generation=generation)
 
     def address(self, name: str) -> str:
         return f"ipc://{self.folder}/bus-{name}"

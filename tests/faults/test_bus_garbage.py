@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 import shardmq
+from shardmq.bus.link import BUS_PROTOCOL
 from shardmq.bus.messages import Confirmed, Hello, Ping, Publish, Reset, Settle, Synced, Welcome
 from shardmq.cmd.broker import Broker
 from shardmq.records import Run, pack
@@ -23,6 +24,15 @@ def address(broker: Broker, name: str) -> str:
     """Where a process listens, from its command line."""
     words = psutil.Process(broker.pids[name]).cmdline()
     return str(words[words.index("--listen") + 1])
+
+
+@pytest.fixture(scope="module")
+def hello(broker: Broker) -> Hello:
+    """What opens a session with any process of the broker."""
+    with shardmq.connect(broker.url) as connection:
+        tables = connection.status()["processes"]
+    coordinator = next(table for table in tables if table["role"] == "coordinator")
+    return Hello("gateway", "stranger", BUS_PROTOCOL, coordinator["broker"], coordinator["generation"])
 
 
 @pytest.fixture(params=["shard-0", "coordinator"])
@@ -52,13 +62,13 @@ def stranger(broker: Broker, request: pytest.FixtureRequest) -> Iterator["zmq.So
     assert all(psutil.pid_exists(pid) for pid in pids.values())
 
 
-def test_garbage_is_ignored(stranger: "zmq.Socket[bytes]") -> None:
+def test_garbage_is_ignored(hello: Hello, stranger: "zmq.Socket[bytes]") -> None:
     dice = random.Random(3)
-    hello = encode((7, 0, [Hello("gateway", "stranger", 1)]))
+    envelope = encode((7, 0, [hello]))
     for _ in range(500):
         stranger.send(dice.randbytes(dice.randrange(200)))
         stranger.send_multipart([dice.randbytes(dice.randrange(3)) for _ in range(dice.randrange(1, 5))])
-        torn = bytearray(hello)
+        torn = bytearray(envelope)
         torn[dice.randrange(len(torn))] = dice.randrange(256)
         stranger.send(bytes(torn))
     stranger.send(b"\xdd\xff\xff\xff\xff" * 1000)
@@ -74,11 +84,11 @@ def test_envelopes_of_sessions_that_are_not_open_are_reset(stranger: "zmq.Socket
         assert "not known" in messages[0][1]
 
 
-def test_what_belongs_to_the_opening_of_a_session_ends_it_when_it_comes_later(stranger: "zmq.Socket[bytes]") -> None:
-    for session, late in enumerate(
-        (Hello("gateway", "stranger", 1), Welcome("shard", "shard-9"), Reset("because")), start=1
-    ):
-        stranger.send(encode((session, 0, [Hello("gateway", "stranger", 1)])))
+def test_what_belongs_to_the_opening_of_a_session_ends_it_when_it_comes_later(
+    hello: Hello, stranger: "zmq.Socket[bytes]"
+) -> None:
+    for session, late in enumerate((hello, Welcome("shard", "shard-9"), Reset("because")), start=1):
+        stranger.send(encode((session, 0, [hello])))
         stranger.send(encode((session, 1, [Ping(), late])))
         stranger.send(encode((session, 2, [late])))
     stranger.send(encode((9, 0, [Welcome("shard", "shard-9")])))
@@ -86,7 +96,7 @@ def test_what_belongs_to_the_opening_of_a_session_ends_it_when_it_comes_later(st
 
 
 def test_a_caller_that_counts_wrongly_or_talks_nonsense_is_reset_and_takes_nobody_along(
-    stranger: "zmq.Socket[bytes]",
+    hello: Hello, stranger: "zmq.Socket[bytes]"
 ) -> None:
     for session, (count, message) in enumerate(
         [
@@ -99,13 +109,13 @@ def test_a_caller_that_counts_wrongly_or_talks_nonsense_is_reset_and_takes_nobod
         ],
         start=100,
     ):
-        stranger.send(encode((session, 0, [Hello("gateway", "stranger", 1)])))
+        stranger.send(encode((session, 0, [hello])))
         stranger.send(encode((session, count, [message])))
         stranger.send(encode((session, 2, [Ping()])))
 
 
 def test_a_crowd_of_strangers_that_open_sessions_and_vanish_is_forgotten(
-    broker: Broker, stranger: "zmq.Socket[bytes]"
+    hello: Hello, broker: Broker, stranger: "zmq.Socket[bytes]"
 ) -> None:
     endpoint = stranger.getsockopt_string(zmq.LAST_ENDPOINT)
     context = zmq.Context()
@@ -113,6 +123,6 @@ def test_a_crowd_of_strangers_that_open_sessions_and_vanish_is_forgotten(
         with context.socket(zmq.DEALER) as socket:
             socket.linger = 1000
             socket.connect(endpoint)
-            socket.send(encode((number, 0, [Hello("gateway", f"stranger-{number % 7}", 1)])))
+            socket.send(encode((number, 0, [msgspec.structs.replace(hello, name=f"stranger-{number % 7}")])))
     context.term()
     assert broker.pids

@@ -21,6 +21,7 @@ from shardmq.bus.messages import (
     Message,
     Publish,
 )
+from shardmq.bus.stores import Enroll, Identity
 from shardmq.bus.wait import Waiter, context
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.model import Queue
@@ -45,6 +46,8 @@ says what is left of its disk."""
 
 T = TypeVar("T")
 
+BROKER = "the-broker"
+
 PATIENCE_SECONDS = 60.0
 """A disk that others keep busy makes a process that has just been started wait for its first commit."""
 
@@ -67,6 +70,7 @@ class Shard:
         self.inbox: list[Any] = []
         self.start()
         try:
+            enroll(self.context, self.address)
             self.dialer = self.dial("gateway-0")
         except BaseException:
             self.process.kill()
@@ -90,6 +94,7 @@ class Shard:
 
     def dial(self, name: str, role: str = "gateway") -> "Dialer[FromShard]":
         dialer: Dialer[FromShard] = Dialer(self.context, self.address, role, name, FromShard)
+        dialer.call_as(BROKER, 1)
         self.expect(Opened, dialer=dialer)
         return dialer
 
@@ -159,6 +164,24 @@ class Shard:
         if self.process.poll() is None:
             assert self.stop() == 0
         self.context.term()
+
+
+def enroll(context: Any, address: str, turn: Callable[[], object] = lambda: None, generation: int = 1) -> None:
+    """Tell a shard whose it is, as its coordinator does; `turn` has it work."""
+    dialer: Dialer[FromShard] = Dialer(context, address, "coordinator", "coordinator", FromShard)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    heard: list[Any] = []
+    while not any(isinstance(message, Answer) for message in heard):
+        assert time.monotonic() < deadline, heard
+        turn()
+        Waiter([dialer.socket]).wait(0.01)
+        heard += dialer.tick(time.monotonic())
+        for event in dialer.receive():
+            heard.append(event)
+            if isinstance(event, Identity):
+                dialer.post(Enroll(1, BROKER, generation))
+                dialer.flush()
+    dialer.close()
 
 
 def run_of(start: int, count: int, flags: int = 1) -> Run:

@@ -26,7 +26,7 @@ from shardmq.model import Queue
 from shardmq.shards.store import Store
 from shardmq.shards.worker import Worker
 
-from .driver import consume, numbers
+from .driver import BROKER, consume, enroll, numbers
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -56,18 +56,24 @@ class Inside:
         self.store = Store(self.folder / "store")
         self.listener: Listener[ToShard] = Listener(self.context, address, "shard", "shard-0", ToShard)
         self.worker = Worker("shard-0", self.store, self.listener, self.memory_bytes)
+        if not self.store.identity.broker:
+            enroll(self.context, address, self._turn)
         self.dialer: Dialer[FromShard] = Dialer(self.context, address, "gateway", "gateway-0", FromShard)
+        self.dialer.call_as(BROKER, 1)
         self.expect(Opened)
 
     def turn(self) -> None:
         """Whatever has come makes a pass; so does what the shard wants to do by itself."""
+        self._turn()
+        self.inbox += self.dialer.receive()
+        self.inbox += self.dialer.tick(time.monotonic())
+
+    def _turn(self) -> None:
         seconds = min(0.02, self.worker.wait_seconds())
         if Waiter([self.listener.socket]).wait(seconds) or self.worker.wait_seconds() <= 0:
             self.worker.turn()
             self.passes += 1
             self.after_pass()
-        self.inbox += self.dialer.receive()
-        self.inbox += self.dialer.tick(time.monotonic())
 
     def send(self, *messages: Message) -> None:
         for message in messages:

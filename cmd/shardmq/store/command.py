@@ -2,6 +2,7 @@
 
 import click
 
+from shardmq.cmd.store.adopt import adopt
 from shardmq.cmd.store.check import check
 from shardmq.cmd.store.compact import compact
 from shardmq.cmd.store.repair import repair
@@ -9,8 +10,8 @@ from shardmq.cmd.store.repair import repair
 
 @click.group()
 def store() -> None:
-    """Work on the stores in a data directory while no broker runs on it: check, repair, compact."""
+    """Work on the stores in a data directory while no broker runs on it: check, repair, adopt, compact."""
 
 
-for _command in (check, repair, compact):
+for _command in (check, repair, adopt, compact):
     store.add_command(_command)

@@ -1,0 +1,136 @@
+"""`shardmq store adopt`: a coordinator's store made anew from what the shards have recorded."""
+
+import os
+import re
+import shutil
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shardmq.cmd.holds import hold_data_dir
+from shardmq.cmd.session import JSON, counted, print_json
+from shardmq.errors import StartupRefused, StoreRefused
+
+if TYPE_CHECKING:
+    from shardmq.coordinator.adoption import Adoption, Recorded
+
+NEW = "coordinator.adopting"
+
+
+@click.command(short_help="Rebuild a lost coordinator's store from the shards'.")
+@click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--apply", is_flag=True, help="Do it; without, say what would be done.")
+@JSON
+def adopt(*, data_dir: Path, apply: bool, as_json: bool) -> None:
+    """Rebuild the coordinator's store in DATA_DIR from what the shards there have recorded.
+
+    All durable queues come back with their arguments and messages. Exchanges, bindings, users and permissions are taken
+    from the store that is there, if it can be read and is the same broker's, however old; else they cannot be rebuilt.
+    That store is moved aside, never deleted. The folders of all shards must be in DATA_DIR; a shard whose folder is not
+    there is given up with its messages.
+    """
+    with hold_data_dir(data_dir):
+        shards = [_recorded(folder, number) for number, folder in shard_folders(data_dir)]
+        if not shards:
+            raise StoreRefused(f"{data_dir} has no shard's folder; name a data directory as `shardmq up` makes it")
+        done, reason = _rebuild(data_dir, shards)
+        aside = _put_in_place(data_dir) if apply else None
+        if not apply:
+            shutil.rmtree(data_dir / NEW)
+    if as_json:
+        print_json({**asdict(done), "applied": apply, "not_kept_as": reason, "moved_to": str(aside) if aside else None})
+    else:
+        _print(done, shards, reason, aside, apply)
+
+
+def shard_folders(data_dir: Path) -> list[tuple[int, Path]]:
+    """Numbers and folders of the shards there, in order."""
+    matches = [(re.fullmatch(r"shard-(\d+)", folder.name), folder) for folder in data_dir.iterdir() if folder.is_dir()]
+    return sorted((int(match[1]), folder) for match, folder in matches if match)
+
+
+def _recorded(folder: Path, number: int) -> "Recorded":
+    from shardmq.coordinator.adoption import Recorded
+    from shardmq.shards.store import Store
+
+    if not (folder / "data.mdb").exists():
+        raise StoreRefused(f"{folder} has no data.mdb; put it back, or move the folder away to give the shard up")
+    store = Store(folder, number)
+    try:
+        contents = store.load()
+        mine = store.identity
+        ended = max((end - 1 for _, end in contents.ended), default=0)
+        waiting = {place.transaction for place in store.all_staged()}
+        waiting.update(transaction for transaction, _ in contents.sealed)
+        highest = max([ended, *waiting, *contents.concluding])
+        return Recorded(number, mine.store, mine.broker, mine.generation, mine.queue, contents.queues,
+                        frozenset(waiting - set(contents.concluding)), highest)  # fmt: skip
+    finally:
+        store.close()
+
+
+def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]":
+    """Make the new store aside; returns what came of it, and why the old one was of no use, if it was not."""
+    from shardmq.coordinator.adoption import adopt as adopt_shards
+    from shardmq.coordinator.adoption import broker_of
+    from shardmq.environment import lock_folder
+
+    broker_of(shards)
+    old, new = data_dir / "coordinator", data_dir / NEW
+    reason = "there is none"
+    with ExitStack() as stack:
+        if (old / "data.mdb").exists():
+            stack.callback(os.close, lock_folder(old))
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            shutil.copy2(old / "data.mdb", new / "data.mdb")
+            try:
+                return adopt_shards(new, shards), ""
+            except StartupRefused as fault:
+                reason = fault.text
+    shutil.rmtree(new, ignore_errors=True)
+    return adopt_shards(new, shards), reason
+
+
+def _put_in_place(data_dir: Path) -> Path | None:
+    from shardmq.storage.files import sync_file, sync_folder
+
+    old, new = data_dir / "coordinator", data_dir / NEW
+    sync_file(new / "data.mdb")
+    sync_folder(new)
+    aside = None
+    if old.exists():
+        aside = data_dir / time.strftime("coordinator-until-%Y%m%d-%H%M%S")
+        old.rename(aside)
+    new.rename(old)
+    sync_folder(data_dir)
+    return aside
+
+
+def _print(done: "Adoption", shards: "list[Recorded]", reason: str, aside: Path | None, is_done: bool) -> None:
+    def say(number: int, noun: str, what: str) -> None:
+        if number:
+            click.echo(f"{counted(number, noun)} {what}")
+
+    click.echo(f"broker {done.broker}: {counted(len(shards), 'shard')} "
+               f"({', '.join(str(each.shard) for each in shards)})")  # fmt: skip
+    say(len(done.queues), "durable queue", "with all messages, from the shards")
+    say(len(done.empty), "durable queue", "empty, from the old store: no shard has them: "
+        + ", ".join(f"'{name}' in vhost '{vhost}' (shard {shard})" for vhost, name, shard in done.empty))  # fmt: skip
+    say(len(done.gone), "queue", "that were deleted, or whose connection is gone, will be removed")
+    say(len(done.vhosts), "virtual host", "made for queues: " + ", ".join(f"'{name}'" for name in done.vhosts))
+    say(done.aborted, "transaction", "that nobody knows any more will be aborted")
+    if done.kept:
+        click.echo("exchanges, bindings, users, permissions and transactions are those of the old store")
+    else:
+        click.echo(f"the old store is not used: {reason}", err=True)
+        click.echo("not rebuilt: exchanges, bindings, users (but for 'guest'), permissions, transactions; the default "
+                   "exchange routes to every queue by its name")  # fmt: skip
+    if not is_done:
+        click.echo("Nothing was changed; --apply does it.")
+    else:
+        click.echo("Rebuilt the coordinator's store" + (f"; the old one is {aside}" if aside else "") + ".")
