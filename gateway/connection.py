@@ -54,6 +54,9 @@ SILENCE_CHECK_SECONDS: Final = 1.0
 PARTING_SECONDS: Final = 10.0
 """What a client has, from our last words on, to read them and to hang up."""
 
+MUCH_BYTES: Final = 1 << 20
+"""More than that is not put together to be written as one piece: to copy it takes longer than writing in pieces."""
+
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
 
@@ -347,9 +350,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._lent_bytes:
                 self._repay()
             return
-        out, self._out, self._out_bytes = self._out, [], 0
-        data = out[0] if len(out) == 1 else b"".join(out)
-        if data:  # there is nothing to confirm where nobody has asked for confirms; the heartbeat goes on then
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        if size > MUCH_BYTES and len(out) > 1:
+            self._sent_at = time.monotonic()
+            self._transport.writelines(out)
+        elif data := out[0] if len(out) == 1 else b"".join(out):  # where nobody asked for confirms there is none
             self._sent_at = time.monotonic()
             self._transport.write(data)
         if self._lent_bytes:
