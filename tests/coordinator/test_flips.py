@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,10 @@ def found(folder: Path) -> Any:
     store = Store(folder, "first")
     try:
         stored = store.load(4)
+        founding = replace(stored.founding, generation=0)  # raised at each start, by the clock
         names = [store.committed("/", f"x{number}", 70_000) for number in range(1, 30)]
         store.write([ExchangeAdded(Exchange("/", "exchange 1", "topic"))])
-        return stored, names
+        return replace(stored, founding=founding), names
     finally:
         store.close()
 
