@@ -190,3 +190,26 @@ def drain(broker: Broker, source: str, home: str) -> set[bytes]:
 def test_a_dead_letter_key_without_an_exchange_is_refused(channel: shardmq.Channel) -> None:
     with pytest.raises(errors.PreconditionFailed, match="x-dead-letter-exchange"):
         channel.queue_declare("half", arguments={"x-dead-letter-routing-key": "k"})
+
+
+def test_a_home_that_is_full_for_a_while_costs_the_others_no_copies(
+    connection: shardmq.Connection, channel: shardmq.Channel
+) -> None:
+    channel.exchange_declare("several-homes", "fanout")
+    channel.queue_declare("full-home", durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.basic_publish("", "full-home", b"there")
+    homes = ["full-home", "home-1", "home-2", "home-3"]
+    for home in homes:
+        if home != "full-home":
+            channel.queue_declare(home, durable=True)
+        channel.queue_bind(home, "several-homes")
+    channel.queue_declare("sender", durable=True, arguments={"x-dead-letter-exchange": "several-homes"})
+    publish_all(channel, "sender", [b"dead"])
+    message = channel.basic_get("sender")
+    assert message is not None
+    message.nack(requeue=False)
+    until(lambda: channel.queue_declare("home-1", passive=True).messages, "it has arrived where there is room")
+    assert counts(connection, "sender")["dying"] == 1
+    assert bodies(channel, "full-home") == [b"there"]
+    until(lambda: counts(connection, "sender")["valid"] == 0, "it was sent again, and has left")
+    assert {home: bodies(channel, home) for home in homes} == {home: [b"dead"] for home in homes}

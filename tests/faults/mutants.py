@@ -87,3 +87,12 @@ UNSYNCED = Mutant(
     ("lost",),
 )
 """What a power loss shows after a process was killed in the middle of a commit."""
+
+NUMBERED = Mutant(
+    "a dead letter is published under its number",
+    "gateway/deadletters.py",
+    "producer=grave.producer,",
+    "producer=0,",
+    ("unmarked",),
+)
+"""What kills show while messages die."""

@@ -1,4 +1,4 @@
-"""Processes die at random while messages die in every way; a dead letter arrives, and arrives once.
+"""Processes die at random, or stand still, while messages die in every way; a dead letter arrives, and arrives once.
 
 `make test` runs a short form; `make faults` hundreds of kills (SHARDMQ_FAULT_KILLS).
 """
@@ -17,9 +17,13 @@ from shardmq.cmd.broker import Broker
 from shardmq.errors import ShardmqError
 
 from .ledgers import Client, Consumer, Ledger, Publisher
+from .mutants import NUMBERED
 from .saboteur import until
+from .test_sabotage import frozen
 
 KILLS: Final = int(os.environ.get("SHARDMQ_FAULT_KILLS", "6"))
+IS_LONG: Final = "SHARDMQ_FAULT_KILLS" in os.environ
+CONTROL_KILLS: Final = 12
 CALM_SECONDS: Final = 0.4
 DRAIN_SECONDS: Final = 120.0
 PACE_SECONDS: Final = 0.02
@@ -110,7 +114,11 @@ def run_with_kills(broker: Broker, seed: int, kills: int) -> dict[str, Ledger]:
     for kill in range(kills):
         time.sleep(dice.uniform(0, CALM_SECONDS))
         victim = victims[kill % len(victims)] if kill < len(victims) else dice.choice(victims)
-        broker.kill_and_wait(victim)
+        if victim.startswith("shard") and dice.random() < 0.5:
+            with frozen(broker, dice.choice([name for name in victims if name.startswith("gateway")])):
+                broker.kill_and_wait(victim)  # what the gateway has in hand is of a time before that
+        else:
+            broker.kill_and_wait(victim)
     for publisher in publishers:
         publisher.stopping.set()
     for publisher in publishers:
@@ -138,3 +146,12 @@ def test_a_dead_letter_arrives_once_whoever_dies(start_broker: Callable[..., Bro
         assert not ledger.confirmed - ledger.received.keys()
         assert not ledger.unknown
         assert not ledger.unmarked_copies
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not IS_LONG, reason="make faults")
+def test_a_broker_whose_dead_letters_have_no_numbers_is_found_out(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data", shards=3, gateways=2, variables=NUMBERED.variables(tmp_path / "code"))
+    with broker:
+        ledgers = run_with_kills(broker, random.randrange(2**32), CONTROL_KILLS)
+    assert any(ledger.unmarked_copies for ledger in ledgers.values())
