@@ -227,7 +227,8 @@ def _check_queues(founding: Founding, shard: int, said: Identity, known: Expecte
         if there is not None and there != (vhost, name):
             raise _older(shard, f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
                                 f"in vhost '{there[0]}' for the coordinator")  # fmt: skip
-    if said.queue >= founding.first_queue:
+    was_told_now = said.generation == founding.generation  # ids that it has had since are this coordinator's own
+    if not was_told_now and said.queue >= founding.first_queue:
         raise _older(shard, f"the shard was given queue id {said.queue}, and the coordinator's next one would be "
                             f"{founding.first_queue}")  # fmt: skip
 

@@ -36,6 +36,15 @@ def test_what_is_told_is_written_before_and_what_is_confirmed_after() -> None:
     assert written == [{0: Member("s", 100, 90)}, {0: Member("s", 100, 100)}]
 
 
+def test_a_shard_that_is_back_brings_ids_that_this_coordinator_has_given() -> None:
+    members = Members(FOUNDING, lambda members: None)
+    members.enroll(0, SHARD, NOTHING)
+    members.heard(0)
+    given = 100 << QUEUES_BITS
+    back = msgspec.structs.replace(SHARD, generation=100, queue=given)
+    assert members.enroll(0, back, Expected({given: ("/", "q")}, 1, frozenset(), 0)) == 100
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
