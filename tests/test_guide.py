@@ -93,7 +93,8 @@ def test_its_contents_lead_to_every_section() -> None:
 
 
 def test_links_to_sections_lead_somewhere() -> None:
-    assert {*re.findall(r"\]\(#([^)]+)\)", GUIDE)} <= {anchor(title) for title in SECTIONS}
+    titles = re.findall(r"^###? ([^\n]+)$", GUIDE, re.MULTILINE)
+    assert {*re.findall(r"\]\(#([^)]+)\)", GUIDE)} <= {anchor(title) for title in titles}
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\((?!https?:|#)([^)#]+)", GUIDE))

@@ -16,7 +16,7 @@ class Mutant:
         file: in which file.
         old: the code, which must be there once.
         new: what stands in its place.
-        breaks: the promises that may be broken without it, as `Verdict` calls them.
+        breaks: the promises that may be broken without it, as `Verdict` calls them; or which files are no longer safe.
     """
 
     guard: str
@@ -96,3 +96,32 @@ NUMBERED = Mutant(
     ("unmarked",),
 )
 """What kills show while messages die."""
+
+FLIPS = (
+    Mutant(
+        "rows are compared with their checksums",
+        "shardmq/storage/rows.py",
+        "    if value[:CHECKSUM_BYTES] != xxh3_64_digest(content, xxh3_64_intdigest(key, database)):\n"
+        "        return None\n",
+        "",
+        ("data.mdb",),
+    ),
+    Mutant(
+        "bodies are compared with their checksums",
+        "shardmq/storage/rows.py",
+        "        return value[:CHECKSUM_BYTES] == xxh3_64_digest(content, xxh3_64_intdigest(key, database))\n",
+        "        return True\n",
+        ("data.mdb",),
+    ),
+    Mutant(
+        "a damaged entry of the redo log is not its end",
+        "shards/redo.py",
+        "                entry = content.mended(self._position, self.last + 1)\n"
+        "                if entry is None:\n"
+        "                    self._check_end(content)\n"
+        "                    return\n",
+        "                return\n",
+        ("redo",),
+    ),
+)
+"""What flipped bits show; they break stores' files, not promises."""

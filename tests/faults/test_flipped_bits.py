@@ -1,0 +1,206 @@
+"""A bit of a store flips while nobody looks: the broker refuses to start, with a sentence, or a queue is out of service
+and says so, or nothing has changed. Never is a message wrong, lost or back without a word.
+
+Which structures of a store notice which bits is tested closer to them (tests/shards, tests/coordinator); here, whole
+brokers start on stores with a bit flipped anywhere. `make test` runs a few, `make faults` many (SHARDMQ_FAULT_FLIPS).
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import shardmq
+from shardmq.cmd.broker import Broker
+from shardmq.errors import ShardmqError
+
+from . import mutants
+
+FLIPS = int(os.environ.get("SHARDMQ_FAULT_FLIPS", "6"))
+IS_LONG = "SHARDMQ_FAULT_FLIPS" in os.environ
+ATTEMPTS = 80
+"""Bits that are flipped in a broker without a guard before it is taken for safe."""
+
+SEED = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
+SHARDS = 2
+QUEUES = [f"flipped-{number}" for number in range(6)]
+MESSAGES = 40
+EXIT_REFUSED = 78
+REDO_BYTES = 48 << 10
+"""Of the redo logs, which are mostly zeros, bits are flipped up to here."""
+
+Contents = dict[str, list[tuple[str, bool]] | str]
+"""By queue, its messages in order (body, whether marked redelivered), or why they cannot be had."""
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A bit of a file."""
+
+    file: Path
+    byte: int
+    bit: int
+
+    def apply(self, root: Path) -> None:
+        """Flip it below a folder."""
+        with (root / self.file).open("r+b") as stream:
+            stream.seek(self.byte)
+            old = stream.read(1)[0]
+            stream.seek(self.byte)
+            stream.write(bytes([old ^ 1 << self.bit]))
+
+
+def fill(url: str) -> None:
+    """Something of everything that a store can hold."""
+    with shardmq.connect(url) as connection, connection.channel() as channel:
+        channel.exchange_declare("flips", "topic", durable=True)
+        kinds: list[dict[str, object]] = [{}, {"x-max-priority": 3}, {"x-message-ttl": 86_400_000}, {},
+                                          {"x-delivery-limit": 9}, {"x-max-length": 1000}]  # fmt: skip
+        for queue, arguments in zip(QUEUES, kinds, strict=True):
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+            channel.queue_bind(queue, "flips", f"{queue}.#")
+            with channel.publisher() as publisher:
+                for number in range(MESSAGES):
+                    properties = shardmq.Properties(priority=number % 4) if "x-max-priority" in arguments else None
+                    publisher.publish("flips", f"{queue}.x", f"{queue}/{number}".encode(), properties)
+            for place, message in enumerate(channel.consume(queue, prefetch=12, inactivity_timeout=5)):
+                assert message is not None
+                if place % 3:
+                    message.ack()
+                if place == 9:
+                    break
+        with channel.transaction("committed") as transaction:
+            transaction.publish_many("", QUEUES[3], [f"{QUEUES[3]}/t{number}".encode() for number in range(5)])
+        channel.transaction("undecided").publish_many("", QUEUES[0], [b"never to be seen"] * 5)
+        channel.basic_publish("", QUEUES[4], b"much later", delay_ms=86_400_000)
+
+
+def contents(url: str) -> Contents:
+    """All that can be had."""
+    found: Contents = {}
+    for queue in QUEUES:
+        with shardmq.connect(url, timeout=20) as connection, connection.channel() as channel:
+            messages: list[tuple[str, bool]] = []
+            try:
+                count = channel.queue_declare(queue, durable=True, passive=True).messages
+                if count:
+                    for message in channel.consume(queue, auto_ack=True, inactivity_timeout=5.0):
+                        assert message is not None, f"{queue}: {len(messages)} of {count} came"
+                        messages.append((message.body.decode(), message.redelivered))
+                        if len(messages) == count:
+                            break
+                found[queue] = messages
+            except ShardmqError as fault:
+                found[queue] = str(fault)
+    return found
+
+
+@dataclass
+class Pristine:
+    """A data directory, and what is in its queues."""
+
+    folder: Path
+    contents: Contents
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
+    """Stores of a broker that was killed: some of what it had is in its redo logs only."""
+    folder = tmp_path_factory.mktemp("flips")
+    broker = Broker(folder / "data", shards=SHARDS)
+    try:
+        broker.start()
+        fill(broker.url)
+        broker.kill_everything()
+        shutil.copytree(folder / "data", folder / "kept")
+        broker.start()
+        found = contents(broker.url)
+    finally:
+        broker.close()
+    assert all(isinstance(messages, list) and len(messages) > 20 for messages in found.values())
+    return Pristine(folder / "kept", found)
+
+
+def flips(folder: Path, count: int, names: Sequence[str]) -> Sequence[Flip]:
+    """Bits anywhere in what is stored, as many of each file of such a name."""
+    dice = random.Random(SEED)
+    files = sorted(file for file in folder.rglob("*") if file.name in names)
+    chosen = []
+    for number in range(count):
+        file = files[number % len(files)]
+        content = file.read_bytes()[: REDO_BYTES if file.name == "redo" else None]
+        while not any(content[(byte := dice.randrange(len(content))) & ~15 :][:16]):
+            pass  # where nothing is, nothing is read
+        chosen.append(Flip(file.relative_to(folder), byte, dice.randrange(8)))
+    return chosen
+
+
+def check(found: Contents, wanted: Contents) -> list[str]:
+    """Which queues are out of service; all others have exactly what they had."""
+    refused = []
+    for queue, messages in wanted.items():
+        there = found[queue]
+        if isinstance(there, str):
+            assert "out of service" in there, there
+            assert queue in there, there
+            refused.append(queue)
+        else:
+            assert there == messages, f"{queue} is not what it was"
+    return refused
+
+
+def outcome_of(flip: Flip, pristine: Pristine, folder: Path, variables: Mapping[str, str] | None = None) -> str:
+    """What becomes of a broker whose stores have that bit flipped. Any outcome that is not allowed is an
+    AssertionError."""
+    shutil.copytree(pristine.folder, folder)
+    flip.apply(folder)
+    broker = Broker(folder, shards=SHARDS, variables=variables)
+    try:
+        broker.start()
+    except ShardmqError:
+        assert broker.wait() == EXIT_REFUSED, broker.last_words()
+        sentences = [line for line in broker.log.read_text().splitlines() if line.startswith("Error: ")]
+        outcome = sentences[0]
+        assert str(folder) in outcome
+    else:
+        refused = check(contents(broker.url), pristine.contents)
+        outcome = f"{', '.join(refused)} out of service" if refused else "nothing has changed"
+    finally:
+        broker.close()
+    assert "Traceback" not in broker.log.read_text(), broker.last_words()
+    assert not [notice for notice in broker.notices if notice.event in ("exited", "killed")], broker.last_words()
+    shutil.rmtree(folder)
+    return outcome
+
+
+@pytest.mark.faults
+def test_a_flipped_bit_is_refused_or_changes_nothing(pristine: Pristine, tmp_path: Path) -> None:
+    for number, flip in enumerate(flips(pristine.folder, FLIPS, ("data.mdb", "redo"))):
+        print(f"seed {SEED}, {flip}: ", end="")
+        print(outcome_of(flip, pristine, tmp_path / f"data-{number}"))
+
+
+@pytest.mark.parametrize("mutant", mutants.FLIPS, ids=lambda mutant: mutant.guard)
+def test_every_guard_is_where_its_control_removes_it(mutant: mutants.Mutant) -> None:
+    assert mutant.applied()
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(not IS_LONG, reason="make faults")
+@pytest.mark.parametrize("mutant", mutants.FLIPS, ids=lambda mutant: mutant.guard)
+def test_the_harness_notices_when_a_guard_is_removed(
+    mutant: mutants.Mutant, pristine: Pristine, tmp_path: Path
+) -> None:
+    variables = mutant.variables(tmp_path / "code")
+    for number, flip in enumerate(flips(pristine.folder, ATTEMPTS, mutant.breaks)):
+        try:
+            outcome = outcome_of(flip, pristine, tmp_path / f"data-{number}", variables)
+        except (AssertionError, ShardmqError) as fault:
+            print(f"without '{mutant.guard}': {str(fault)[:300]}")
+            return
+        print(f"{flip}: {outcome}")
+    raise AssertionError(f"without its guard ('{mutant.guard}') nothing seems to be wrong")
