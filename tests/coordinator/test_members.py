@@ -37,7 +37,7 @@ def test_what_is_told_is_written_before_and_what_is_confirmed_after() -> None:
 
 
 def test_a_shard_that_is_back_brings_ids_that_this_coordinator_has_given() -> None:
-    members = Members(FOUNDING, lambda members: None)
+    members = Members(FOUNDING, lambda _: None)
     members.enroll(0, SHARD, NOTHING)
     members.heard(0)
     given = 100 << QUEUES_BITS
