@@ -12,9 +12,13 @@ import msgspec
 
 from shardmq.model import Queue as Declared
 from shardmq.shards.closed import ClosedStore
-from shardmq.shards.lane import MARK_LEAP
+from shardmq.shards.lane import LANE_BITS
 from shardmq.shards.layout import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
 from shardmq.storage.findings import Edit, Finding, Ranges, numbers_text
+
+MARK_LOST_LEAP: Final = 1 << 44
+"""How far beyond what is stored a queue counts on whose mark is lost: numbers that it gave before and that are done
+with are known elsewhere, as those of dead letters, and must not come again."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
@@ -151,7 +155,7 @@ def look_at_marks(look: Look) -> Iterator[Finding]:
             continue
         queue = number_of(key[: NUMBER.size])
         lane = number_of(key[NUMBER.size :])
-        mark = look.ends.get((queue, lane), 0) + MARK_LEAP
+        mark = max(look.ends.get((queue, lane), 0), lane << LANE_BITS) + MARK_LOST_LEAP
         yield look.found(
             MARKS, key, "the mark of what was handed out is not what was written", queue=queue,
             mend="marks all of its messages redelivered", edits=((MARKS, key, NUMBER.pack(mark)),),
