@@ -1,5 +1,7 @@
 """Large publishes are checked in slices, and found to be what they are when they are checked at once."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,18 @@ def test_properties_are_bounded_by_message_and_by_publish() -> None:
     count = RUN_PROPERTIES_BYTES_MAX * 2 // PROPERTIES_BYTES_MAX + 1
     with pytest.raises(ContentTooLarge, match="publish fewer messages at a time"):
         checked(half * count, count)
+
+
+def test_nothing_is_decoded_of_a_publish_with_too_many_properties() -> None:
+    tables = b"\xdd" + (PROPERTIES_BYTES_MAX - 100).to_bytes(4, "big") + b"\x80" * (PROPERTIES_BYTES_MAX - 100)
+    records = (b"\x92\x81\xa7headers\x81\xa1x" + tables + b"\xc4\x00") * 100
+    tracemalloc.start()
+    try:
+        with pytest.raises(ContentTooLarge, match="bytes of properties; the limit is"):
+            checked(records, 100)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(records)
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=12), st.integers(0, 300_000), st.integers(0, 255))
