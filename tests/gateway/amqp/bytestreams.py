@@ -154,10 +154,9 @@ class PlainReader:
         if class_id != 60:
             text = f"expected content header for class 60, got one for class {class_id} instead"
             raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
-        total = size + len(payload) - 12
-        if total > self._message_max:
+        if size > self._message_max:
             self._ignored.add(channel)
-            text = f"message size {total} is larger than configured max size {self._message_max}"
+            text = f"message size {size} is larger than configured max size {self._message_max}"
             self._said.append(("refused", channel, text))
             return
         started[1:3] = payload[12:], size

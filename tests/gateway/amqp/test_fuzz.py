@@ -32,7 +32,7 @@ channels = st.sampled_from([0, 1, 1, 1, 1, 2, 2, 65535])
 short = st.binary(max_size=24)
 lists = st.sampled_from([b"\0\0", PERSISTENT_LIST, PERSISTENT_LIST, b"\x80\0\3a/b", b"\x10\0\1", b"", b"\xff"]) | short
 bodies = st.sampled_from([b"", b"x", b"y", b"x" * 100, b"y" * 100, b"z" * 299, b"z" * 300, b"z" * 301,
-                           b"z" * 690, b"z" * 698, b"z" * 699])  # fmt: skip
+                           b"z" * 690, b"z" * 699, b"z" * 700, b"z" * 701])  # fmt: skip
 publishes = st.sampled_from([PUBLISH, PUBLISH, BasicPublish(0, "e", "k"), BasicPublish(0, "", "q", True)])
 others = st.sampled_from(
     [ChannelOpen(), ChannelClose(200, "", 0, 0), ChannelCloseOk(), BasicQos(0, 10, False), BasicReject(3, True),
@@ -130,7 +130,7 @@ def test_a_stream_may_end_anywhere(neighbours: str) -> None:
         check(data, [end])
 
 
-@pytest.mark.parametrize("size", [299, 300, 301, 690, 697, 698])
+@pytest.mark.parametrize("size", [299, 300, 301, 690, 697, 699, 700, 701])
 @pytest.mark.parametrize("frame_max", [FRAME_MAX, LARGER_THAN_MESSAGES])
 def test_limits_are_the_same_for_neighbours_as_for_one_message(size: int, frame_max: int) -> None:
     large = publish(b"x" * size, properties=PERSISTENT_LIST, room=900)

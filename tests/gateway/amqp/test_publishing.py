@@ -334,7 +334,7 @@ def test_a_message_that_is_too_large_ends_its_channel_alone(start_stage: StartSt
         stage.expect(0, Publish)
         stage.confirm(0, 1)
         assert heard(client, 1) == [ack(1)]
-        client.publish(to("a"), b"x" * (16 << 20))
-        text = "message size 16777218 is larger than configured max size 16777216"
+        client.publish(to("a"), b"x" * ((16 << 20) + 1))
+        text = "message size 16777217 is larger than configured max size 16777216"
         client.expect_channel_close(ReplyCode.PRECONDITION_FAILED, text, BasicPublish)
         client.hang_up()
