@@ -14,11 +14,15 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.broker import Broker
 from shardmq.limits import LINK_SILENCE_SECONDS
+from shardmq.shards.redo import REDO_BYTES
 
 from .ledgers import Consumer, Ledger, Publisher
 from .saboteur import queue_table, until
 
 StartBroker = Callable[..., Broker]
+
+UNWRITABLE_BYTES = 4096
+"""A limit below every place where a store or its redo log is written."""
 
 
 @contextlib.contextmanager
@@ -250,31 +254,99 @@ def test_a_coordinator_killed_twice_more_while_it_starts_knows_what_it_answered(
 
 
 def test_a_full_disk_costs_only_what_was_not_confirmed_and_the_shard_comes_back(start_broker: StartBroker) -> None:
-    broker = start_broker(shards=1)
-    ledger = Ledger()
-    with shardmq.connect(broker.url, timeout=30) as connection:
-        channel = connection.channel()
-        channel.queue_declare("full", durable=True)
+    """Twice, in the middle of publishing, nothing can be written any more, not even into the reserve."""
+    broker = start_broker(shards=2)
+    ledger, others = Ledger(), Ledger()
+    with shardmq.connect(broker.url, timeout=30) as connection, shardmq.connect(broker.url, timeout=4) as publishing:
+        full, other = declare_on_each_of_two(connection)
+        publisher = publishing.channel()
         for round_of in range(2):
             known = len(broker.notices)
-            written = sum(file.stat().st_size for file in (broker.data_dir / "shard-0").glob("*.mdb"))
-            limit = written + 300_000 * (round_of + 1)
-            resource.prlimit(broker.pids["shard-0"], resource.RLIMIT_FSIZE, (limit, limit))
-            with pytest.raises(errors.RequestError, match="shard-0"):
-                publish_until_refused(channel, ledger, round_of)
-            broker.wait_for("ready", "shard-0", after=known)
-            until(lambda: queue_table(connection, "full"), "it is back")
-        assert channel.queue_declare("full", durable=True).messages >= len(ledger.confirmed)
-        drain(connection, "full", ledger)
+            publish_some(publisher, full, ledger, f"{round_of}:before", 300)
+            with connection.channel() as consuming:
+                held = settle_half(consuming, full, ledger)
+                limit_file_size(broker, "shard-0", UNWRITABLE_BYTES)
+                with pytest.raises(errors.RequestError, match="shard-0"):
+                    publish_some(publisher, full, ledger, f"{round_of}:into the full")
+                with contextlib.suppress(errors.ShardmqError):  # most often the publish has ended it
+                    held.ack()
+                broker.wait_for("exited", "shard-0", after=known)
+                broker.wait_for("ready", "shard-0", after=known)
+            until(lambda: queue_table(connection, full), "it is back")
+            publish_one(publisher, full, ledger, f"{round_of}:back")
+            publish_one(publisher, other, others, f"{round_of}:other")
+        assert connection.channel().queue_declare(full, passive=True).messages >= len(ledger.confirmed - ledger.acked)
+        drain(connection, full, ledger)
+        drain(connection, other, others)
+    exited = [notice.process for notice in broker.notices if notice.event == "exited"]
+    assert exited == ["shard-0"] * 2, "each time for want of room, and nobody else"
+    check(others)
     check(ledger)
 
 
-def publish_until_refused(channel: shardmq.Channel, ledger: Ledger, round_of: int) -> None:
-    for number in range(5000):
-        body = f"{round_of}:{number}:" + "x" * 2000
+def test_a_disk_with_nothing_but_the_reserve_stops_publishers_and_ends_nobody(start_broker: StartBroker) -> None:
+    broker = start_broker(shards=2)
+    ledger, others = Ledger(), Ledger()
+    with shardmq.connect(broker.url, timeout=30) as connection, shardmq.connect(broker.url, timeout=4) as publishing:
+        full, other = declare_on_each_of_two(connection)
+        publisher = publishing.channel()
+        publish_some(publisher, full, ledger, "before", 50)
+        publish_some(publisher, other, others, "other", 50)
+        written = sum(file.stat().st_size for file in (broker.data_dir / "shard-0").glob("*.mdb"))
+        limit_file_size(broker, "shard-0", written + REDO_BYTES + 300_000)
+        with pytest.raises(errors.RequestError, match=r"disk (of|alarm on) shard-0"):
+            publish_some(publisher, full, ledger, "into the full")
+        drain(connection, other, others)
+        drain(connection, full, ledger)
+        limit_file_size(broker, "shard-0", resource.RLIM_INFINITY)
+        publish_one(publisher, full, ledger, "there is room")
+        drain(connection, full, ledger)
+    assert [notice.event for notice in broker.notices if notice.process] == [], "nobody has ended"
+    check(others)
+    check(ledger)
+
+
+def limit_file_size(broker: Broker, name: str, size: int) -> None:
+    """What a process writes behind there fails; a new one in its place has no limit."""
+    pid = broker.pids[name]
+    _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
+
+
+def publish_some(channel: shardmq.Channel, queue: str, ledger: Ledger, title: str, count: int = 5000) -> None:
+    for number in range(count):
+        body = f"{title}:{number}:" + "x" * 2000
         ledger.published.add(body)
-        channel.basic_publish("", "full", body.encode())
+        channel.basic_publish("", queue, body.encode())
         ledger.confirmed.add(body)
+
+
+def publish_one(channel: shardmq.Channel, queue: str, ledger: Ledger, title: str) -> None:
+    """Publish until one is taken, each time another: of one that is refused nobody knows whether it is there."""
+
+    def is_taken() -> bool:
+        body = f"{title}:{len(ledger.published)}"
+        ledger.published.add(body)
+        if not confirm_one(channel, queue, body.encode()):
+            return False
+        ledger.confirmed.add(body)
+        return True
+
+    until(is_taken, "a message is taken")
+
+
+def settle_half(channel: shardmq.Channel, queue: str, ledger: Ledger) -> shardmq.Message:
+    """Consume and settle half of what is there; returns the next message, which is not settled."""
+    notes = Consumer("", ledger, "half", queue)
+    for _ in range(channel.queue_declare(queue, passive=True).messages // 2):
+        message = channel.basic_get(queue)
+        assert message is not None
+        notes.note(message)
+        message.ack()
+    held = channel.basic_get(queue)
+    assert held is not None
+    notes.note(held)
+    return held
 
 
 def test_a_transaction_under_way_when_everything_dies_leaves_a_store_that_opens(
