@@ -101,6 +101,11 @@ class Publisher:
         self._life = broker.life
         broker.listener = self
 
+    @property
+    def broker(self) -> Broker:
+        """The connection."""
+        return self._broker
+
     def publish(
         self, exchange: str, routing_key: str, flags: int, count: int, records: Buffer, delay_ms: int = 0
     ) -> None:

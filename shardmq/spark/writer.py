@@ -70,10 +70,10 @@ class _Writing:
         self.options = options
         self.columns = list(schema.fieldNames())
 
-    def begin(self, transaction: str, number: int = 0) -> int:
+    def begin(self, transaction: str, number: int = 0, broker: Broker | None = None) -> int:
         """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
-        was committed."""
-        number, is_committed = self.broker().begin(transaction, self.options.transaction_timeout_ms, number)
+        was committed. A publisher in the middle of its work brings its own connection."""
+        number, is_committed = (broker or self.broker()).begin(transaction, self.options.transaction_timeout_ms, number)
         return 0 if is_committed else number
 
     def stage(self, transaction: str, number: int, batches: Iterator[pa.RecordBatch]) -> Staged:
@@ -129,24 +129,24 @@ class _Writing:
         mandatory = MANDATORY if self.options.is_mandatory else 0
         renewed, period = time.monotonic(), (self.options.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS) / 3000
         size = 0
-        for run in Cutter(self.columns, self.options, self.broker().body_max).runs(batches):
+        for run in Cutter(self.columns, self.options, publisher.broker.body_max).runs(batches):
             publisher.publish(run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records,
                               run.delay_ms)  # fmt: skip
             size += len(run.records)
             if number and time.monotonic() - renewed > period:
-                self.go_on(transaction, number)
+                self.go_on(transaction, number, publisher.broker)
                 renewed = time.monotonic()
         publisher.flush()
         return size
 
-    def go_on(self, transaction: str, number: int) -> None:
+    def go_on(self, transaction: str, number: int, broker: Broker | None = None) -> None:
         """Begin a transaction's time anew.
 
         Raises:
             PreconditionFailed: it has ended, and this is a late task's or a slow job's.
         """
         try:
-            found = self.begin(transaction, number)
+            found = self.begin(transaction, number, broker)
         except PreconditionFailed as fault:
             raise PreconditionFailed(_over(transaction, number)) from fault
         if not found:
