@@ -34,13 +34,12 @@ class Ledger:
         )
 
 
-class Client(threading.Thread):
+class ReconnectingClient(threading.Thread):
     """A client that connects again whenever it must, until it is told to stop."""
 
-    def __init__(self, url: str, ledger: Ledger, name: str) -> None:
+    def __init__(self, url: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.url = url
-        self.ledger = ledger
         self.stopping = threading.Event()
         self.crash: BaseException | None = None
 
@@ -58,6 +57,14 @@ class Client(threading.Thread):
 
     def work(self, connection: shardmq.Connection) -> None:
         raise NotImplementedError
+
+
+class Client(ReconnectingClient):
+    """One that keeps a ledger."""
+
+    def __init__(self, url: str, ledger: Ledger, name: str) -> None:
+        super().__init__(url, name)
+        self.ledger = ledger
 
 
 class Publisher(Client):

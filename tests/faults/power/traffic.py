@@ -2,12 +2,12 @@
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 
 import shardmq
 from shardmq.errors import ConnectionLost, ShardmqError
+from tests.faults.ledgers import RETRY_SECONDS, ReconnectingClient
 from tests.faults.saboteur import until
 
 from .history import History, Transacted
@@ -18,7 +18,6 @@ KEPT, WORKED, DYING, DEAD, LEFT, RIGHT = "kept", "worked", "dying", "dead", "lef
 QUEUES = (KEPT, WORKED, DYING, DEAD, LEFT, RIGHT)
 HOMES = {DYING: DEAD}
 
-RETRY_SECONDS = 0.05
 RUN = 25
 
 
@@ -33,27 +32,12 @@ def declare(url: str) -> None:
             channel.queue_bind(queue, "both", "")
 
 
-class _Client(threading.Thread):
+class _Client(ReconnectingClient):
+    """One that writes the history."""
+
     def __init__(self, url: str, history: History, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.url, self.history = url, history
-        self.stopping = threading.Event()
-        self.crash: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while not self.stopping.is_set():
-                try:
-                    with shardmq.connect(self.url, timeout=20, recovery=None) as connection:
-                        self.work(connection)
-                except (ShardmqError, OSError):
-                    time.sleep(RETRY_SECONDS)
-        except BaseException as crash:
-            self.crash = crash
-            raise
-
-    def work(self, connection: shardmq.Connection) -> None:
-        raise NotImplementedError
+        super().__init__(url, name)
+        self.history = history
 
 
 class _Publisher(_Client):
