@@ -27,7 +27,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self.count = 0
-        self._since = 0.0
+        self._since: float | None = None
         self._logged = 0
         self._unlogged = 0
         self._sources: Counter[str] = Counter()
@@ -47,8 +47,10 @@ class Refusals:
         _log.warning("login of user %r from %s refused: %s", user, peer, shown)
 
     def tick(self, now: float) -> None:
-        """To be called about once a second: a minute after the last summary there is another, if there is news."""
-        if now - self._since >= SUMMARY_SECONDS:
+        """To be called about once a second: a minute after the first refusal they are summed up."""
+        if self._since is None or not self._logged:
+            self._since = now
+        elif now - self._since >= SUMMARY_SECONDS:
             self._since = now
             self.sum_up()
 

@@ -38,3 +38,14 @@ def test_what_is_remembered_of_names_is_bounded_and_each_line_is_one(caplog: pyt
     refusals.sum_up()
     assert all(len(message) < 3000 and "\n" not in message for message in caplog.messages)
     assert "995 or more other addresses (2,995)" in caplog.messages[-1]
+
+
+def test_the_minute_begins_with_the_first_refusal_even_before_the_first_tick(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    for _ in range(COMPLAINTS_MAX):
+        refusals.add("10.0.0.1", "ann", "no")
+    refusals.tick(5000.0)
+    refusals.add("10.0.0.1", "ann", "no")
+    assert len(caplog.messages) == COMPLAINTS_MAX
+    refusals.tick(5000.0 + SUMMARY_SECONDS)
+    assert "11 logins were refused, 1 of them" in caplog.messages[-1]
