@@ -98,7 +98,7 @@ def test_a_flood_of_headers_leaves_others_their_turns(broker: Broker, begin: Cal
         while time.monotonic() < end:
             there.sendall(data)
     close()
-    assert len(bystander.took) > (35 * SECONDS or 3)
+    assert len(bystander.took) > (20 * SECONDS or 3)  # it pauses for 10 ms after each
     assert bystander.p99 < (P99_SECONDS if SECONDS else 1)
     assert rss_bytes(broker.pids["gateway-0"]) - before < 150 * MEGABYTE
 
