@@ -1,5 +1,6 @@
 """Brokers for tests: real processes on real sockets, gone when the test is."""
 
+import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -8,7 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from shardmq.cmd import invocation
 from shardmq.cmd.broker import Broker
+
+from .warm import WarmProcess
 
 # How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,6 +31,10 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)  # it only puts the com
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each of Spark's Pythons starts threads for nothing
 
 StartBroker = Callable[..., Broker]
+
+warm_process = WarmProcess()
+invocation.spawn = warm_process.spawn
+atexit.register(warm_process.close)
 
 SESSIONS = {
     "tests/spark/test_pipeline.py": "first session",

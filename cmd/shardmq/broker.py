@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -14,8 +15,8 @@ from typing import Final, Self
 import msgspec
 
 from shardmq import notify
+from shardmq.cmd import invocation
 from shardmq.cmd.holds import client_host, hold_port
-from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.supervisor import Notice
 from shardmq.errors import ShardmqError, Timeout
 
@@ -95,17 +96,11 @@ class Broker:
         Call it from a thread that lives as long as the broker is to: the kernel ends the broker with that thread.
         """
         assert self._process is None, "the broker is running already"
-        arguments = ["--shards", str(self.shards), "--gateways", str(self.gateways), "--host", self.host]
+        arguments = ["up", "--shards", str(self.shards), "--gateways", str(self.gateways), "--host", self.host]
         arguments += ["--port", str(self.port), "--data-dir", str(self.data_dir), "--json", *self.options]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command("up", *arguments),
-                env=environment(**{notify.SUPERVISOR: str(os.getpid()), **self.variables}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                process_group=0,
-            )
+            variables = {notify.SUPERVISOR: str(os.getpid()), **self.variables}
+            self._process = invocation.spawn(tuple(arguments), variables, subprocess.PIPE, log.fileno())
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
         self._listener.start()
 
@@ -175,10 +170,14 @@ class Broker:
         self.wait_for("ready", name, after=known, timeout=timeout)
 
     def kill_everything(self) -> None:
-        """Kill the supervisor with SIGKILL; the kernel kills the rest."""
+        """Kill the supervisor with SIGKILL; the kernel kills the rest, and this waits for its end."""
         assert self._process is not None, "the broker is not running"
+        lives = [life for pid in self.pids.values() if (life := _life(pid)) is not None]
         self._process.kill()
         self.wait()
+        for life in lives:
+            select.select([life], [], [], STOP_SECONDS)
+            os.close(life)
 
     def wait_for(
         self, event: str, process: str | None = None, *, after: int = 0, timeout: float = START_SECONDS
@@ -228,3 +227,11 @@ class Broker:
                 self._heard.notify_all()
         with self._heard:
             self._heard.notify_all()
+
+
+def _life(pid: int) -> int | None:
+    """A descriptor that is readable when a process has ended; None where it has."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None

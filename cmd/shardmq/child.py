@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from shardmq import notify
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd import invocation
 
 STOP_SECONDS: Final = 10.0
 """From SIGTERM to SIGKILL: time for a gateway to drain its confirms, for a shard to close its store."""
@@ -62,13 +62,8 @@ class Child:
             listener.bind(self._notify_path)
             self._ended.clear()
             self.started_at = time.monotonic()
-            process = subprocess.Popen(
-                command(*self._arguments),
-                env=environment(**{notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}),
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # ours is for notices
-                process_group=0,  # Ctrl-C goes to the terminal's whole group; the order of stopping is ours
-            )
+            variables = {notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}
+            process = invocation.spawn(self._arguments, variables, stdout=2)  # ours is for notices
             self._process, self.pid = process, process.pid
             self.lives += 1
             life = os.pidfd_open(process.pid)

@@ -3,7 +3,9 @@
 import os
 import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -18,6 +20,29 @@ def command(*arguments: str) -> list[str]:
 def environment(**more: str) -> dict[str, str]:
     """This process's environment, with its import path, so that the child runs the code that runs here."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **more}
+
+
+def spawn(
+    arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start `shardmq arguments…` as a process of its own, in a process group of its own.
+
+    Ctrl-C goes to the terminal's whole group; the order in which a broker's processes stop is ours.
+
+    Args:
+        arguments: of the command.
+        variables: added to this process's environment.
+        stdout: a file descriptor, or subprocess.PIPE.
+        stderr: a file descriptor; None for ours.
+    """
+    return subprocess.Popen(
+        command(*arguments),
+        env=environment(**variables),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        process_group=0,
+    )
 
 
 def program() -> str:

@@ -1,0 +1,262 @@
+"""Brokers for tests are forked from a process that has imported everything: one starts in a third of the time.
+
+    pytest's worker --socket--> warm process --fork--> shardmq up --fork--> coordinator, shards, gateways
+
+The processes are the broker's own, with its own options, environment and files; imports alone are done before. Tests
+that start `shardmq` by its command line, or with variables of their own, start it as users do.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import setproctitle
+
+from shardmq import notify
+from shardmq.cmd import invocation
+
+PRELOADED: Final = ("shardmq.cmd.up", "shardmq.cmd.supervisor", "shardmq.cmd.roles", "shardmq.shards.process",
+                    "shardmq.gateway.process", "shardmq.gateway.amqp.connection", "shardmq.coordinator.process",
+                    "uvloop")  # fmt: skip
+RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
+INHERITED: Final = frozenset({notify.SUPERVISOR, notify.NOTIFY_SOCKET})
+NUMBER: Final = struct.Struct("=q")
+REQUEST_BYTES_MAX: Final = 1 << 17
+
+start_cold = invocation.spawn
+
+
+class Request(msgspec.Struct):
+    """What the warm process is to start."""
+
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    folder: str
+    limits: list[tuple[int, int]]
+
+
+class Forked(subprocess.Popen[bytes]):
+    """A process that was forked here."""
+
+    def __init__(self, pid: int, stdout: Any = None) -> None:  # not the parent's: nothing is executed
+        self.pid = pid
+        self.stdin, self.stdout, self.stderr = None, stdout, None
+        self.args = ("shardmq",)
+        self.returncode: int | None = None
+
+    def __del__(self) -> None:  # type: ignore[override]
+        """Whoever started it waits for it."""
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert timeout is None, "supervisors wait for an end that they were told of"
+        if self.returncode is None:
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+
+class Warm(Forked):
+    """A process that the warm process has forked for us, and waits for."""
+
+    def __init__(self, teller: socket.socket, stdout: Any) -> None:
+        self._teller = teller
+        super().__init__(NUMBER.unpack(teller.recv(NUMBER.size))[0], stdout)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self._hear(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and not self._hear(timeout):
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def _hear(self, timeout: float | None) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._teller, selectors.EVENT_READ)
+            if not selector.select(timeout):
+                return False
+        told = self._teller.recv(NUMBER.size)
+        self._teller.close()
+        assert told, "the warm process is gone"
+        (self.returncode,) = NUMBER.unpack(told)
+        return True
+
+
+class WarmProcess:
+    """The warm process, as its owner sees it; there when it is first needed."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End it, and what was forked from it."""
+        if self._control is not None and self._process is not None:
+            self._control.close()
+            self._process.wait()
+
+    def spawn(
+        self, arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """As `invocation.spawn`."""
+        if not variables.keys() <= INHERITED or stdout != subprocess.PIPE or stderr is None:
+            return start_cold(arguments, variables, stdout, stderr)
+        with self._lock:
+            control = self._control = self._control or self._begin()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        limits = [resource.getrlimit(number) for number in RESOURCES]
+        request = Request(arguments, invocation.environment(**variables), str(Path.cwd()), limits)
+        with theirs:
+            socket.send_fds(control, [msgspec.msgpack.encode(request)], [theirs.fileno(), writer, stderr])
+        os.close(writer)
+        return Warm(ours, open(reader, "rb"))
+
+    def _begin(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_BYTES_MAX)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                env=invocation.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        return ours
+
+
+def fork(arguments: tuple[str, ...], environment: Mapping[str, str], stdout: int, stderr: int, folder: str = "",
+         limits: list[tuple[int, int]] | None = None) -> int:  # fmt: skip
+    """Start `shardmq arguments…` as a child of this process; returns its process id."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        _become_new(stdout, stderr)
+        if folder:
+            os.chdir(folder)
+        for number, limit in zip(RESOURCES, limits or [], strict=False):
+            resource.setrlimit(number, limit)
+        os.environ.clear()
+        os.environ.update(environment)
+        if notify.SUPERVISOR in environment:
+            os.environ[notify.SUPERVISOR] = str(parent)
+        main = importlib.import_module("shardmq.cmd.main")
+        sys.argv = [str(main.__file__), *arguments]
+        setproctitle.setproctitle(" ".join(invocation.command(*arguments)))
+        code = main.run(arguments)
+        threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does at its end
+        atexit._run_exitfuncs()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+
+def _become_new(stdout: int, stderr: int) -> None:
+    """What a new process has of its parent: nothing but what it was given."""
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    asyncio._set_running_loop(None)
+    gc.collect()
+    gc.freeze()  # what lies around from the parent closes nothing here
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.closerange(3, 1 << 30)
+
+
+def spawn_forked(
+    arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
+) -> Forked:
+    """As `invocation.spawn`, in a process that was forked from the warm one."""
+    return Forked(fork(arguments, invocation.environment(**variables), stdout, 2 if stderr is None else stderr))
+
+
+def serve(control: socket.socket) -> None:
+    """Be the warm process until the owner has gone."""
+    setproctitle.getproctitle()  # it has to look at its own name before names change
+    for module in PRELOADED:
+        importlib.import_module(module)
+    invocation.spawn = spawn_forked
+    gc.collect()
+    gc.freeze()
+    children: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is control:
+                    data, fds, _, _ = socket.recv_fds(control, 2 * REQUEST_BYTES_MAX, 3)
+                    if not data:
+                        return  # and the kernel ends what was forked here
+                    life, child = _start(data, fds)
+                    children[life] = child
+                    selector.register(life, selectors.EVENT_READ)
+                else:
+                    selector.unregister(key.fd)
+                    pid, teller = children.pop(key.fd)
+                    os.close(key.fd)
+                    _, status = os.waitpid(pid, 0)
+                    with teller, contextlib.suppress(BrokenPipeError):  # nobody may wait for it any more
+                        teller.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+
+def _start(data: bytes, fds: list[int]) -> tuple[int, tuple[int, socket.socket]]:
+    request = msgspec.msgpack.decode(data, type=Request)
+    teller = socket.socket(fileno=fds[0])
+    pid = fork(request.arguments, request.environment, fds[1], fds[2], request.folder, request.limits)
+    os.close(fds[1])
+    os.close(fds[2])
+    teller.send(NUMBER.pack(pid))
+    return os.pidfd_open(pid), (pid, teller)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
