@@ -50,8 +50,8 @@ class Front(Protocol):
     ) -> None:
         """Mandatory messages of a publish that no queue took; before its confirm."""
 
-    def send_cancelled(self, channel: int, consumer: str) -> None:
-        """A consumer's queue is gone."""
+    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:
+        """A consumer's queue is deleted; or out of service, as `text` then says."""
 
     def confirms_due(self, channel: "Channel") -> None:
         """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
@@ -474,13 +474,13 @@ class Channel:
         """As `Receiver.spent`."""
         self.session.account.arrived(size, used)
 
-    def cancelled(self, consumer: Consumer) -> None:
-        """A consumer's queue is gone: forget the consumer, tell the client, unless it has cancelled it before."""
+    def cancelled(self, consumer: Consumer, text: str) -> None:
+        """As `Receiver.cancelled`: forget the consumer, tell the client, unless it has cancelled it before."""
         is_running = consumer not in self._retired
         self._forget(consumer)
         self._getters.pop(consumer.queue, None)
         if consumer.tag and is_running:
-            self.session.front.send_cancelled(self.number, consumer.tag)
+            self.session.front.send_cancelled(self.number, consumer.tag, text)
         self.after_settling()
 
     def socket_has_room(self) -> None:

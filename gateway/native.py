@@ -409,8 +409,8 @@ class NativeConnection(ClientConnection):
     ) -> None:
         self.send(BasicReturn(channel, request, ReplyCode.NO_ROUTE, NO_ROUTE, exchange, key, flags, count, records))
 
-    def send_cancelled(self, channel: int, consumer: str) -> None:
-        self.send(BasicCancelled(channel, consumer))
+    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:
+        self.send(BasicCancelled(channel, consumer, ReplyCode.RESOURCE_ERROR if text else 0, text))
 
     # --- alarms -----------------------------------------------------------------------------------------------------
 

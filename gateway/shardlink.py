@@ -50,8 +50,8 @@ class Receiver(Protocol):
     def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
         """Messages for one of its consumers."""
 
-    def cancelled(self, consumer: "Consumer") -> None:
-        """The consumer's queue is gone."""
+    def cancelled(self, consumer: "Consumer", text: str) -> None:
+        """The consumer's queue is deleted; or out of service, as `text` then says."""
 
     def wanted(self, consumer: "Consumer", size: int) -> None:
         """The next message for a consumer does not fit into its window."""
@@ -350,7 +350,7 @@ class ShardLink:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.running = False
-            consumer.channel.cancelled(consumer)
+            consumer.channel.cancelled(consumer, message.text)
 
     # --- the link -------------------------------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class ShardLink:
         def resumed(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError) and consumer.running:
                 consumer.running = False
-                consumer.channel.cancelled(consumer)
+                consumer.channel.cancelled(consumer, "" if outcome.code == ReplyCode.NOT_FOUND else outcome.text)
 
         return resumed
 

@@ -206,7 +206,7 @@ class Holdings:
                 client.cut_off[consumer.number] = hosted.queue.id
                 if consumer.timeouts is not None:
                     consumer.timeouts.close()
-                peer.post(Cancelled(consumer.number))
+                peer.post(Cancelled(consumer.number, self.quarantine.text(hosted.queue.id)))
 
     def catch_up(self, hosted: Hosted) -> None:
         """Bring a queue up to date: called before a request looks at it or changes who gets what.

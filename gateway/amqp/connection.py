@@ -461,7 +461,7 @@ class AmqpConnection(ClientConnection):
     ) -> None:
         raise AssertionError("messages that came by AMQP return by send_return_of")
 
-    def send_cancelled(self, channel: int, consumer: str) -> None:
+    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:  # noqa: ARG002  (AMQP has no room for it)
         desk = self._desks.get(channel)
         if desk is not None and "consumer_cancel_notify" in self.capabilities:
             desk.cancel(consumer)

@@ -391,9 +391,10 @@ class Got(Message, frozen=True, tag=43):
 
 
 class Cancelled(Message, frozen=True, tag=44):
-    """The consumer's queue is gone."""
+    """The consumer's queue is deleted; or out of service, as `text` then says."""
 
     consumer: int
+    text: str = ""
 
 
 class Dead(Message, frozen=True, tag=45):

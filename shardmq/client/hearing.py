@@ -150,7 +150,8 @@ class Hearing(CoreState):
         channel = self._channels.get(notice.channel)
         if channel is not None:
             gone = NotFound(f"the queue of consumer '{notice.consumer}' was deleted")
-            self.end_consumer(channel, notice.consumer, gone)
+            why = request_error(notice.code, notice.text) if notice.code else gone
+            self.end_consumer(channel, notice.consumer, why)
 
     def _on_channel_close(self, notice: ChannelClose) -> None:
         channel = self._channels.get(notice.channel)

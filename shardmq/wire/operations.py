@@ -336,10 +336,12 @@ class BasicCancel(Operation, frozen=True):
 
 
 class BasicCancelled(Operation, frozen=True):
-    """From the server: the consumer's queue is gone."""
+    """From the server: the consumer gets nothing more. Its queue is deleted where `code` is 0; else `text` says why."""
 
     channel: Channel
     consumer: Name
+    code: int = 0
+    text: str = ""
 
 
 class BasicDeliver(Operation, frozen=True):

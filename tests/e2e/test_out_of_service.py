@@ -81,7 +81,7 @@ def test_a_damaged_queue_is_out_of_service_until_it_is_repaired_and_nothing_else
         messages = channel.consume("hurt", prefetch=BATCH // 2)
         assert [next(messages).body for _ in range(BATCH // 2)] == numbers(0, BATCH // 2)
         text = amqp_clients_hear_of_it(broker, connection)
-        with pytest.raises(errors.ShardmqError):
+        with pytest.raises(errors.Unavailable, match="out of service: row "):
             next(messages)
         with connection.channel() as other:
             goes_on(other)
