@@ -153,7 +153,7 @@ def test_a_delay_ends_within_the_handshake_and_is_counted(start_broker: Callable
     for client in clients:
         client.expect_close(ReplyCode.ACCESS_REFUSED)
         client.socket.close()
-    assert DELAY_SECONDS_MAX / 2 < time.monotonic() - began < HANDSHAKE_SECONDS + 5
+    assert DELAY_SECONDS_MAX / 2 < time.monotonic() - began < 3 * HANDSHAKE_SECONDS  # more of them than places
     with shardmq.connect(broker.url) as connection:
         (row,) = [row for row in connection.status()["processes"] if row["role"] == "gateway"]
     assert row["logins_refused"] == len(clients)
