@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     finally:
         broker.close()
         print(broker.last_words())
+        shutil.rmtree(broker.data_dir)
 
 
 @pytest.fixture
