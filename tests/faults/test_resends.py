@@ -72,7 +72,7 @@ class RecoveringPublisher(threading.Thread):
 def test_what_is_sent_again_is_stored_once_whatever_the_queues_are(start_broker: Callable[..., Broker]) -> None:
     seed = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
     broker = start_broker(shards=2, gateways=2)
-    terms: list[dict[str, Any]] = [{"x-max-priority": 4}, {"x-max-length": 10**6, "x-overflow": "reject-publish"}, {}]
+    terms: list[dict[str, Any]] = [{"x-max-priority": 4}, {"x-max-length": 10**9, "x-overflow": "reject-publish"}, {}]
     with shardmq.connect(broker.url, timeout=60) as connection:
         channel = connection.channel()
         for number in range(QUEUES):
