@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import uvloop
 
-from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
-from shardmq.gateway.deadletters import DeadLetters
-from shardmq.gateway.hub import Hub
+from shardmq.gateway.handlers.dead_letters import DeadLetters
 from shardmq.gateway.server import Server
-from shardmq.gateway.tls import TlsOptions
+from shardmq.gateway.state.gateway import Hub
 from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.runtime import notify
+from shardmq.runtime.tls import TlsOptions
 
 DRAIN_SECONDS: Final = 5.0
 RECURSION_MAX: Final = 400

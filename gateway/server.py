@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from shardmq.clock import Ticks
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
-from shardmq.gateway.clients import Lists
-from shardmq.gateway.connection import (
+from shardmq.gateway.authentication.authenticator import Logins
+from shardmq.gateway.handlers.client_lists import Lists
+from shardmq.gateway.protocol_detector import Doorway
+from shardmq.gateway.session.connection import (
     LEAST_HIGH_WATER_BYTES,
     SILENCE_CHECK_SECONDS,
     WRITE_HIGH_WATER_BYTES,
     ClientConnection,
 )
-from shardmq.gateway.doorway import Doorway
-from shardmq.gateway.hub import Hub
-from shardmq.gateway.logins import Logins
-from shardmq.gateway.presence import Presence
-from shardmq.gateway.session import Session
-from shardmq.gateway.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
+from shardmq.gateway.session.connection_tracking import Presence
+from shardmq.gateway.session.session import Session
+from shardmq.gateway.state.gateway import Hub
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
+from shardmq.runtime.clock import Ticks
+from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
 
 BACKLOG: Final = 1024
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"

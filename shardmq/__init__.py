@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardmq import aio, errors
-    from shardmq.client.channel import Channel
-    from shardmq.client.connection import Connection, connect
-    from shardmq.client.deliveries import Batch, Message
-    from shardmq.client.meter import Metrics
-    from shardmq.client.publisher import Publisher
-    from shardmq.client.recovery import Recovered, Recovery
-    from shardmq.client.results import QueueDeclared, QueueSlice, Reserved, Sealed
-    from shardmq.client.returns import ReturnedMessage
-    from shardmq.client.transaction import Transaction
-    from shardmq.records import Properties
+    from shardmq.client.api.message import Batch, Message
+    from shardmq.client.api.metrics import Metrics
+    from shardmq.client.api.recovery import Recovered, Recovery
+    from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
+    from shardmq.client.api.returns import ReturnedMessage
+    from shardmq.client.sync.channel import Channel
+    from shardmq.client.sync.connection import Connection, connect
+    from shardmq.client.sync.publisher import Publisher
+    from shardmq.client.sync.transaction import Transaction
+    from shardmq.message.properties import Properties
 
 __all__ = [
     "Batch",
@@ -49,22 +49,22 @@ __all__ = [
 
 _ROOMS = ("aio", "errors")
 _HOMES = {
-    "Batch": "shardmq.client.deliveries",
-    "Channel": "shardmq.client.channel",
-    "Connection": "shardmq.client.connection",
-    "Message": "shardmq.client.deliveries",
-    "Metrics": "shardmq.client.meter",
-    "Properties": "shardmq.records",
-    "Publisher": "shardmq.client.publisher",
-    "QueueDeclared": "shardmq.client.results",
-    "QueueSlice": "shardmq.client.results",
-    "Recovered": "shardmq.client.recovery",
-    "Recovery": "shardmq.client.recovery",
-    "Reserved": "shardmq.client.results",
-    "ReturnedMessage": "shardmq.client.returns",
-    "Sealed": "shardmq.client.results",
-    "Transaction": "shardmq.client.transaction",
-    "connect": "shardmq.client.connection",
+    "Batch": "shardmq.client.api.message",
+    "Channel": "shardmq.client.sync.channel",
+    "Connection": "shardmq.client.sync.connection",
+    "Message": "shardmq.client.api.message",
+    "Metrics": "shardmq.client.api.metrics",
+    "Properties": "shardmq.message.record",
+    "Publisher": "shardmq.client.sync.publisher",
+    "QueueDeclared": "shardmq.client.api.results",
+    "QueueSlice": "shardmq.client.api.results",
+    "Recovered": "shardmq.client.api.recovery",
+    "Recovery": "shardmq.client.api.recovery",
+    "Reserved": "shardmq.client.api.results",
+    "ReturnedMessage": "shardmq.client.api.returns",
+    "Sealed": "shardmq.client.api.results",
+    "Transaction": "shardmq.client.sync.transaction",
+    "connect": "shardmq.client.sync.connection",
 }
 
 

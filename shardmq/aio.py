@@ -8,16 +8,16 @@ async with await shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as
         message.ack()
 """
 
-from shardmq.client.aio_channel import Channel
-from shardmq.client.aio_connection import Connection, connect
-from shardmq.client.aio_publisher import Publisher
-from shardmq.client.aio_transaction import Transaction
-from shardmq.client.deliveries import Batch, Message
-from shardmq.client.meter import Metrics
-from shardmq.client.recovery import Recovered, Recovery
-from shardmq.client.results import QueueDeclared, QueueSlice, Reserved, Sealed
-from shardmq.client.returns import ReturnedMessage
-from shardmq.records import Properties
+from shardmq.client.aio.channel import Channel
+from shardmq.client.aio.connection import Connection, connect
+from shardmq.client.aio.publisher import Publisher
+from shardmq.client.aio.transaction import Transaction
+from shardmq.client.api.message import Batch, Message
+from shardmq.client.api.metrics import Metrics
+from shardmq.client.api.recovery import Recovered, Recovery
+from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved, Sealed
+from shardmq.client.api.returns import ReturnedMessage
+from shardmq.message.properties import Properties
 
 __all__ = [
     "Batch",

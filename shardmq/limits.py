@@ -34,7 +34,6 @@ def frame_bytes_max(message_bytes_max: int) -> int:
     return max(FRAME_BYTES_MAX, message_bytes_max + (1 << 20))
 
 
-
 RUN_RECORDS_MAX: Final = 65_536
 """Records in one publish. Keeps the work done for one frame short, so that others are served in between."""
 
@@ -58,7 +57,7 @@ FRAMED_PRODUCERS: Final = 2**62
 one frame in an order of its own. Those below, which outlive programs, frame their messages as they like each time."""
 
 LETTER_PRODUCERS: Final = 2**63
-"""Producers from here on are queues whose dead letters go elsewhere (shards/deaths.py). No client may name one."""
+"""Producers from here on are queues whose dead letters go elsewhere. No client may name one."""
 
 TRANSACTION_TIMEOUT_MS: Final = 24 * 3600 * 1000
 """How long a transaction may stay undecided unless it says otherwise. Longer than jobs take: one that outlives it is

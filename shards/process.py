@@ -1,19 +1,18 @@
 """The shard process: options, start, the loop, the end."""
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
-from shardmq import notify
 from shardmq.bus.curve import NO_KEYS, Security
-from shardmq.bus.link import Listener
-from shardmq.bus.messages import ToShard
-from shardmq.bus.wait import Waiter, context
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.shard import ToShard
+from shardmq.bus.poller import Waiter, context
 from shardmq.limits import SHARD_MEMORY_BYTES
-from shardmq.shards.store import Store
-from shardmq.shards.worker import Worker
+from shardmq.runtime import notify
+from shardmq.runtime.signals import _Stop
+from shardmq.shards.loop import Worker
+from shardmq.shards.storage.store import Store
 
 WATCH_SECONDS: Final = 0.0004
 """How long a shard that has just done a little stays awake for more: about the time a client takes to come again."""
@@ -45,18 +44,6 @@ class ShardOptions:
     def name(self) -> str:
         """Of the process."""
         return f"shard-{self.index}"
-
-
-class _Stop:
-    """Set by SIGTERM and SIGINT; the pass at hand is finished first."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask)
-
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        self.asked = True
 
 
 def run(options: ShardOptions) -> None:

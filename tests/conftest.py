@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from shardmq.cmd import invocation
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run import invocation
+from shardmq.cmd.run.broker import Broker
 
 from .warm import WarmProcess
 

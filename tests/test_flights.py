@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import shardmq
-from shardmq.cmd import flights
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.demo import flights
+from shardmq.cmd.run.broker import Broker
 
 
 def test_every_flight_reaches_the_queues_that_pandas_says_in_order(start_broker: Callable[..., Broker]) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
-from shardmq.cmd.invocation import command, environment
-from shardmq.routing import TYPES
-from shardmq.terms import CONSISTENT_HASH_ARGUMENTS, QUEUE_ARGUMENTS
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.run.locks import hold_port
+from shardmq.topology.arguments import CONSISTENT_HASH_ARGUMENTS, QUEUE_ARGUMENTS
+from shardmq.topology.exchanges import TYPES
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = (ROOT / "GUIDE.md").read_text()

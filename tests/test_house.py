@@ -14,6 +14,7 @@ from shardmq.spark import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES_MAX = 600
+FOLDER_MODULES_MAX = 13
 IO = frozenset({"asyncio", "socket", "selectors", "select", "ssl", "threading", "subprocess", "uvloop", "zmq", "lmdb"})
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -46,6 +47,7 @@ MODULES = {
     for package, folder in PACKAGES.items()
     for path in sorted(folder.glob("*.py"))
 }
+PROCESSES = {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator"}
 SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
 
 
@@ -82,11 +84,116 @@ def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list
 
 @pytest.mark.parametrize(
     "room",
-    ["shardmq.wire", "shardmq.records", "shardmq.ranges", "shardmq.model", "shardmq.topology", "shardmq.routing"],
+    ["shardmq.protocol", "shardmq.message", "shardmq.ranges", "shardmq.topology", "shardmq.definitions"],
 )
 def test_rooms_without_io_import_none(room: str) -> None:
     assert any(is_in(module, room) for module in MODULES), f"{room} is gone; name its successor here"
     assert offenders((room,), IO) == []
+
+
+FLOORS = (
+    ({"shardmq.cmd"}, 8),
+    ({"shardmq.spark", "pyspark_shardmq"}, 7),
+    ({"shardmq.aio"}, 6),
+    (PROCESSES, 5),
+    ({"shardmq.client", "shardmq.bus", "shardmq.definitions"}, 4),
+    ({"shardmq.protocol", "shardmq.topology"}, 3),
+    ({"shardmq.message", "shardmq.runtime", "shardmq.storage"}, 2),
+)
+"""Rooms and the floor they are on; `shardmq` itself is above all of the SDK, its own modules are below everything."""
+
+INSIDE = {
+    "shardmq.gateway": (
+        ("process",), ("server", "protocol_detector"), ("native", "amqp"), ("handlers",), ("authentication",),
+        ("session",), ("state", "loop"), ("links",),
+    ),
+    "shardmq.shards": (
+        ("process",), ("loop",), ("check",), ("handlers",), ("state",), ("queues",), ("storage",), ("segments",),
+    ),
+    "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
+}  # fmt: skip
+"""What stands above what in each process, from the top."""
+
+NOT_YET = {
+    "shardmq.gateway.amqp.connection imports shardmq.gateway.server",
+    "shardmq.gateway.native.connection imports shardmq.gateway.server",
+    "shardmq.gateway.session.connection imports shardmq.gateway.server",
+}
+"""Imports that run upwards still; the list only gets shorter."""
+
+CIRCLES_NOT_YET = {
+    "shardmq.client.core.connection": 4,
+    "shardmq.gateway.session.channel": 4,
+    "shardmq.gateway.amqp.channel": 14,
+}
+"""Circles that are left, by their first module, and how many modules each has; the list only gets shorter."""
+
+
+def floor(module: str) -> int:
+    """Which floor a module is on."""
+    if module == "shardmq":
+        return 6
+    return next((number for rooms, number in FLOORS if any(is_in(module, room) for room in rooms)), 1)
+
+
+def arrows(module: str) -> set[str]:
+    """The modules that a module imports."""
+    found = {name if name in MODULES else name.rpartition(".")[0] for name in imports(module)}
+    return {name for name in found if name in MODULES and not is_in(module, name) and name != "shardmq"}
+
+
+def test_no_import_runs_upwards() -> None:
+    pairs = [(module, name) for module in MODULES for name in arrows(module)]
+    assert [f"{module} imports {name}" for module, name in pairs if floor(name) > floor(module)] == []
+
+
+def test_no_import_runs_upwards_in_a_process() -> None:
+    upwards = set()
+    for process, floors in INSIDE.items():
+        levels = {room: level for level, rooms in enumerate(floors) for room in rooms}
+        inside = [module for module in MODULES if module.startswith(f"{process}.")]
+        for module in inside:
+            for name in arrows(module):
+                if name in inside and levels[name.split(".")[2]] < levels[module.split(".")[2]]:
+                    upwards.add(f"{module} imports {name}")
+    assert upwards == NOT_YET
+
+
+def circles() -> list[list[str]]:
+    """Groups of modules each of which imports all others, by way of others: Tarjan's strongly connected components."""
+    graph = {module: arrows(module) for module in MODULES}
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        numbers[module] = lowest[module] = len(numbers)
+        stack.append(module)
+        for name in graph[module]:
+            if name not in numbers:
+                visit(name)
+                lowest[module] = min(lowest[module], lowest[name])
+            elif name in stack:
+                lowest[module] = min(lowest[module], numbers[name])
+        if lowest[module] == numbers[module]:
+            place = stack.index(module)
+            found.append(sorted(stack[place:]))
+            del stack[place:]
+
+    for module in MODULES:
+        if module not in numbers:
+            visit(module)
+    return [group for group in found if len(group) > 1]
+
+
+def test_no_imports_close_a_circle() -> None:
+    assert {group[0]: len(group) for group in circles()} == CIRCLES_NOT_YET
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=lambda path: path.name)
+def test_folders_are_rooms_not_warehouses(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= FOLDER_MODULES_MAX
 
 
 def test_only_the_bus_room_opens_zeromq_sockets() -> None:
@@ -97,17 +204,17 @@ def test_only_the_bus_room_opens_zeromq_sockets() -> None:
 def test_only_the_stores_import_lmdb() -> None:
     users = {module for module in MODULES if any(is_in(name, "lmdb") for name in imports(module))}
     assert users <= {
-        "shardmq.environment",
-        "shardmq.storage.tables",
-        "shardmq.shards.store",
-        "shardmq.coordinator.store",
-        "shardmq.coordinator.ledger",
-        "shardmq.coordinator.checkup",
-        "shardmq.shards.closed",
-        "shardmq.storage.mending",
-        "shardmq.storage.space",
+        "shardmq.storage.lmdb_engine",
+        "shardmq.storage.table",
+        "shardmq.shards.storage.store",
+        "shardmq.coordinator.storage.store",
+        "shardmq.coordinator.storage.transactions",
+        "shardmq.coordinator.storage.check",
+        "shardmq.shards.check.closed_store",
+        "shardmq.storage.repair.repair",
+        "shardmq.storage.disk_space",
         "shardmq.storage.compaction",
-        "shardmq.storage.copying",
+        "shardmq.storage.store_copy",
     }
 
 
@@ -118,7 +225,7 @@ def test_only_the_stores_import_lmdb() -> None:
         ("shardmq.gateway", {"shardmq.shards", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.coordinator", {"shardmq.shards", "shardmq.gateway", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.client", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.cmd", "shardmq.bus"}),
-        ("shardmq.wire", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.bus"}),
+        ("shardmq.protocol", PROCESSES | {"shardmq.client", "shardmq.bus"}),
         ("shardmq.bus", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
     ],
 )
@@ -128,10 +235,21 @@ def test_rooms_do_not_reach_into_one_another(room: str, banned: set[str]) -> Non
 
 SPARKS_OWN = {"msgpack", "pyarrow", "pyspark"}
 BUNDLED = {
-    "shardmq", "shardmq.errors", "shardmq.limits", "shardmq.version",
-    "shardmq.client", "shardmq.client.url", "shardmq.client.tls", "shardmq.client.dialing",
-    "shardmq.wire", "shardmq.wire.frames",
-}  # fmt: skip
+    "shardmq",
+    "shardmq.errors",
+    "shardmq.limits",
+    "shardmq.version",
+    "shardmq.client",
+    "shardmq.client.api",
+    "shardmq.client.api.defaults",
+    "shardmq.client.api.tls",
+    "shardmq.client.api.url",
+    "shardmq.client.sync",
+    "shardmq.client.sync.sockets",
+    "shardmq.protocol",
+    "shardmq.protocol.native",
+    "shardmq.protocol.native.frames",
+}
 """What executors have of shardmq beside shardmq.spark: the zip brings it along, and nothing compiled."""
 
 
@@ -149,7 +267,7 @@ def strangers(module: str, others: set[str]) -> list[str]:
 
 def test_executors_need_no_more_than_the_zip_brings_along() -> None:
     spark = {module for module in MODULES if is_in(module, "shardmq.spark") or module == "pyspark_shardmq"}
-    carried = {module for module in spark if not is_in(module, "shardmq.spark.pipeline")}
+    carried = {module for module in spark if not is_in(module, "shardmq.spark.jobs")}
     there = carried - {"shardmq.spark"}  # which imports the pipeline when it is asked to
     assert [line for module in there for line in strangers(module, carried | BUNDLED | SPARKS_OWN)] == []
     assert {f"shardmq/{name}" for name in bundle.MODULES} == {str(MODULES[name].relative_to(ROOT)) for name in BUNDLED}
@@ -161,9 +279,10 @@ def test_what_executors_have_of_shardmq_needs_the_standard_library_alone() -> No
 
 
 def test_the_pipeline_needs_what_programs_on_drivers_have() -> None:
-    pipeline = {module for module in MODULES if is_in(module, "shardmq.spark.pipeline")}
+    pipeline = {module for module in MODULES if is_in(module, "shardmq.spark.jobs")}
     rooms = {module for module in MODULES if is_in(module, "shardmq.spark") or is_in(module, "shardmq.client")}
-    allowed = rooms | BUNDLED | SPARKS_OWN | {"shardmq.records", "rich", "click", "py4j"}
+    messages = {"shardmq.message.record", "shardmq.message.record_batch", "shardmq.message.properties"}
+    allowed = rooms | BUNDLED | SPARKS_OWN | messages | {"rich", "click", "py4j"}
     assert [line for module in pipeline for line in strangers(module, allowed)] == []
 
 

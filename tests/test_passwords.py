@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from shardmq.errors import InvalidRequest
-from shardmq.passwords import check_hash, from_rabbitmq, hash_password, to_rabbitmq, verify_password
+from shardmq.topology.passwords import check_hash, from_rabbitmq, hash_password, to_rabbitmq, verify_password
 
 DOCUMENTED = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
 """The hash of "test12" in RabbitMQ's page on passwords."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import environment
 from shardmq.cmd.main import COMMANDS, cli
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

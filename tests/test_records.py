@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
-from shardmq import records
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
-from shardmq.records import PERSISTENT, Properties, Record, Run
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.message.record import Record
+from shardmq.message.record_batch import DECIMAL, PERSISTENT, Run, ends
 
 texts = st.none() | st.text(max_size=20)
 properties = st.none() | st.builds(
@@ -60,7 +62,7 @@ def test_a_changed_byte_is_refused_or_still_whole_records(
         records.check(bytes(packed), len(items))
     except InvalidRequest:
         return
-    assert records.ends(bytes(packed), len(items))[-1] == len(packed)
+    assert ends(bytes(packed), len(items))[-1] == len(packed)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_decimals_in_headers_arrive_as_they_were(text: str) -> None:
 
 
 def test_an_extension_that_is_no_decimal_stays_what_it_is() -> None:
-    headers = {"a": Ext(records.DECIMAL, b"twelve"), "b": Ext(records.DECIMAL, b"\xff"), "c": Ext(7, b"")}
+    headers = {"a": Ext(DECIMAL, b"twelve"), "b": Ext(DECIMAL, b"\xff"), "c": Ext(7, b"")}
     packed = records.pack(Properties(headers=headers), b"")
     [record] = records.unpack(packed, 1)
     assert record.properties == Properties(headers=headers)

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.commands import (
+from shardmq.message.properties import Properties
+from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
     Change,
@@ -15,9 +16,8 @@ from shardmq.commands import (
     QueueRemoved,
     VhostPut,
 )
-from shardmq.model import Binding, Exchange, Queue, Vhost
-from shardmq.records import Properties
-from shardmq.topology import Topology
+from shardmq.topology.entities import Binding, Exchange, Queue, Vhost
+from shardmq.topology.topology import Topology
 
 EXCHANGES = ["a", "b", "c", "d"]
 QUEUES = ["q1", "q2", "q3"]

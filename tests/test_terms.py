@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shardmq.errors import PreconditionFailed
-from shardmq.terms import (
+from shardmq.topology.arguments import (
     CONSUMER_ARGUMENTS,
     QUEUE_ARGUMENTS,
     Terms,

@@ -6,29 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq import topology as module
-from shardmq.commands import (
-    Bind,
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.changes import changes_for
+from shardmq.coordinator.rules.queues import Places
+from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.topology import topology as module
+from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
+    ExchangeAdded,
+    QueueAdded,
+    QueueRemoved,
+    UserPut,
+    VhostPut,
+)
+from shardmq.topology.commands import (
+    Bind,
     Command,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    ExchangeAdded,
-    QueueAdded,
-    QueueRemoved,
     Unbind,
-    UserPut,
-    VhostPut,
 )
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.queues import Places
-from shardmq.coordinator.rules import changes_for
-from shardmq.errors import InvalidRequest, NotFound, RequestError
-from shardmq.model import Binding, Exchange, Queue, User, Vhost
-from shardmq.topology import Topology
+from shardmq.topology.entities import Binding, Exchange, Queue, User, Vhost
+from shardmq.topology.topology import Topology
 
 
 def with_queues(*names: str) -> Topology:

@@ -28,12 +28,19 @@ from typing import Any, Final
 import msgspec
 import setproctitle
 
-from shardmq import notify
-from shardmq.cmd import invocation
+from shardmq.cmd.run import invocation
+from shardmq.runtime import notify
 
-PRELOADED: Final = ("shardmq.cmd.up", "shardmq.cmd.supervisor", "shardmq.cmd.roles", "shardmq.shards.process",
-                    "shardmq.gateway.process", "shardmq.gateway.amqp.connection", "shardmq.coordinator.process",
-                    "uvloop")  # fmt: skip
+PRELOADED: Final = (
+    "shardmq.cmd.run.up",
+    "shardmq.cmd.run.supervisor",
+    "shardmq.cmd.run.processes",
+    "shardmq.shards.process",
+    "shardmq.gateway.process",
+    "shardmq.gateway.amqp.connection",
+    "shardmq.coordinator.process",
+    "uvloop",
+)
 RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 INHERITED: Final = frozenset({notify.SUPERVISOR, notify.NOTIFY_SOCKET})
 NUMBER: Final = struct.Struct("=q")

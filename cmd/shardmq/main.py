@@ -8,42 +8,37 @@ from typing import Final
 
 import click
 
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
 from shardmq.errors import ConnectionLost, ShardmqError, StartupRefused
 
 COMMANDS: Final = {
-    "up": "shardmq.cmd.up:up",
-    "status": "shardmq.cmd.status:status",
-    "publish": "shardmq.cmd.publish:publish",
-    "consume": "shardmq.cmd.consume:consume",
-    "exchange": "shardmq.cmd.exchange:exchange",
-    "queue": "shardmq.cmd.queue:queue",
-    "binding": "shardmq.cmd.binding:binding",
-    "transaction": "shardmq.cmd.transaction:transaction",
-    "user": "shardmq.cmd.user:user",
-    "vhost": "shardmq.cmd.vhost:vhost",
-    "permission": "shardmq.cmd.permission:permission",
-    "connection": "shardmq.cmd.connection:connection",
-    "channel": "shardmq.cmd.channel:channel",
-    "consumer": "shardmq.cmd.consumer:consumer",
-    "definitions": "shardmq.cmd.definitions:definitions",
+    "up": "shardmq.cmd.run.up:up",
+    "status": "shardmq.cmd.admin.status:status",
+    "publish": "shardmq.cmd.messages.publish:publish",
+    "consume": "shardmq.cmd.messages.consume:consume",
+    "exchange": "shardmq.cmd.admin.exchange:exchange",
+    "queue": "shardmq.cmd.admin.queue:queue",
+    "binding": "shardmq.cmd.admin.binding:binding",
+    "transaction": "shardmq.cmd.admin.transaction:transaction",
+    "user": "shardmq.cmd.admin.user:user",
+    "vhost": "shardmq.cmd.admin.vhost:vhost",
+    "permission": "shardmq.cmd.admin.permission:permission",
+    "connection": "shardmq.cmd.admin.connection:connection",
+    "channel": "shardmq.cmd.admin.channel:channel",
+    "consumer": "shardmq.cmd.admin.consumer:consumer",
+    "definitions": "shardmq.cmd.admin.definitions:definitions",
     "spark": "shardmq.cmd.spark.command:spark",
     "bench": "shardmq.cmd.bench.command:bench",
-    "demo": "shardmq.cmd.demo:demo",
-    "backup": "shardmq.cmd.backup:backup",
-    "restore": "shardmq.cmd.backup:restore",
+    "demo": "shardmq.cmd.demo.demo:demo",
+    "backup": "shardmq.cmd.store.backup:backup",
+    "restore": "shardmq.cmd.store.backup:restore",
     "store": "shardmq.cmd.store.command:store",
-    "keys": "shardmq.cmd.keys:keys",
-    "gateway": "shardmq.cmd.roles:gateway",
-    "shard": "shardmq.cmd.roles:shard",
-    "coordinator": "shardmq.cmd.roles:coordinator",
+    "keys": "shardmq.cmd.run.keys:keys",
+    "gateway": "shardmq.cmd.run.processes:gateway",
+    "shard": "shardmq.cmd.run.processes:shard",
+    "coordinator": "shardmq.cmd.run.processes:coordinator",
 }
 """Name to module:attribute. Imported when asked for: a role must not carry the memory of commands it never runs."""
-
-EXIT_FAILED: Final = 1
-EXIT_CONFIG: Final = 78
-"""sysexits.h EX_CONFIG: starting again the same way cannot help. systemd and `shardmq up` then do not try."""
-
-EXIT_INTERRUPTED: Final = 130
 
 
 class LazyGroup(click.Group):

@@ -1,23 +1,18 @@
-"""AMQP 0-9-1, as every RabbitMQ client speaks it: a second front of the same sessions and channels.
+"""The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has rules of its own.
 
-connection.py  one connection: channels, frames to session calls and back, who hangs up
-opening.py     a connection on its way to being open
-handshake.py   what is agreed on meanwhile: mechanisms, limits, properties
-channel.py     one channel's place in the connection: what waits, what is held, its modes
-declarations.py  methods about exchanges, queues, bindings
-arguments.py   arguments that mean something here, and those that are ignored
-consuming.py   methods about consumers, deliveries, acknowledgements
-publishing.py  what is published: routed in runs where messages are alike, one by one where they are not
-transactions.py  tx.select, tx.commit, tx.rollback: what a channel holds until it is committed
-replies.py     amq.rabbitmq.reply-to: where answers to a channel's requests come, without a queue of its own
-confirming.py  what clients are told of their publishes, in as few frames as say it
-sending.py     frames out: methods, contents, deliveries by the run
-packing.py     records of messages that came by AMQP, packed and unpacked by the run
-crossing.py    messages between native and AMQP clients
-frames.py      frames in: bytes to what they say
-methods.py     the methods as a table, and their codec
-domains.py     what a method's fields may be, and how each is read and written
-properties.py  property lists: checked, read, written
-tables.py      field tables and their values
-faults.py      errors, as AMQP has them
+connection.py          One client connection.
+handshake.py           Opening it: mechanisms, tuning, virtual host.
+channel.py             A channel's place in the connection: what waits, what is held, its modes.
+dispatch.py            Which call carries out each method.
+publish.py             Publishes: together where messages are alike, one by one where they are not.
+consume.py             Consuming, getting, qos, acknowledgements, flow.
+outbox.py              What is sent to the client; confirms in as few frames as say it.
+topology.py            Exchanges, queues and bindings, with RabbitMQ's rules in front of the handlers.
+transactions.py        tx.select, tx.commit, tx.rollback.
+transaction_buffer.py  What a transactional channel holds until it commits.
+direct_reply.py        amq.rabbitmq.reply-to.
+arguments.py           Arguments as AMQP clients give them: some mean something here and are kept, streams' are
+                       refused, others are ignored.
+opening.py             A connection on its way to being open: who the client is, what is agreed on, which virtual
+                       host.
 """

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from shardmq.errors import PreconditionFailed
-from shardmq.model import check_nesting
-from shardmq.terms import CONSUMER_ARGUMENTS, QUEUE_ARGUMENTS, exchange_arguments
+from shardmq.topology.arguments import CONSUMER_ARGUMENTS, QUEUE_ARGUMENTS, exchange_arguments
+from shardmq.topology.entities import check_nesting
 
 STREAM_ARGUMENTS: Final = (
     "x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size",

@@ -2,20 +2,33 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import ReplyCode, RequestError
-from shardmq.gateway.amqp.confirming import Told
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import Acked, Came, Published, Refused
-from shardmq.gateway.amqp.methods import BasicCancel, Method
-from shardmq.gateway.channel import Channel
-from shardmq.gateway.shardlink import Outcome, Reply
+from shardmq.gateway.amqp.outbox import Told
+from shardmq.gateway.session.channel import Channel
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import Acked, Came, Published, Refused
+from shardmq.protocol.amqp.methods.basic import BasicCancel
+from shardmq.protocol.amqp.methods.fields import Method
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
-    from shardmq.gateway.amqp.replies import ReplyQueue
-    from shardmq.gateway.amqp.transactions import Transaction
+    from shardmq.gateway.amqp.transaction_buffer import Transaction
+
+
+class ReplyQueue(NamedTuple):
+    """Where answers to a channel's requests come.
+
+    Attributes:
+        name: of the queue, which is what `reply_to` says.
+        consumer: its consumer's tag.
+    """
+
+    name: str
+    consumer: str
+
 
 OnChannel = Published | Acked | Came | Refused
 """What comes on channels."""

@@ -16,16 +16,33 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
-from shardmq.gateway.amqp import consuming, declarations, publishing, sending, transactions
+from shardmq.gateway.amqp import consume as consuming
+from shardmq.gateway.amqp import publish as publishing
 from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
-from shardmq.gateway.amqp.crossing import to_amqp
-from shardmq.gateway.amqp.faults import AmqpFault, as_fault
-from shardmq.gateway.amqp.frames import Acked, Beat, Came, Event, FrameReader, Published, Refused
-from shardmq.gateway.amqp.methods import (
-    BasicReturn,
+from shardmq.gateway.amqp.dispatch import HANDLERS
+from shardmq.gateway.amqp.opening import Opening
+from shardmq.gateway.authentication.authenticator import Login
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, ClientConnection
+from shardmq.gateway.session.session import Session
+from shardmq.gateway.state.time_slices import Turn
+from shardmq.message.record_batch import Run
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.errors import AmqpFault, as_fault
+from shardmq.protocol.amqp.events import (
+    Acked,
+    Beat,
+    Came,
+    Event,
+    Published,
+    Refused,
+)
+from shardmq.protocol.amqp.frames import FrameReader
+from shardmq.protocol.amqp.methods.basic import BasicReturn
+from shardmq.protocol.amqp.methods.connection import (
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
@@ -38,24 +55,16 @@ from shardmq.gateway.amqp.methods import (
     ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
-    Method,
 )
-from shardmq.gateway.amqp.opening import Opening
-from shardmq.gateway.channel import Channel
-from shardmq.gateway.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, ClientConnection
-from shardmq.gateway.logins import Login
-from shardmq.gateway.session import Session
-from shardmq.gateway.tls import common_name
-from shardmq.gateway.turns import Turn
-from shardmq.records import Run
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.translation import to_amqp
+from shardmq.runtime.tls import common_name
 
 if TYPE_CHECKING:
     import asyncio
 
     from shardmq.gateway.server import Server
 
-HANDLERS: Final[dict[type[Any], Any]] = {**declarations.HANDLERS, **consuming.HANDLERS, **transactions.HANDLERS}
-"""What carries out each method on an open channel."""
 
 CHANNEL_NUMBERS: Final = 2**16 - 1
 """The highest number a channel may have; how many there may be is agreed on."""

@@ -17,15 +17,18 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import FRAME_MIN
-from shardmq.gateway.amqp.methods import ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk
-from shardmq.gateway.amqp.sending import method_frame
-from shardmq.gateway.amqp.tables import Table, decode_table
 from shardmq.limits import CHANNELS_MAX, HEARTBEAT_SECONDS, REQUEST_BYTES_MAX
+from shardmq.protocol.amqp.encoder import method_frame
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import FRAME_MIN
+from shardmq.protocol.amqp.methods.connection import (
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+)
+from shardmq.protocol.amqp.tables import Table, decode_table
 from shardmq.version import VERSION
-
-PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
 FRAME_BYTES_MAX: Final = REQUEST_BYTES_MAX
 """The largest frame offered: RabbitMQ's default."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.errors import ConnectionFault, ReplyCode
 from shardmq.gateway.amqp import handshake
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import Came, Event
-from shardmq.gateway.amqp.methods import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
-from shardmq.gateway.clients import short
-from shardmq.gateway.logins import Login
+from shardmq.gateway.authentication.authenticator import Login
+from shardmq.gateway.session.client_properties import short
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import PROTOCOL_HEADER, Came, Event
+from shardmq.protocol.amqp.methods.connection import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
-    from shardmq.gateway.logins import Logins
+    from shardmq.gateway.authentication.authenticator import Logins
 
 
 class State(Enum):
@@ -69,7 +69,7 @@ class Opening:
         """Compare the protocol header, as far as it has come; returns what came behind it."""
         if self._state is not State.HEADER:
             return received
-        wanted = handshake.PROTOCOL_HEADER
+        wanted = PROTOCOL_HEADER
         self._header += received
         if not wanted.startswith(self._header[: len(wanted)]):
             self._connection.send_frame(wanted)

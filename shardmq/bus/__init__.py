@@ -1,10 +1,12 @@
-"""How the processes talk: the only room that knows ZeroMQ.
+"""How the processes talk. The only folder that imports zmq.
 
-messages.py   what they say: typed messages, and who says which to whom
-stores.py     what they say of their stores: whose they are, and copies of them
-base.py       the base of messages
-link.py       sessions with numbering, pings and loss made visible
-address.py    which addresses are safe to use
-curve.py      keys, and who may call over TCP
-wait.py       the context links are made with, and waiting for them without an event loop
+address.py           Endpoints, and which of them are safe.
+curve.py             CurveZMQ: a process's keys, and who may call.
+link.py              Numbering, pings and loss made visible, for both ends of a link.
+dialer.py            The end that calls.
+listener.py          The end that is called, and its peers.
+poller.py            Waiting for links and file descriptors without an event loop.
+coordinator_link.py  The coordinator as seen from a process with a topology replica: commands under way, changes
+                     coming in.
+messages/            What they say.
 """

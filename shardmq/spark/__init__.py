@@ -3,31 +3,13 @@
     df.write.format("shardmq").option("url", "shardmq://…").option("exchange", "flights").mode("append").save()
     spark.read.format("shardmq").option("url", "shardmq://…").option("queue", "dead").load()
 
-source.py           the data source: what Spark finds, and what it hands out
-options.py          its options, one table
-bundle.py           the zip that executors need
-
-Writing:
-
-writer.py           batches and streams: staged by tasks, committed by the driver
-rows.py             rows cut into publishes by where they go
-records.py          columns to records, without a step for each row
-publisher.py        publishes on their way, until they are confirmed
-
-Reading:
-
-reader.py           a queue in slices, one for each partition
-columns.py          the columns there are, made of what was read
-unpacking.py        records to columns
-drain.py            messages that are acknowledged when a job is done
-
-The broker:
-
-broker.py           a connection that asks again
-link.py             its socket
-wire.py             frames of the native protocol, with msgpack alone
-
-pipeline/           whole jobs, as functions and as `shardmq spark …`
+source.py     The data source: what Spark finds, and what it hands out.
+options.py    Its options, each declared once.
+bundle.py     The zip that executors need.
+connection/   A broker as Spark's processes use it; msgpack alone.
+write/        DataFrames to queues.
+read/         Queues to DataFrames.
+jobs/         Whole jobs, as functions and as `shardmq spark …`.
 pyspark_shardmq/    what Spark looks for where shardmq is installed
 """
 
@@ -40,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Not later: a module of that name takes the function's place when it is imported first.
-from shardmq.spark.drain import acknowledge, drain, position_ranges, release
+from shardmq.spark.read.drain import acknowledge, drain, position_ranges, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shardmq.spark.bundle import make_zip
-    from shardmq.spark.pipeline.deadletters import deadletters
-    from shardmq.spark.pipeline.export import export
-    from shardmq.spark.pipeline.publish import publish
-    from shardmq.spark.pipeline.replay import replay
+    from shardmq.spark.jobs.dead_letters import deadletters
+    from shardmq.spark.jobs.export import export
+    from shardmq.spark.jobs.publish import publish
+    from shardmq.spark.jobs.replay import replay
 
 __all__ = [
     "acknowledge", "deadletters", "drain", "export", "make_zip", "position_ranges", "publish", "register", "release",
@@ -57,11 +39,11 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "deadletters": "shardmq.spark.pipeline.deadletters",
-    "export": "shardmq.spark.pipeline.export",
+    "deadletters": "shardmq.spark.jobs.dead_letters",
+    "export": "shardmq.spark.jobs.export",
     "make_zip": "shardmq.spark.bundle",
-    "publish": "shardmq.spark.pipeline.publish",
-    "replay": "shardmq.spark.pipeline.replay",
+    "publish": "shardmq.spark.jobs.publish",
+    "replay": "shardmq.spark.jobs.replay",
 }
 
 

@@ -10,13 +10,24 @@ import shardmq
 from shardmq.errors import StartupRefused
 
 MODULES: Final = (
-    "__init__.py", "errors.py", "limits.py", "version.py",
-    "client/__init__.py", "client/url.py", "client/tls.py", "client/dialing.py",
-    "wire/__init__.py", "wire/frames.py",
-)  # fmt: skip
+    "__init__.py",
+    "errors.py",
+    "limits.py",
+    "version.py",
+    "client/__init__.py",
+    "client/api/__init__.py",
+    "client/api/defaults.py",
+    "client/api/tls.py",
+    "client/api/url.py",
+    "client/sync/__init__.py",
+    "client/sync/sockets.py",
+    "protocol/__init__.py",
+    "protocol/native/__init__.py",
+    "protocol/native/frames.py",
+)
 """Of shardmq, beside `shardmq.spark`; all of it needs the standard library alone (a test looks)."""
 
-PIPELINE: Final = "pipeline"
+JOBS: Final = "jobs"
 """The folder of `shardmq.spark` that runs on drivers alone, with a terminal."""
 
 DISCOVERY: Final = "pyspark_shardmq"
@@ -50,7 +61,7 @@ def _contents() -> dict[str, str]:
     found = {f"shardmq/{name}": home / name for name in MODULES}
     for path in (home / "spark").rglob("*.py"):
         inner = path.relative_to(home)
-        if inner.parts[1] not in (PIPELINE, DISCOVERY):
+        if inner.parts[1] not in (JOBS, DISCOVERY):
             found[f"shardmq/{inner.as_posix()}"] = path
     homes = (home / "spark" / DISCOVERY, home.parent / DISCOVERY)
     found |= {f"{DISCOVERY}/{path.name}": path for folder in homes for path in folder.glob("*.py")}

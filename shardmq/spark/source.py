@@ -23,7 +23,7 @@ class ShardmqDataSource(DataSource):
 
     def schema(self) -> StructType | str:
         """All columns that a queue's messages have; a schema of the user's own may leave some out."""
-        from shardmq.spark.columns import READ_SCHEMA
+        from shardmq.spark.read.columns import READ_SCHEMA
 
         parse(self._given, "read")
         return READ_SCHEMA
@@ -34,7 +34,7 @@ class ShardmqDataSource(DataSource):
         Raises:
             InvalidRequest: an option or a column that there is not.
         """
-        from shardmq.spark.reader import make_reader
+        from shardmq.spark.read.reader import make_reader
 
         return make_reader(parse(self._given, "read"), schema)
 
@@ -44,7 +44,7 @@ class ShardmqDataSource(DataSource):
         Raises:
             InvalidRequest: an option or column that there is not, of another type, or mode("overwrite").
         """
-        from shardmq.spark.writer import BatchWriter
+        from shardmq.spark.write.writer import BatchWriter
 
         _refuse_overwrite(overwrite)
         return BatchWriter(parse(self._given, "write"), schema)
@@ -55,7 +55,7 @@ class ShardmqDataSource(DataSource):
         Raises:
             As `writer`.
         """
-        from shardmq.spark.writer import StreamWriter
+        from shardmq.spark.write.writer import StreamWriter
 
         if overwrite:
             raise InvalidRequest('outputMode("complete") would replace what was published; messages are only added: '

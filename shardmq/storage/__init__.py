@@ -1,18 +1,19 @@
-"""What the stores on disk have in common.
+"""Storage engines: ordered databases of keys and values, written in atomic batches. The only folder that imports
+lmdb.
 
-files.py       files and folders that are on disk for certain
-space.py       what a store could still write, and the reserve it keeps for acknowledgements
-copying.py     a store copied while it is in use
-manifest.py    what a backup says of itself
-compaction.py  a store's file without its free pages
-pages.py       the pages of an LMDB file, read without LMDB
-page_account.py  every page holds one thing, or is free
-page_check.py  looking through the structure of a file before LMDB trusts it; its free pages
-rows.py        rows with checksums
-tables.py      databases of such rows
-findings.py    what a look through a closed store finds
-holding.py     holding a store's folder without changing it
-salvage.py     rows of a file whose structure is damaged
-rebuilding.py  a new file made of them
-mending.py     repairs: the original is kept aside, then edits are written
+lmdb_engine.py      The engine on LMDB: a locked, checked environment, with an optional redo log in front.
+page_map.py         Giving mapped pages back to the kernel now and then.
+redo_log.py         The redo log: a small commit with one flush instead of LMDB's two.
+backup_manifest.py  What a backup says of itself: whose it is, of which moment, and which files belong to it.
+checksums.py        Rows with checksums: LMDB has none.
+compaction.py       Compaction: a store's file is copied without its free pages, and the copy takes its place.
+disk_space.py       The disk under a store: how much can still be written, and a reserve that nobody else can have.
+files.py            Files and folders that are on disk for certain.
+folder_lock.py      Holding a store's folder without changing it: nobody opens the store meanwhile.
+redo_recovery.py    What is behind the last entry of a redo log that can be read: the end of the log, or damage.
+store_copy.py       A store copied while it is in use: a snapshot of it is written elsewhere on threads, at a bounded
+                    rate.
+table.py            A database whose rows all have checksums, read and written by whoever has a transaction of LMDB.
+pages/              The pages of LMDB's file, looked through before LMDB touches it.
+repair/             Closed stores repaired: what was found, edits, and what can be saved of a broken file.
 """

@@ -3,18 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from shardmq.gateway.amqp.methods import (
-    AccessRequest,
-    AccessRequestOk,
-    BasicConsume,
-    BasicDeliver,
-    BasicGet,
-    BasicPublish,
+from shardmq.protocol.amqp.methods.basic import BasicConsume, BasicDeliver, BasicGet, BasicPublish
+from shardmq.protocol.amqp.methods.connection import AccessRequest, AccessRequestOk
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.topology import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeUnbind,
-    Method,
     QueueBind,
     QueueDeclare,
     QueueDeclareOk,

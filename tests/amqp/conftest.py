@@ -11,7 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 PEERS: Final = Path(sys.prefix) / "peers"
 """What peers.py has fetched: clients of other languages, and the sources of Python's."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
     BasicConsumeOk,
@@ -17,10 +17,9 @@ from shardmq.gateway.amqp.methods import (
     BasicRecoverAsync,
     BasicRecoverOk,
     BasicReject,
-    Method,
-    QueueDeclareOk,
-    QueuePurgeOk,
 )
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.topology import QueueDeclareOk, QueuePurgeOk
 from tests.amqp import asking as ask
 from tests.gateway.amqp.rawclient import RawClient
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 SECONDS = 60.0
 

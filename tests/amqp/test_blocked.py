@@ -7,10 +7,10 @@ import pika
 import pytest
 from pika.exceptions import ConnectionBlockedTimeout
 
-from shardmq.bus.messages import Alarm, Publish
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.crossing import to_native
-from shardmq.records import unpack
+from shardmq.bus.messages.shard import Alarm, Publish
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import unpack
+from shardmq.protocol.translation import to_native
 from tests.gateway.stage import Stage
 
 from .conftest import amqp_url

@@ -15,7 +15,7 @@ import pytest
 from celery.exceptions import TaskRevokedError
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 SECONDS: Final = 60.0
 CELERY: Final = (sys.executable, "-m", "celery")

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
-    AccessRequest,
-    AccessRequestOk,
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -18,13 +16,10 @@ from shardmq.gateway.amqp.methods import (
     BasicNack,
     BasicQos,
     BasicQosOk,
-    ChannelFlow,
-    ChannelFlowOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
-    QueueDeclareOk,
-    QueueDeleteOk,
 )
+from shardmq.protocol.amqp.methods.connection import AccessRequest, AccessRequestOk, ChannelFlow, ChannelFlowOk
+from shardmq.protocol.amqp.methods.topology import QueueDeclareOk, QueueDeleteOk
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
 from tests.amqp import asking as ask
 from tests.conftest import StartBroker
 from tests.gateway.amqp.rawclient import RawClient

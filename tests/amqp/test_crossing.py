@@ -11,9 +11,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
-from shardmq.cmd.broker import Broker
 from shardmq.cmd.main import run
-from shardmq.gateway.amqp.tables import wrapped
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.tables import wrapped
 from tests.gateway.amqp.test_properties import EVERY_TYPE
 
 SECONDS: Final = 60.0

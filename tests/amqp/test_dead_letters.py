@@ -10,8 +10,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
-from shardmq.gateway.amqp.properties import decode
-from shardmq.gateway.amqp.tables import decode_value, entries_of, wrapped
+from shardmq.protocol.amqp.properties import decode
+from shardmq.protocol.amqp.tables import decode_value, entries_of, wrapped
 from tests.amqp.test_crossing import LETTERS, SECONDS, Raw
 from tests.gateway.amqp.test_properties import EVERY_TYPE
 

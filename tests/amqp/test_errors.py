@@ -11,26 +11,19 @@ from typing import Final
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicNack,
     BasicQos,
     BasicRecover,
     BasicRecoverAsync,
     BasicReject,
-    ChannelCloseOk,
-    ChannelFlow,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConfirmSelect,
-    Method,
-    QueueDeclare,
-    QueueDeclareOk,
-    TxCommit,
-    TxRollback,
-    TxSelect,
 )
+from shardmq.protocol.amqp.methods.connection import ChannelCloseOk, ChannelFlow, ChannelOpen, ChannelOpenOk
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, TxCommit, TxRollback, TxSelect
 from tests.amqp import asking as ask
 from tests.conftest import StartBroker
 from tests.gateway.amqp.rawclient import RawClient

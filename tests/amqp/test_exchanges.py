@@ -8,8 +8,8 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.methods.topology import (
     ExchangeBindOk,
     ExchangeDeclareOk,
     ExchangeDeleteOk,
@@ -17,7 +17,7 @@ from shardmq.gateway.amqp.methods import (
     QueueBindOk,
     QueueUnbindOk,
 )
-from shardmq.routing import TYPES
+from shardmq.topology.exchanges import TYPES
 from tests.amqp import asking as ask
 from tests.gateway.amqp.rawclient import RawClient
 

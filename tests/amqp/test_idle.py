@@ -7,7 +7,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from tests.faults.saboteur import census, until
 
 from .conftest import amqp_url

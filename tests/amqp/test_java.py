@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 SECONDS: Final = 300.0
 PROGRAM: Final = Path(__file__).parent / "programs" / "Scenarios.java"

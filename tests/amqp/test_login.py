@@ -18,9 +18,9 @@ from pika.exceptions import (
 )
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
-from shardmq.gateway.amqp.methods import ConnectionOpen, ConnectionOpenOk
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.locks import hold_port
+from shardmq.protocol.amqp.methods.connection import ConnectionOpen, ConnectionOpenOk
 from tests.gateway.amqp.rawclient import RawClient
 
 AUTHORITY = trustme.CA()

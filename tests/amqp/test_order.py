@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp import sending
-from shardmq.gateway.amqp.methods import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -24,17 +24,11 @@ from shardmq.gateway.amqp.methods import (
     BasicNack,
     BasicQos,
     BasicQosOk,
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
-    Method,
-    QueueDeclareOk,
-    QueueDeleteOk,
-    QueuePurgeOk,
 )
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.topology import QueueDeclareOk, QueueDeleteOk, QueuePurgeOk
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
 from tests.amqp import asking as ask
 from tests.gateway.amqp.rawclient import NO_PROPERTIES, RawClient, Said
 

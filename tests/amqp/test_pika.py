@@ -16,7 +16,7 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 SECONDS = 30.0
 """How long to wait for what must come; a busy machine may need some of it."""

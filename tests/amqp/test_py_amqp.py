@@ -17,7 +17,7 @@ from amqp.exceptions import (
 )
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 SECONDS = 30.0
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -20,9 +20,8 @@ from shardmq.gateway.amqp.methods import (
     BasicQosOk,
     BasicRecover,
     BasicRecoverOk,
-    ChannelClose,
-    ChannelCloseOk,
 )
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
 from tests.amqp import asking as ask
 from tests.gateway.amqp.rawclient import RawClient
 

@@ -7,10 +7,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import sending
-from shardmq.gateway.amqp.methods import (
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.methods.basic import (
     BasicCancel,
     BasicCancelOk,
     BasicConsumeOk,
@@ -18,6 +18,8 @@ from shardmq.gateway.amqp.methods import (
     BasicGetOk,
     BasicQos,
     BasicQosOk,
+)
+from shardmq.protocol.amqp.methods.topology import (
     QueueBindOk,
     QueueDeclareOk,
     QueueDeleteOk,

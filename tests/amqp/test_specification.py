@@ -8,9 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import frames, properties
-from shardmq.gateway.amqp.faults import HARD
-from shardmq.gateway.amqp.methods import METHODS, BasicPublish, fields
+from shardmq.protocol.amqp import properties
+from shardmq.protocol.amqp.errors import HARD
+from shardmq.protocol.amqp.events import BODY, END, FRAME_MIN, HEADER, HEARTBEAT, METHOD
+from shardmq.protocol.amqp.methods.basic import BasicPublish
+from shardmq.protocol.amqp.methods.codec import METHODS, fields
 
 FILE: Final = "usr/share/amqp/specs/0-9-1-rabbit/amqp0-9-1.stripped.extended.xml"
 
@@ -111,12 +113,12 @@ def test_numbers_of_frames_and_codes_are_those_of_the_specification(specificatio
         return int(constants[name].attrib["value"])
 
     for name, number in (
-        ("frame-method", frames.METHOD),
-        ("frame-header", frames.HEADER),
-        ("frame-body", frames.BODY),
-        ("frame-heartbeat", frames.HEARTBEAT),
-        ("frame-end", frames.END),
-        ("frame-min-size", frames.FRAME_MIN),
+        ("frame-method", METHOD),
+        ("frame-header", HEADER),
+        ("frame-body", BODY),
+        ("frame-heartbeat", HEARTBEAT),
+        ("frame-end", END),
+        ("frame-min-size", FRAME_MIN),
     ):
         assert number == value(name), name
     codes = {name: constant for name, constant in constants.items() if constant.get("class")}

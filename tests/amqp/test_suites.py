@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 import trustme
 
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.locks import hold_port
 
 SECONDS_MAX: Final = 600
 QUIET: Final = ("-q", "-rfEs", "-W", "ignore::pytest.PytestUnknownMarkWarning", "-p", "no:xdist")

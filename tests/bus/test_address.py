@@ -7,9 +7,10 @@ import pytest
 import zmq
 
 from shardmq.bus.address import check_private, is_loopback, is_tcp
-from shardmq.bus.link import Dialer, Listener
-from shardmq.bus.messages import FromShard, ToShard
-from shardmq.bus.wait import context
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.shard import FromShard, ToShard
+from shardmq.bus.poller import context
 from shardmq.errors import StartupRefused
 
 

@@ -15,9 +15,12 @@ import zmq
 import zmq.auth
 
 from shardmq.bus.curve import ALLOWED, NO_KEYS, Security, create_pair, held
-from shardmq.bus.link import Dialer, Listener, Opened
-from shardmq.bus.messages import Answer, FromShard, Purge, ToShard
-from shardmq.bus.wait import context
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Opened
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import FromShard, Purge, ToShard
+from shardmq.bus.poller import context
 from shardmq.errors import StartupRefused
 
 PATIENCE_SECONDS = 10.0

@@ -9,11 +9,20 @@ import msgspec
 import pytest
 import zmq
 
-from shardmq.bus.link import ENVELOPE_BYTES, HELLO_SECONDS, RECEIVE_BYTES, Dialer, Listener, Lost, Opened
-from shardmq.bus.messages import Confirmed, FromShard, Publish, Purge, ToShard
-from shardmq.clock import STANDSTILL_SECONDS
+from shardmq.bus.dialer import HELLO_SECONDS, Dialer
+from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, Lost, Opened
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.shard import (
+    Confirmed,
+    FromShard,
+    Publish,
+    Purge,
+    ToShard,
+)
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
-from shardmq.records import Run, pack_many
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.runtime.clock import STANDSTILL_SECONDS
 
 PATIENCE_SECONDS = 10.0
 

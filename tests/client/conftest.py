@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import (
-    FROM_CLIENT,
-    BasicConfirm,
-    BasicPublish,
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode, encode
+from shardmq.protocol.native.operations.connection import (
     ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
     Heartbeat,
     Ok,
-    Operation,
-    decode,
-    encode,
 )
 
 PATIENCE_SECONDS = 10.0

@@ -10,8 +10,9 @@ import uvloop
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import BasicPublish, QueueDeclare
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .conftest import Conversation, Script
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq import records
-from shardmq.client.channel_core import ChannelCore
-from shardmq.client.core import Core
-from shardmq.client.deliveries import Delivery
-from shardmq.client.url import parse
+from shardmq.client.api.message import Delivery
+from shardmq.client.api.url import parse
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import Core
 from shardmq.errors import (
     AuthenticationFailed,
     ChannelError,
@@ -22,9 +21,9 @@ from shardmq.errors import (
     ShardmqError,
     Unroutable,
 )
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import (
-    FROM_CLIENT,
+from shardmq.message import record as records
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations.basic import (
     BasicCancel,
     BasicCancelled,
     BasicConfirm,
@@ -33,16 +32,16 @@ from shardmq.wire.operations import (
     BasicNack,
     BasicPublish,
     BasicRefused,
+)
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode, encode
+from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ConnectionClose,
     Heartbeat,
     Ok,
-    Operation,
-    QueueDelete,
     Refused,
-    decode,
-    encode,
 )
+from shardmq.protocol.native.operations.topology import QueueDelete
 
 
 class Waiter:

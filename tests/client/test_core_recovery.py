@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from shardmq import records
-from shardmq.client.channel_core import ChannelCore
-from shardmq.client.core import Core
-from shardmq.client.declared import Declared
-from shardmq.client.recovery import STEADY_SECONDS, Backoff, Recovered, Recovery
-from shardmq.client.url import parse, parse_all
+from shardmq.client.api.recovery import STEADY_SECONDS, Backoff, Recovered, Recovery
+from shardmq.client.api.url import parse, parse_all
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import Core
+from shardmq.client.core.declarations import Declared
 from shardmq.errors import AuthenticationFailed, ConnectionLost, InvalidRequest, NotFound, ResourceLocked
-from shardmq.wire.operations import (
+from shardmq.message import record as records
+from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicCancel,
     BasicConfirm,
@@ -19,22 +19,26 @@ from shardmq.wire.operations import (
     BasicGet,
     BasicNack,
     BasicPublish,
+)
+from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ChannelOpen,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionOpen,
     ConnectionUnblocked,
+    Ok,
+    Refused,
+)
+from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
-    Ok,
-    Operation,
     QueueBind,
     QueueDeclare,
     QueueDelete,
     QueueUnbind,
-    Refused,
 )
 
 from .test_core import Waiter, delivery, hear, sent

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 
 def python(program: str) -> str:

@@ -10,22 +10,20 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq import errors, records
-from shardmq.client.io_thread import UNDELIVERED_BYTES_MAX
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import (
+from shardmq import errors
+from shardmq.client.api.defaults import UNDELIVERED_BYTES_MAX
+from shardmq.cmd.run.broker import Broker
+from shardmq.message import record as records
+from shardmq.protocol.native.operations.basic import (
     BasicCancel,
     BasicConfirm,
     BasicConsume,
     BasicDeliver,
     BasicNack,
     BasicPublish,
-    ChannelOpen,
-    ConnectionClose,
-    ConnectionOpen,
-    Ok,
-    QueueDeclare,
 )
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
+from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .conftest import Conversation, Script
 

@@ -9,8 +9,8 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.client.workers import Strand, Workers
-from shardmq.cmd.broker import Broker
+from shardmq.client.sync.workers import Strand, Workers
+from shardmq.cmd.run.broker import Broker
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,14 @@ from collections.abc import Callable
 import pytest
 
 import shardmq
-from shardmq import errors, records
-from shardmq.client.hooks import EVENTS_MAX, Hooks
-from shardmq.client.workers import Strand, Workers
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import (
-    BasicAck,
-    BasicPublish,
-    BasicRefused,
-    ConnectionBlocked,
-    ConnectionUnblocked,
-    QueueDeclare,
-)
+from shardmq import errors
+from shardmq.client.api.hooks import EVENTS_MAX, Hooks
+from shardmq.client.sync.workers import Strand, Workers
+from shardmq.cmd.run.broker import Broker
+from shardmq.message import record as records
+from shardmq.protocol.native.operations.basic import BasicAck, BasicPublish, BasicRefused
+from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked
+from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .conftest import Conversation, Script
 
@@ -58,7 +54,7 @@ def test_returns_that_a_slow_hook_has_no_room_for_raise_in_flush(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room, body, count = 4 << 20, bytes(1 << 20), 12
-    monkeypatch.setattr("shardmq.client.hooks.RETURNS_BYTES_MAX", room)
+    monkeypatch.setattr("shardmq.client.api.hooks.RETURNS_BYTES_MAX", room)
     with shardmq.connect(broker.url) as connection:
         may_go_on, told = threading.Event(), [0]
 

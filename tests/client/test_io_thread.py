@@ -2,9 +2,10 @@
 
 import threading
 
-from shardmq.client.core import Core
-from shardmq.client.io_thread import UNSENT_BYTES_MAX, IoThread
-from shardmq.client.url import parse
+from shardmq.client.api.defaults import UNSENT_BYTES_MAX
+from shardmq.client.api.url import parse
+from shardmq.client.core.connection import Core
+from shardmq.client.sync.transport import IoThread
 
 
 def test_who_waits_for_room_that_is_made_meanwhile_is_told_once() -> None:

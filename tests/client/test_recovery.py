@@ -14,8 +14,10 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import BasicGet, BasicPublish, ConnectionClose, ConnectionOpen, QueueDeclare
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicGet, BasicPublish
+from shardmq.protocol.native.operations.connection import ConnectionClose, ConnectionOpen
+from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .conftest import Conversation, Script
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq import records
-from shardmq.client.runs import MANY_BYTES, RUN_RECORDS, Collecting, Run, flags_of, record_of, runs_of
+from shardmq.client.core.batching import MANY_BYTES, RUN_RECORDS, Collecting, Run, flags_of, record_of, runs_of
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX
-from shardmq.records import PERSISTENT, Properties
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.message.record_batch import PERSISTENT
 
 
 def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[Run]:

@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.client.settlements import Settlements
+from shardmq.client.core.acknowledgements import Settlements
 from shardmq.limits import SETTLEMENT_BYTES_MAX
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import FROM_CLIENT, BasicAck, BasicNack, Operation, decode
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode
 
 
 def told(settlements: Settlements) -> list[Operation]:

@@ -13,8 +13,8 @@ import trustme
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.locks import hold_port
 
 AUTHORITY = trustme.CA()
 

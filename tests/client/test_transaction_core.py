@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from shardmq import records
-from shardmq.client.channel_core import ChannelCore
-from shardmq.client.core import Core
-from shardmq.client.results import Begun, Sealed
-from shardmq.client.transaction_core import (
+from shardmq.client.api.results import Begun, Sealed
+from shardmq.client.api.url import parse
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import Core
+from shardmq.client.core.transaction import (
     ASK_AGAIN_SECONDS,
     RESEND_SECONDS,
     RESEND_SECONDS_MAX,
@@ -19,7 +19,6 @@ from shardmq.client.transaction_core import (
     State,
     TransactionCore,
 )
-from shardmq.client.url import parse
 from shardmq.errors import (
     AccessRefused,
     ChannelError,
@@ -34,8 +33,15 @@ from shardmq.errors import (
     Unroutable,
 )
 from shardmq.limits import FRAMED_PRODUCERS
-from shardmq.wire.operations import BasicConfirm, BasicPublish, BasicRefused, BasicReturn, Ok
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+from shardmq.message import record as records
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
+from shardmq.protocol.native.operations.connection import Ok
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
 
 from .test_core import Waiter, hear, sent
 from .test_core_recovery import LOST, let_in, opened, restore

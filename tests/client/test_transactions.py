@@ -11,9 +11,15 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import BasicPublish, BasicRefused, ChannelClose, ConnectionClose
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicPublish, BasicRefused
+from shardmq.protocol.native.operations.connection import ChannelClose, ConnectionClose
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
 
 from .conftest import Conversation, Script
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.client.url import NO_FILES, Address, TlsFiles, parse, parse_all, with_files
+from shardmq.client.api.url import NO_FILES, Address, TlsFiles, parse, parse_all, with_files
 from shardmq.errors import InvalidRequest
 
 

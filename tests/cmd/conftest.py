@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
 from shardmq.cmd.main import run
+from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

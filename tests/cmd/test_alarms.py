@@ -4,8 +4,8 @@ import json
 import subprocess
 from collections.abc import Callable
 
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 
 
 def test_a_blocked_publish_says_why_it_waits_and_status_shows_it(start_broker: Callable[..., Broker]) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from tests.conftest import StartBroker
 
 QUEUES = [f"q{number}" for number in range(4)]

@@ -7,10 +7,10 @@ import pytest
 
 import shardmq
 from shardmq.cmd.bench.consumers import Notes
-from shardmq.cmd.bench.figures import check, percentile, sample
+from shardmq.cmd.bench.results import check, percentile, sample
 from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
-from shardmq.cmd.broker import Broker
 from shardmq.cmd.main import run
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
 
 SETTINGS = Settings("bulk", "shardmq://nowhere/", 4, 16, 1, 2, 1, 1000.0, False, 10.0)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.admin.status import logins, with_rates
 from shardmq.cmd.main import run
-from shardmq.cmd.session import counted
-from shardmq.cmd.status import duration, logins, size, with_rates
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.terminal.connection import counted
+from shardmq.cmd.terminal.values import duration, size
 
 from .interrupts import heeding_interrupts
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.bench.compare_load import Load, Rates, compiled_program, run_load
-from shardmq.cmd.bench.compare_rows import ROWS, Contestant, Course, Figure, Measured, enough, outcome
-from shardmq.cmd.bench.rabbitmq import Absent, Server
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.bench.compare.load import Load, Rates, compiled_program, run_load
+from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
+from shardmq.cmd.bench.compare.rows import ROWS, Contestant, Course, Figure, Measured, enough, outcome
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
 
 from .interrupts import heeding_interrupts

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

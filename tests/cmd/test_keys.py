@@ -15,14 +15,15 @@ import pytest
 import zmq
 
 import shardmq
-from shardmq import notify
 from shardmq.bus.curve import ALLOWED, Security
-from shardmq.bus.link import Dialer, Opened
-from shardmq.bus.messages import FromShard
-from shardmq.bus.wait import context
-from shardmq.cmd.holds import hold_port
-from shardmq.cmd.invocation import command, environment
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Opened
+from shardmq.bus.messages.shard import FromShard
+from shardmq.bus.poller import context
 from shardmq.cmd.main import run
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.run.locks import hold_port
+from shardmq.runtime import notify
 
 READY_SECONDS = 30.0
 NAMES = ("coordinator", "shard-0", "shard-1", "gateway-0")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 
 StartBroker = Callable[..., Broker]
 

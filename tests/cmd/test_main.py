@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import COMMANDS, cli, run
+from shardmq.cmd.run.invocation import command, environment
 
 
 def shardmq(*arguments: str) -> "subprocess.CompletedProcess[str]":

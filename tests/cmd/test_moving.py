@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.move import PREFETCH, move_all
+from shardmq.cmd.messages.move import PREFETCH, move_all
+from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

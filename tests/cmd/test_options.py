@@ -10,13 +10,13 @@ import click
 import psutil
 import pytest
 
-from shardmq.cmd.amounts import memory_amount, message_size, named_limits, named_values, read_bytes
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import cli, run
-from shardmq.cmd.options import tls_of, tls_words
-from shardmq.gateway.tls import TlsOptions
-from shardmq.memory import machine_bytes, memory_default
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.terminal.options import tls_of, tls_words
+from shardmq.cmd.terminal.values import memory_amount, message_size, named_limits, named_values, read_bytes
+from shardmq.runtime.memory import machine_bytes, memory_default
+from shardmq.runtime.tls import TlsOptions
 
 CONTEXT = click.Context(cli)
 OPTION = click.Option(["--any"])

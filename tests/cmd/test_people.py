@@ -8,8 +8,8 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

@@ -10,9 +10,9 @@ import click
 import pytest
 
 import shardmq
-from shardmq.cmd.bench import rabbitmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.spark.deadletters import moment
+from shardmq.cmd.bench.compare import rabbitmq
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.spark.dead_letters import moment
 from shardmq.cmd.spark.session import check_installed, is_local, master_of
 from shardmq.errors import StartupRefused
 

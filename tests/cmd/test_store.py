@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from tests.conftest import StartBroker
 
 NAMES = [f"q{number}" for number in range(6)]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command
-from shardmq.cmd.main import EXIT_CONFIG
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 
 from .conftest import Parsed, Printed
 

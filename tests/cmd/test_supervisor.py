@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_data_dir, hold_port, private_directory
-from shardmq.cmd.invocation import command, environment
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.run.locks import hold_data_dir, hold_port, private_directory
 from shardmq.errors import ShardmqError, StartupRefused, StoreRefused
 
 StartBroker = Callable[..., Broker]

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives import serialization
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
-from shardmq.cmd.invocation import command, environment
 from shardmq.cmd.main import run
-from shardmq.cmd.supervisor import Notice
-from shardmq.cmd.up import print_welcome
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.run.locks import hold_port
+from shardmq.cmd.run.supervisor import Notice
+from shardmq.cmd.run.up import print_welcome
 
 AUTHORITY = trustme.CA()
 VARIABLES = ("SHARDMQ_TLS_CA", "SHARDMQ_TLS_CERT", "SHARDMQ_TLS_KEY")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.status import transactions
-from shardmq.cmd.transaction import readable
+from shardmq.cmd.admin.status import transactions
+from shardmq.cmd.admin.transaction import readable
+from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
 Parsed = Callable[..., Any]

@@ -11,32 +11,34 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from shardmq.bus.link import Dialer, Listener, Lost, Opened, Peer
-from shardmq.bus.messages import (
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Lost, Opened
+from shardmq.bus.listener import Listener, Peer
+from shardmq.bus.messages.base import Answer, Message, Refusal
+from shardmq.bus.messages.coordinator import (
     Admit,
-    Answer,
-    Assign,
     Changes,
+    FromCoordinator,
+    Perform,
+    Present,
+    Snapshot,
+    Synced,
+)
+from shardmq.bus.messages.shard import (
+    Assign,
     Conclude,
     Condemn,
     Drop,
-    FromCoordinator,
-    Message,
-    Perform,
     Prepare,
-    Present,
-    Refusal,
-    Snapshot,
-    Synced,
     ToShard,
     Unused,
 )
-from shardmq.bus.stores import Enroll, Expel, Identity
-from shardmq.bus.wait import Waiter, context
-from shardmq.clock import SteadyClock
-from shardmq.commands import Command, DeleteExchange
-from shardmq.coordinator.process import Coordinator, CoordinatorOptions
-from shardmq.topology import Topology
+from shardmq.bus.messages.stores import Enroll, Expel, Identity
+from shardmq.bus.poller import Waiter, context
+from shardmq.coordinator.loop import Coordinator, CoordinatorOptions
+from shardmq.runtime.clock import SteadyClock
+from shardmq.topology.commands import Command, DeleteExchange
+from shardmq.topology.topology import Topology
 
 GIVE_UP_SECONDS = 10.0
 Kind = TypeVar("Kind")

@@ -2,24 +2,19 @@
 
 import pytest
 
-from shardmq.commands import (
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.changes import changes_for
+from shardmq.coordinator.rules.queues import Places
+from shardmq.errors import InvalidRequest, NotFound, RequestError
+from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
     Change,
-    Command,
     ConnectionExpelled,
-    DeletePermission,
-    DeleteUser,
-    DeleteVhost,
     ExchangeAdded,
     ExchangeRemoved,
-    Expel,
     PermissionPut,
     PermissionRemoved,
-    PutLimits,
-    PutPermission,
-    PutUser,
-    PutVhost,
     QueueAdded,
     QueueRemoved,
     UserPut,
@@ -27,13 +22,20 @@ from shardmq.commands import (
     VhostPut,
     VhostRemoved,
 )
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.queues import Places
-from shardmq.coordinator.rules import changes_for
-from shardmq.errors import InvalidRequest, NotFound, RequestError
-from shardmq.model import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
-from shardmq.passwords import from_rabbitmq, hash_password
-from shardmq.topology import Topology
+from shardmq.topology.commands import (
+    Command,
+    DeletePermission,
+    DeleteUser,
+    DeleteVhost,
+    Expel,
+    PutLimits,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
+from shardmq.topology.passwords import from_rabbitmq, hash_password
+from shardmq.topology.topology import Topology
 
 PLACES = Places(1, 2)
 HASH = hash_password("secret")

@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages import Answer, Changes, Refusal
-from shardmq.commands import ConnectionExpelled, DeclareQueue, Expel, PutLimits
-from shardmq.coordinator import attendance, process
-from shardmq.coordinator.queues import Places
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.coordinator import Changes
+from shardmq.coordinator import process
+from shardmq.coordinator.handlers import connections as attendance
+from shardmq.coordinator.rules.queues import Places
+from shardmq.topology.changes import ConnectionExpelled
+from shardmq.topology.commands import DeclareQueue, Expel, PutLimits
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room

@@ -5,21 +5,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages import Answer, Changes, Inspect, Refusal, Snapshot
-from shardmq.commands import (
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.coordinator import Changes, Snapshot
+from shardmq.coordinator import process
+from shardmq.coordinator.handlers import commands as desk
+from shardmq.coordinator.rules.queues import Places
+from shardmq.topology.changes import BindingAdded, BindingRemoved, ExchangeRemoved, QueueRemoved
+from shardmq.topology.commands import (
     Bind,
-    BindingAdded,
-    BindingRemoved,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    ExchangeRemoved,
-    QueueRemoved,
 )
-from shardmq.coordinator import desk, process
-from shardmq.coordinator.queues import Places
-from shardmq.model import PREDECLARED, Binding, Exchange, Queue
+from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages import Answer, Refusal
-from shardmq.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
-from shardmq.coordinator import desk
-from shardmq.coordinator.queues import Places
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.coordinator.handlers import commands as desk
+from shardmq.coordinator.rules.queues import Places
+from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room, ShardEnd

@@ -4,8 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages import Answer, Changes, Inspect, Refusal
-from shardmq.commands import (
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.coordinator import Changes
+from shardmq.coordinator.handlers import commands as desk
+from shardmq.coordinator.links import shard as shards
+from shardmq.coordinator.rules import transactions
+from shardmq.topology.changes import TransactionBegun, TransactionEnded
+from shardmq.topology.commands import (
     AbortTransaction,
     BeginTransaction,
     CommitTransaction,
@@ -15,10 +20,7 @@ from shardmq.commands import (
     DeleteVhost,
     PutUser,
     PutVhost,
-    TransactionBegun,
-    TransactionEnded,
 )
-from shardmq.coordinator import desk, shards, transactions
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room, ShardEnd

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from shardmq.clock import ClockNote
-from shardmq.commands import (
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.storage.store import DATABASES, Store
+from shardmq.errors import RowDamaged, StoreDamaged
+from shardmq.runtime.clock import ClockNote
+from shardmq.storage.pages.page_check import check_pages
+from shardmq.topology.changes import (
     BindingAdded,
     Change,
     ExchangeAdded,
@@ -20,11 +24,7 @@ from shardmq.commands import (
     TransactionEnded,
     UserPut,
 )
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.store import DATABASES, Store
-from shardmq.errors import RowDamaged, StoreDamaged
-from shardmq.model import Binding, Exchange, Permission, Queue, Transaction, User
-from shardmq.storage.page_check import check_pages
+from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Transaction, User
 from tests.storage.flips import flipped, refusals
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

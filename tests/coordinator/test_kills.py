@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shardmq.bus.messages import Answer
-from shardmq.commands import (
+from shardmq.bus.messages.base import Answer
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.users import guest
+from shardmq.coordinator.storage.store import DATABASES, PERMISSIONS, Store
+from shardmq.storage.lmdb_engine import open_environment
+from shardmq.topology.changes import PermissionRemoved, UserPut, VhostPut
+from shardmq.topology.commands import (
     Bind,
     Command,
     DeclareExchange,
@@ -15,21 +20,14 @@ from shardmq.commands import (
     DeletePermission,
     DeleteUser,
     DeleteVhost,
-    PermissionRemoved,
     PutLimits,
     PutPermission,
     PutUser,
     PutVhost,
-    UserPut,
-    VhostPut,
 )
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.store import DATABASES, PERMISSIONS, Store
-from shardmq.coordinator.users import guest
-from shardmq.environment import open_environment
-from shardmq.model import PREDECLARED, Permission, User, Vhost
-from shardmq.passwords import hash_password
-from shardmq.topology import Topology
+from shardmq.topology.entities import PREDECLARED, Permission, User, Vhost
+from shardmq.topology.passwords import hash_password
+from shardmq.topology.topology import Topology
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room

@@ -4,17 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.clock import SteadyClock
-from shardmq.commands import Change, TransactionBegun, TransactionEnded, UserPut, VhostRemoved
-from shardmq.coordinator import ledger
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.ledger import LEDGER_DATABASES, Conclusion
-from shardmq.coordinator.store import DATABASES, FORMAT, Store, Stored
-from shardmq.environment import open_environment
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.storage import transactions as ledger
+from shardmq.coordinator.storage.store import DATABASES, FORMAT, Store, Stored
+from shardmq.coordinator.storage.transactions import LEDGER_DATABASES, Conclusion
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
-from shardmq.model import RESERVED_TRANSACTIONS, Transaction, User, Vhost
-from shardmq.storage.tables import Table
+from shardmq.runtime.clock import SteadyClock
+from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.table import Table
+from shardmq.topology.changes import (
+    Change,
+    TransactionBegun,
+    TransactionEnded,
+    UserPut,
+    VhostRemoved,
+)
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, Transaction, User, Vhost
 
 SHARDS = 3
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from shardmq.bus.stores import Identity
-from shardmq.commands import DeclareQueue
-from shardmq.coordinator.members import QUEUES_BITS, Expected, Founding, Member, Members, ShardRefused
+from shardmq.bus.messages.stores import Identity
+from shardmq.coordinator.rules.shard_identity import QUEUES_BITS, Expected, Founding, Member, Members, ShardRefused
 from shardmq.errors import StartupRefused
+from shardmq.topology.commands import DeclareQueue
 
 from .conftest import Room
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages import Answer
-from shardmq.commands import BeginTransaction, CommitTransaction
-from shardmq.coordinator import registry
-from shardmq.coordinator.store import Store
+from shardmq.bus.messages.base import Answer
+from shardmq.coordinator.state import transactions as registry
+from shardmq.coordinator.storage.store import Store
 from shardmq.limits import COMMITTED_KEPT_MS, TRANSACTION_TIMEOUT_MS
+from shardmq.topology.commands import BeginTransaction, CommitTransaction
 
 if TYPE_CHECKING:
     from conftest import Clock, GatewayEnd, Room, ShardEnd

@@ -4,26 +4,9 @@ import re
 
 import pytest
 
-from shardmq.commands import (
-    Bind,
-    BindingAdded,
-    BindingRemoved,
-    Change,
-    Command,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    ExchangeAdded,
-    ExchangeRemoved,
-    QueueAdded,
-    QueueRemoved,
-    Unbind,
-    VhostPut,
-)
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.queues import Places
-from shardmq.coordinator.rules import changes_for
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.changes import changes_for
+from shardmq.coordinator.rules.queues import Places
 from shardmq.errors import (
     AccessRefused,
     InvalidRequest,
@@ -33,8 +16,27 @@ from shardmq.errors import (
     RequestError,
     ResourceLocked,
 )
-from shardmq.model import Binding, Exchange, Queue, Vhost
-from shardmq.topology import Topology
+from shardmq.topology.changes import (
+    BindingAdded,
+    BindingRemoved,
+    Change,
+    ExchangeAdded,
+    ExchangeRemoved,
+    QueueAdded,
+    QueueRemoved,
+    VhostPut,
+)
+from shardmq.topology.commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Unbind,
+)
+from shardmq.topology.entities import Binding, Exchange, Queue, Vhost
+from shardmq.topology.topology import Topology
 
 PLACES = Places(11, 4)
 

@@ -5,13 +5,21 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from shardmq.commands import BindingAdded, BindingRemoved, Change, ExchangeAdded, QueueAdded, QueueRemoved, UserPut
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.store import DATABASES, FORMAT, Store, Stored
-from shardmq.environment import open_environment
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.storage.store import DATABASES, FORMAT, Store, Stored
 from shardmq.errors import StartupRefused, StoreRefused
-from shardmq.model import PREDECLARED, Binding, Exchange, Queue, User, Vhost
-from shardmq.storage.tables import Table
+from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.table import Table
+from shardmq.topology.changes import (
+    BindingAdded,
+    BindingRemoved,
+    Change,
+    ExchangeAdded,
+    QueueAdded,
+    QueueRemoved,
+    UserPut,
+)
+from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue, User, Vhost
 
 
 def write(folder: Path, boot_id: str, changes: list[Change], dropped: tuple[int, ...] = ()) -> None:

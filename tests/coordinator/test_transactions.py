@@ -2,17 +2,9 @@
 
 import pytest
 
-from shardmq.commands import (
-    AbortTransaction,
-    BeginTransaction,
-    Change,
-    CommitTransaction,
-    TransactionBegun,
-    TransactionEnded,
-)
-from shardmq.coordinator import transactions
-from shardmq.coordinator.access import new_vhost
-from shardmq.coordinator.transactions import Circumstances, TransactionCommand, end_all, outcome_of
+from shardmq.coordinator.rules import transactions
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.transactions import Circumstances, TransactionCommand, end_all, outcome_of
 from shardmq.errors import (
     AccessRefused,
     InvalidRequest,
@@ -23,8 +15,10 @@ from shardmq.errors import (
     Unavailable,
 )
 from shardmq.limits import TRANSACTION_TIMEOUT_MS
-from shardmq.model import Transaction
-from shardmq.topology import Topology
+from shardmq.topology.changes import Change, TransactionBegun, TransactionEnded
+from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.topology.entities import Transaction
+from shardmq.topology.topology import Topology
 
 OPEN = Transaction("/", "open", 3, "anna", 1000, 50_000)
 NOW = Circumstances(next_number=9, now_ms=50_500)

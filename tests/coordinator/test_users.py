@@ -1,7 +1,7 @@
 """The users of a first start."""
 
-from shardmq.coordinator.users import guest
-from shardmq.passwords import verify_password
+from shardmq.coordinator.rules.users import guest
+from shardmq.topology.passwords import verify_password
 
 
 def test_guest_is_guest() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 
 @pytest.fixture(scope="module")

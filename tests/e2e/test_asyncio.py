@@ -10,7 +10,7 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.aio import Channel, Connection
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .traffic import PATIENCE_SECONDS, numbers
 

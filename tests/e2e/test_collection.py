@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .traffic import counts, numbers, publish_all, take, until
 

@@ -6,9 +6,10 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.records import PERSISTENT, pack
-from shardmq.wire.operations import BasicConfirm, BasicPublish
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack
+from shardmq.message.record_batch import PERSISTENT
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
 from tests.gateway.rawclient import RawClient
 
 from .traffic import bodies, counts, numbers, publish_all, take, until

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
-from shardmq.storage.page_check import check_pages
+from shardmq.storage.pages.page_check import check_pages
 
 StartBroker = Callable[..., Broker]
 MESSAGES = 25

@@ -13,7 +13,7 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .traffic import bodies, counts, numbers, publish_all, shard_of, take, until
 

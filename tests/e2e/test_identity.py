@@ -11,9 +11,9 @@ import lmdb
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.invocation import command, environment
-from shardmq.cmd.main import EXIT_CONFIG
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
 from tests.conftest import StartBroker
 
 NAMES = [f"q{number}" for number in range(6)]

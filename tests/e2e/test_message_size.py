@@ -13,7 +13,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 import shardmq
 import shardmq.aio
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ContentTooLarge, ShardmqError
 
 MIB = 1 << 20

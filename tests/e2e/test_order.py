@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
-from shardmq.records import AMQP, Properties, pack, unpack, unpack_raw
-from shardmq.wire.operations import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack, unpack, unpack_raw
+from shardmq.message.record_batch import AMQP
+from shardmq.protocol.native.operations.basic import (
     BasicCancel,
     BasicConfirm,
     BasicConsume,
@@ -19,14 +21,10 @@ from shardmq.wire.operations import (
     BasicNack,
     BasicPublish,
     BasicQos,
-    Ok,
-    Operation,
-    QueueDeclare,
-    QueueDelete,
-    QueuePeek,
-    QueuePurge,
-    Refused,
 )
+from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.topology import QueueDeclare, QueueDelete, QueuePeek, QueuePurge
 from tests.gateway.rawclient import RawClient
 
 QUEUE = "ordered"

@@ -4,7 +4,7 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.limits import LIFE_MS_MAX
 
 from .traffic import StartBroker, bodies, counts, numbers, publish_all, take, until

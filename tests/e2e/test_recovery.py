@@ -7,7 +7,7 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .traffic import StartBroker, bodies, numbers, publish_all, until
 

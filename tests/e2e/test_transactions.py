@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, ShardmqError, Unroutable
 
 from .traffic import StartBroker, bodies, counts, numbers, publish_all, until

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 
 class AmqpClient:

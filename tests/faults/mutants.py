@@ -42,7 +42,7 @@ class Mutant:
 POWER = (
     Mutant(
         "a confirm leaves after the commit",
-        "shards/worker.py",
+        "shards/loop.py",
         "        self._journal.commit()\n        self._publishing.confirm()\n        self._listener.flush()\n",
         "        self._publishing.confirm()\n        self._listener.flush()\n        time.sleep(0.01)\n"
         "        self._journal.commit()\n",
@@ -50,28 +50,28 @@ POWER = (
     ),
     Mutant(
         "the redo log is written synchronously",
-        "shards/redo.py",
+        "shardmq/storage/redo_log.py",
         "os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC",
         "os.O_WRONLY | os.O_CLOEXEC",
         ("lost", "unmarked", "torn"),
     ),
     Mutant(
         "LMDB syncs its commits",
-        "shardmq/environment.py",
+        "shardmq/storage/lmdb_engine.py",
         "metasync=True, sync=True",
         "metasync=False, sync=False",
         ("lost", "unmarked", "torn"),
     ),
     Mutant(
         "the mark is raised before what is under it goes out",
-        "shards/lane.py",
+        "shards/queues/subqueue.py",
         "        self._journal.mark(self.id, self.number, mark)\n",
         "",
         ("unmarked",),
     ),
     Mutant(
         "a transaction's decision is on disk before it is told",
-        "shardmq/coordinator/store.py",
+        "shardmq/coordinator/storage/store.py",
         "        self._ledger.end(transaction, change, self._shards)\n",
         "",
         ("torn",),
@@ -81,7 +81,7 @@ POWER = (
 
 UNSYNCED = Mutant(
     "what is found is synced before it is built upon",
-    "shardmq/environment.py",
+    "shardmq/storage/lmdb_engine.py",
     "            _sync(folder)\n",
     "",
     ("lost",),
@@ -90,7 +90,7 @@ UNSYNCED = Mutant(
 
 NUMBERED = Mutant(
     "a dead letter is published under its number",
-    "gateway/deadletters.py",
+    "gateway/handlers/dead_letters.py",
     "producer=grave.producer,",
     "producer=0,",
     ("unmarked",),
@@ -100,7 +100,7 @@ NUMBERED = Mutant(
 FLIPS = (
     Mutant(
         "rows are compared with their checksums",
-        "shardmq/storage/rows.py",
+        "shardmq/storage/checksums.py",
         "    if value[:CHECKSUM_BYTES] != xxh3_64_digest(content, xxh3_64_intdigest(key, database)):\n"
         "        return None\n",
         "",
@@ -108,14 +108,14 @@ FLIPS = (
     ),
     Mutant(
         "bodies are compared with their checksums",
-        "shardmq/storage/rows.py",
+        "shardmq/storage/checksums.py",
         "        return value[:CHECKSUM_BYTES] == xxh3_64_digest(content, xxh3_64_intdigest(key, database))\n",
         "        return True\n",
         ("data.mdb",),
     ),
     Mutant(
         "a damaged entry of the redo log is not its end",
-        "shards/redo.py",
+        "shardmq/storage/redo_log.py",
         "                entry = content.mended(self._position, self.last + 1)\n"
         "                if entry is None:\n"
         "                    self._check_end(content)\n"

@@ -9,9 +9,10 @@ from typing import Any
 import psutil
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import FROM_SERVER, ChannelOpen, ConnectionOpen, Ok, Operation, decode, encode
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations.codec import FROM_SERVER, Operation, decode, encode
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
 
 PATIENCE_SECONDS = 30.0
 

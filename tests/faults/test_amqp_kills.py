@@ -10,7 +10,7 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, NackError, UnroutableError
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from . import ledgers
 from .ledgers import RETRY_SECONDS, Client, Ledger

@@ -10,9 +10,12 @@ import zmq
 
 import shardmq
 from shardmq.bus.link import BUS_PROTOCOL
-from shardmq.bus.messages import Confirmed, Hello, Ping, Publish, Reset, Settle, Synced, Welcome
-from shardmq.cmd.broker import Broker
-from shardmq.records import Run, pack
+from shardmq.bus.messages.base import Hello, Ping, Reset, Welcome
+from shardmq.bus.messages.coordinator import Synced
+from shardmq.bus.messages.shard import Confirmed, Publish, Settle
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack
+from shardmq.message.record_batch import Run
 
 from .saboteur import until
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
 
 from .ledgers import Client, Consumer, Ledger, Publisher

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psutil
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .saboteur import queue_table, until
 from .test_sabotage import frozen

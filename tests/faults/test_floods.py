@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.records import pack
-from shardmq.wire.operations import BasicPublish, ChannelOpen, Ok, QueueDeclare, encode
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.connection import ChannelOpen, Ok
+from shardmq.protocol.native.operations.topology import QueueDeclare
 
 from .amqpclient import AmqpClient
 from .saboteur import RawClient, rss_bytes, until

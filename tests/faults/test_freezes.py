@@ -15,7 +15,7 @@ from functools import partial
 import psutil
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.limits import LINK_SILENCE_SECONDS
 
 from .ledgers import Consumer, Ledger, Publisher

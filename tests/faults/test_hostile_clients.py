@@ -12,23 +12,19 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
-from shardmq.records import pack
-from shardmq.wire.operations import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConfirm,
     BasicConsume,
     BasicGet,
     BasicPublish,
     BasicRefused,
-    ChannelClose,
-    ChannelOpen,
-    ConnectionOpen,
-    Ok,
-    QueueDeclare,
-    TopologyList,
-    encode,
 )
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen, ConnectionOpen, Ok
+from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
 
 from .saboteur import RawClient, census, open_files, queue_table, rss_bytes, send_until_stuck, until
 

@@ -7,28 +7,24 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.limits import HELLO_BYTES_MAX, PROPERTIES_BYTES_MAX, REQUEST_BYTES_MAX
-from shardmq.records import PERSISTENT, Properties, pack
-from shardmq.wire.administration import DefinitionsImport, LimitsPut
-from shardmq.wire.frames import frame
-from shardmq.wire.operations import (
-    TYPES,
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack
+from shardmq.message.record_batch import PERSISTENT
+from shardmq.protocol.native.frames import frame
+from shardmq.protocol.native.operations.administration import DefinitionsImport, LimitsPut
+from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConfirm,
     BasicNack,
     BasicPublish,
     BasicRefused,
     BasicRenew,
-    ChannelClose,
-    ConnectionClose,
-    ConnectionOpen,
-    Operation,
-    QueueDeclare,
-    QueueDelete,
-    QueuePeek,
-    Refused,
 )
+from shardmq.protocol.native.operations.codec import TYPES, Operation
+from shardmq.protocol.native.operations.connection import ChannelClose, ConnectionClose, ConnectionOpen, Refused
+from shardmq.protocol.native.operations.topology import QueueDeclare, QueueDelete, QueuePeek
 
 from .saboteur import RawClient, rss_bytes, until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .ledgers import Consumer, Ledger, Publisher
 

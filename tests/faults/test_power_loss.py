@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import PublishRefused, ShardmqError
 
 from .mutants import POWER, UNSYNCED, Mutant

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .saboteur import until
 

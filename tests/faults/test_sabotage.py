@@ -12,9 +12,9 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.limits import LINK_SILENCE_SECONDS
-from shardmq.shards.redo import REDO_BYTES
+from shardmq.storage.redo_log import REDO_BYTES
 
 from .ledgers import Consumer, Ledger, Publisher
 from .saboteur import queue_table, until

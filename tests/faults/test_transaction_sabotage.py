@@ -13,13 +13,20 @@ import pytest
 
 import shardmq
 from shardmq import aio
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
-from shardmq.records import pack
-from shardmq.wire.frames import frame
-from shardmq.wire.operations import TYPES, BasicConfirm, BasicPublish, BasicRefused, Ok, Operation, Refused
-from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+from shardmq.message.record import pack
+from shardmq.protocol.native.frames import frame
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused
+from shardmq.protocol.native.operations.codec import TYPES, Operation
+from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
 
 from .saboteur import RawClient, open_files, until
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
 
 from .saboteur import until

@@ -19,7 +19,7 @@ from pika.exceptions import AMQPError
 from xxhash import xxh3_64_intdigest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 from .ledgers import RETRY_SECONDS
 from .saboteur import until

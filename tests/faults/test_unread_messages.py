@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import BasicConsume, BasicGet, ChannelOpen, Ok
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicGet
+from shardmq.protocol.native.operations.connection import ChannelOpen, Ok
 
 from .amqpclient import AmqpClient
 from .saboteur import RawClient, queue_table, rss_bytes, until

@@ -11,10 +11,15 @@ from pathlib import Path
 
 import atheris
 
+from shardmq.protocol.amqp.methods.topology import QueueDeclare
+
 with atheris.instrument_imports(include=["shardmq.gateway.amqp"]):
-    from shardmq.gateway.amqp import methods, properties, sending
-    from shardmq.gateway.amqp.faults import AmqpFault
-    from shardmq.gateway.amqp.frames import METHOD, FrameReader
+    from shardmq.protocol.amqp import encoder as sending
+    from shardmq.protocol.amqp import properties
+    from shardmq.protocol.amqp.errors import AmqpFault
+    from shardmq.protocol.amqp.events import METHOD
+    from shardmq.protocol.amqp.frames import FrameReader
+    from shardmq.protocol.amqp.methods import codec as methods
 
 from tests.gateway.amqp import bytestreams
 from tests.gateway.amqp.sessions import LISTS, TABLES
@@ -79,7 +84,7 @@ def seeds() -> list[bytes]:
         b"".join([publish(b"12345"[:size], properties=raw) for size, raw in enumerate(LISTS[:5])]),
         b"".join(map(bytestreams.ack, [1, 2, 3, 5])) + bytestreams.ack(9, multiple=True),
     ]
-    declared = [methods.encode(methods.QueueDeclare(0, "q", arguments=table)) for table in TABLES]
+    declared = [methods.encode(QueueDeclare(0, "q", arguments=table)) for table in TABLES]
     frames = [sending.frame(METHOD, 1, payload) for payload in declared]
     return [
         *[b"\0\7" + stream for stream in (*streams, *frames)],

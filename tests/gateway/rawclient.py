@@ -5,20 +5,17 @@ import ssl
 from types import TracebackType
 from typing import Any, Self
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.limits import HANDSHAKE_SECONDS
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import (
-    FROM_SERVER,
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations.codec import FROM_SERVER, Operation, decode, encode
+from shardmq.protocol.native.operations.connection import (
     ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
     Ok,
-    Operation,
     Refused,
-    decode,
-    encode,
 )
 
 

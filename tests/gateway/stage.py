@@ -10,17 +10,26 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from shardmq.bus.link import Listener, Opened, Peer
-from shardmq.bus.messages import Answer, Changes, Confirmed, Perform, Refusal, Snapshot, Synced, ToCoordinator, ToShard
-from shardmq.bus.wait import context
-from shardmq.cmd.holds import hold_port
-from shardmq.commands import Change
+from shardmq.bus.link import Opened
+from shardmq.bus.listener import Listener, Peer
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.coordinator import (
+    Changes,
+    Perform,
+    Snapshot,
+    Synced,
+    ToCoordinator,
+)
+from shardmq.bus.messages.shard import Confirmed, ToShard
+from shardmq.bus.poller import context
+from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import RequestError
-from shardmq.gateway.deadletters import DeadLetters
-from shardmq.gateway.hub import Hub
+from shardmq.gateway.handlers.dead_letters import DeadLetters
 from shardmq.gateway.server import Server
-from shardmq.model import PREDECLARED, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
-from shardmq.passwords import hash_password
+from shardmq.gateway.state.gateway import Hub
+from shardmq.topology.changes import Change
+from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
+from shardmq.topology.passwords import hash_password
 
 PATIENCE_SECONDS: Final = 10.0
 GUEST: Final = User("guest", hash_password("guest"), ("administrator",))

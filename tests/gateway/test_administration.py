@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.wire.administration import (
+from shardmq.protocol.native.operations.administration import (
     ConnectionExpel,
     DefinitionsExport,
     DefinitionsImport,
@@ -19,7 +19,8 @@ from shardmq.wire.administration import (
     VhostDelete,
     VhostPut,
 )
-from shardmq.wire.operations import ConnectionOpen, QueueDeclare, TopologyList
+from shardmq.protocol.native.operations.connection import ConnectionOpen
+from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
 
 from .rawclient import Denied, RawClient
 

@@ -2,10 +2,20 @@
 
 from collections.abc import Callable
 
-from shardmq.bus.messages import Alarm, Answer, Consume, Delivered, Publish, Renew, Return, Settle
-from shardmq.gateway.alarms import CLEAR_SHARE, WATCH_SECONDS, Alarms, MemoryWatch
-from shardmq.records import Run, pack, unpack
-from shardmq.wire.operations import (
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import (
+    Alarm,
+    Consume,
+    Delivered,
+    Publish,
+    Renew,
+    Return,
+    Settle,
+)
+from shardmq.gateway.state.alarms import CLEAR_SHARE, WATCH_SECONDS, Alarms, MemoryWatch
+from shardmq.message.record import pack, unpack
+from shardmq.message.record_batch import Run
+from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConfirm,
     BasicConsume,
@@ -14,12 +24,9 @@ from shardmq.wire.operations import (
     BasicPublish,
     BasicRefused,
     BasicRenew,
-    ChannelClose,
-    ConnectionBlocked,
-    ConnectionUnblocked,
-    Ok,
-    TopologyList,
 )
+from shardmq.protocol.native.operations.connection import ChannelClose, ConnectionBlocked, ConnectionUnblocked, Ok
+from shardmq.protocol.native.operations.topology import TopologyList
 
 from .rawclient import RawClient
 from .stage import Stage

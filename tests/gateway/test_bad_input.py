@@ -7,30 +7,24 @@ from collections.abc import Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.limits import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX
-from shardmq.records import Properties, pack, pack_many
-from shardmq.wire.frames import frame
-from shardmq.wire.operations import (
-    TYPES,
-    BasicAck,
-    BasicConfirm,
-    BasicPublish,
-    BasicRefused,
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack, pack_many
+from shardmq.protocol.native.frames import frame
+from shardmq.protocol.native.operations.basic import BasicAck, BasicConfirm, BasicPublish, BasicRefused
+from shardmq.protocol.native.operations.codec import TYPES, encode
+from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
-    ExchangeDeclare,
     Heartbeat,
     Ok,
-    QueueBind,
-    QueueDeclare,
     Refused,
-    TopologyList,
-    encode,
 )
+from shardmq.protocol.native.operations.topology import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
 
 from .rawclient import RawClient
 

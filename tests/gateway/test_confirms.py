@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 
-from shardmq.bus.messages import Get, Publish, Reset
-from shardmq.gateway.confirms import GATHERED_BYTES
-from shardmq.records import pack, unpack
-from shardmq.wire.operations import BasicConfirm, BasicGet, BasicPublish, BasicRefused, Operation, TopologyList
+from shardmq.bus.messages.base import Reset
+from shardmq.bus.messages.shard import Get, Publish
+from shardmq.gateway.links.publish_window import GATHERED_BYTES
+from shardmq.message.record import pack, unpack
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish, BasicRefused
+from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.topology import TopologyList
 
 from .rawclient import RawClient
 from .stage import Stage

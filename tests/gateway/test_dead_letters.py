@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages import Confirmed, Dead, DeadLettered, DeadLetterRefused, Gone, Publish, PublishRefusal
-from shardmq.gateway.amqp.properties import decode
-from shardmq.gateway.amqp.tables import wrapped
-from shardmq.gateway.deadletters import died, is_cycle
-from shardmq.model import Binding, Exchange
-from shardmq.records import AMQP, PERSISTENT, Properties, Run, pack, pack_raw, unpack, unpack_raw
+from shardmq.bus.messages.shard import (
+    Confirmed,
+    Dead,
+    DeadLettered,
+    DeadLetterRefused,
+    Gone,
+    Publish,
+    PublishRefusal,
+)
+from shardmq.gateway.handlers.dead_letters import died, is_cycle
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack, pack_raw, unpack, unpack_raw
+from shardmq.message.record_batch import AMQP, PERSISTENT, Run
+from shardmq.protocol.amqp.properties import decode
+from shardmq.protocol.amqp.tables import wrapped
+from shardmq.topology.entities import Binding, Exchange
 
 from .amqp.test_properties import EVERY_TYPE
 from .stage import Stage

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
-from shardmq.records import pack_many
-from shardmq.wire.operations import (
+from shardmq.cmd.run.broker import Broker
+from shardmq.message.record import pack_many
+from shardmq.protocol.native.operations.basic import (
     BasicConsume,
     BasicDeliver,
     BasicGet,
     BasicPublish,
     BasicRecover,
+)
+from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.importing import Plan
-from shardmq.topology import Topology
-from shardmq.wire.administration import DefinitionsExport, DefinitionsImport, PermissionPut, UserPut
-from shardmq.wire.operations import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
+from shardmq.cmd.run.broker import Broker
+from shardmq.definitions.importer import Plan
+from shardmq.protocol.native.operations.administration import (
+    DefinitionsExport,
+    DefinitionsImport,
+    PermissionPut,
+    UserPut,
+)
+from shardmq.protocol.native.operations.topology import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
+from shardmq.topology.topology import Topology
 
 from .rawclient import Denied, RawClient
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.suspicion import DELAY_SECONDS_MAX, FREE
-from shardmq.gateway.turnstile import PLACES
+from shardmq.gateway.authentication.failed_logins import DELAY_SECONDS_MAX, FREE
+from shardmq.gateway.authentication.login_queue import PLACES
 from shardmq.limits import HANDSHAKE_SECONDS
-from shardmq.wire.administration import PermissionPut, UserPut
-from shardmq.wire.operations import ConnectionOpen, StatusGet
+from shardmq.protocol.native.operations.administration import PermissionPut, UserPut
+from shardmq.protocol.native.operations.connection import ConnectionOpen, StatusGet
 
 from .amqp.rawclient import RawClient as AmqpClient
 from .rawclient import Denied, RawClient

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.gateway import hashing
-from shardmq.gateway.hashing import CLEAN_THREADS, Hashing
-from shardmq.gateway.suspicion import FREE, Suspicion, Who
-from shardmq.passwords import hash_password
+from shardmq.gateway.authentication import password_hashing as hashing
+from shardmq.gateway.authentication.failed_logins import FREE, Suspicion, Who
+from shardmq.gateway.authentication.password_hashing import CLEAN_THREADS, Hashing
+from shardmq.topology.passwords import hash_password
 
 STORED = hash_password("secret")
 GUILTY = Who("10.0.0.9", "guest")

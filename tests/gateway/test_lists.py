@@ -7,23 +7,20 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.records import pack_many
-from shardmq.wire.administration import PermissionDelete, PermissionPut, UserPut, VhostPut
-from shardmq.wire.operations import (
-    BasicConsume,
-    BasicGet,
-    BasicPublish,
-    ChannelOpen,
+from shardmq.message.record import pack_many
+from shardmq.protocol.native.operations.administration import PermissionDelete, PermissionPut, UserPut, VhostPut
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicGet, BasicPublish
+from shardmq.protocol.native.operations.connection import ChannelOpen, StatusGet
+from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
     QueueBind,
     QueueDeclare,
-    StatusGet,
     TopologyList,
 )
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin
+from shardmq.protocol.native.operations.transaction import TransactionAbort, TransactionBegin
 
 from .rawclient import Denied, RawClient
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.gateway.loans import Account, Lender
+from shardmq.gateway.state.message_loans import Account, Lender
 from shardmq.limits import LOANS_ARRIVING_BYTES, LOANS_BYTES
 
 MEGABYTE = 1 << 20

@@ -1,8 +1,8 @@
 """Commands of one connection: so many under way, the others in their order."""
 
-from shardmq.commands import Command, DeleteUser
-from shardmq.gateway.pace import UNDER_WAY_MAX, Pace
-from shardmq.gateway.shardlink import Reply
+from shardmq.bus.coordinator_link import Reply
+from shardmq.gateway.links.command_pacing import UNDER_WAY_MAX, Pace
+from shardmq.topology.commands import Command, DeleteUser
 
 
 def test_so_many_are_under_way_and_the_others_follow_in_their_order() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Delivered
-from shardmq.gateway.prefetch import SharedPrefetch
-from shardmq.records import Run, pack, unpack
+from shardmq.bus.messages.shard import Delivered
+from shardmq.gateway.session.prefetch import SharedPrefetch
+from shardmq.message.record import pack, unpack
+from shardmq.message.record_batch import Run
 
 
 def delivered(first: int, count: int) -> Delivered:

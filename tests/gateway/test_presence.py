@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.wire.administration import (
+from shardmq.protocol.native.operations.administration import (
     ConnectionExpel,
     LimitsPut,
     PermissionDelete,
@@ -19,12 +19,9 @@ from shardmq.wire.administration import (
     VhostDelete,
     VhostPut,
 )
-from shardmq.wire.operations import (
-    BasicCancelled,
-    BasicConsume,
-    BasicGet,
-    ChannelOpen,
-    ConnectionClose,
+from shardmq.protocol.native.operations.basic import BasicCancelled, BasicConsume, BasicGet
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose
+from shardmq.protocol.native.operations.topology import (
     QueueBind,
     QueueDeclare,
     QueueDelete,

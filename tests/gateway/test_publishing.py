@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.bus.messages import Confirmed, Publish, PublishRefusal
+from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.limits import FRAMED_PRODUCERS
-from shardmq.model import Binding, Exchange, User
-from shardmq.passwords import hash_password
-from shardmq.records import MANDATORY, PERSISTENT, Properties, pack, pack_many, unpack
-from shardmq.wire.operations import BasicConfirm, BasicPublish, BasicRefused, BasicReturn, Operation
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack, pack_many, unpack
+from shardmq.message.record_batch import MANDATORY, PERSISTENT
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
+from shardmq.protocol.native.operations.codec import Operation
+from shardmq.topology.entities import Binding, Exchange, User
+from shardmq.topology.passwords import hash_password
 
 from .rawclient import RawClient
 from .stage import Stage

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from shardmq.gateway.refusals import COMPLAINTS_MAX, NAMES_MAX, SUMMARY_SECONDS, Refusals
+from shardmq.gateway.authentication.refused_logins import COMPLAINTS_MAX, NAMES_MAX, SUMMARY_SECONDS, Refusals
 
 
 @pytest.fixture(autouse=True)

@@ -5,36 +5,35 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.bus.messages import (
-    Answer,
+from shardmq.bus.messages.base import Answer, Message
+from shardmq.bus.messages.shard import (
     Cancelled,
     Consume,
     Delivered,
     Get,
     Got,
-    Message,
     Release,
     Renew,
     Return,
     Settle,
 )
-from shardmq.gateway.channel import Channel
-from shardmq.gateway.native import NativeConnection
-from shardmq.gateway.rights import Rights
-from shardmq.gateway.session import Session
-from shardmq.gateway.shardlink import Consumer
-from shardmq.records import Run, pack
-from shardmq.wire.operations import (
+from shardmq.gateway.links.consumer import Consumer
+from shardmq.gateway.native.connection import NativeConnection
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.session import Session
+from shardmq.gateway.state.permissions import Rights
+from shardmq.message.record import pack
+from shardmq.message.record_batch import Run
+from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConsume,
     BasicDeliver,
     BasicGet,
     BasicNack,
     BasicRenew,
-    ChannelClose,
-    Ok,
-    TopologyList,
 )
+from shardmq.protocol.native.operations.connection import ChannelClose, Ok
+from shardmq.protocol.native.operations.topology import TopologyList
 
 from .rawclient import RawClient
 from .stage import Stage

@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, ReplyCode
-from shardmq.gateway.rights import Rights
-from shardmq.model import Permission
-from shardmq.records import pack
-from shardmq.topology import Topology
-from shardmq.wire.administration import PermissionDelete, PermissionPut, UserPut
-from shardmq.wire.operations import (
+from shardmq.gateway.state.permissions import Rights
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.administration import PermissionDelete, PermissionPut, UserPut
+from shardmq.protocol.native.operations.basic import (
     BasicConfirm,
     BasicConsume,
     BasicGet,
     BasicPublish,
     BasicRefused,
+)
+from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -30,8 +31,14 @@ from shardmq.wire.operations import (
     QueuePurge,
     QueueUnbind,
 )
-from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
+from shardmq.topology.entities import Permission
+from shardmq.topology.topology import Topology
 
 from .rawclient import Denied, RawClient
 

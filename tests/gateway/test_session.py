@@ -1,7 +1,7 @@
 """What a session promises, over real processes."""
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 
 

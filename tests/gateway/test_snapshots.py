@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages import Answer, EndReservation, Read, Refusal, Reserve, Slices
-from shardmq.commands import PermissionPut
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import EndReservation, Read, Reserve, Slices
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX, RESERVATION_MS, RUN_RECORDS_MAX, SLICES_MAX
-from shardmq.model import Permission
-from shardmq.records import PERSISTENT, Run, pack_many
-from shardmq.wire.frames import frame
-from shardmq.wire.operations import TYPES, Ok, Operation, Refused, encode
-from shardmq.wire.snapshots import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.protocol.native.frames import frame
+from shardmq.protocol.native.operations.codec import TYPES, Operation, encode
+from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.topology.changes import PermissionPut
+from shardmq.topology.entities import Permission
 
 from .rawclient import RawClient
 from .stage import Stage

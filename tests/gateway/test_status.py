@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 
 @pytest.fixture

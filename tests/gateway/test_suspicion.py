@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.gateway.suspicion import (
+from shardmq.gateway.authentication.failed_logins import (
     DELAY_SECONDS,
     DELAY_SECONDS_MAX,
     FREE,

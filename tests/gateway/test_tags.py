@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ChannelError, ReplyCode
-from shardmq.gateway.tags import TagLedger
+from shardmq.gateway.session.delivery_tags import TagLedger
 
 deliveries = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 1000), st.integers(1, 20), st.booleans()), max_size=20

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import trustme
 
-from shardmq.cmd.broker import Broker
-from shardmq.cmd.holds import hold_port
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import StartupRefused
-from shardmq.gateway.tls import TlsOptions, server_context
-from shardmq.records import pack
-from shardmq.wire.operations import BasicConfirm, BasicGet, BasicPublish, ConnectionOpen, QueueDeclare, TopologyList
+from shardmq.message.record import pack
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish
+from shardmq.protocol.native.operations.connection import ConnectionOpen
+from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
+from shardmq.runtime.tls import TlsOptions, server_context
 
 from .rawclient import RawClient
 

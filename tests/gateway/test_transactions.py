@@ -6,34 +6,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from shardmq.bus.messages import Answer, Inspect, Publish, Refusal, Seal
-from shardmq.commands import (
-    AbortTransaction,
-    BeginTransaction,
-    BindingAdded,
-    CommitTransaction,
-    TransactionBegun,
-    TransactionEnded,
-)
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.shard import Publish, Seal
 from shardmq.errors import AccessRefused, PreconditionFailed, ReplyCode
 from shardmq.limits import ATTEMPTS_MAX, FRAMED_PRODUCERS, REQUEST_BYTES_MAX, TRANSACTION_TIMEOUT_MS
-from shardmq.model import Binding, Transaction, User
-from shardmq.passwords import hash_password
-from shardmq.records import MANDATORY, PERSISTENT, Properties, pack
-from shardmq.wire.frames import frame
-from shardmq.wire.operations import (
-    TYPES,
-    BasicConfirm,
-    BasicPublish,
-    BasicRefused,
-    BasicReturn,
-    Ok,
-    Operation,
-    Refused,
-    TopologyList,
-    encode,
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack
+from shardmq.message.record_batch import MANDATORY, PERSISTENT
+from shardmq.protocol.native.frames import frame
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
+from shardmq.protocol.native.operations.codec import TYPES, Operation, encode
+from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.topology import TopologyList
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
 )
-from shardmq.wire.transactions import TransactionAbort, TransactionBegin, TransactionCommit, TransactionSeal
+from shardmq.topology.changes import BindingAdded, TransactionBegun, TransactionEnded
+from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.topology.entities import Binding, Transaction, User
+from shardmq.topology.passwords import hash_password
 
 from .rawclient import RawClient
 from .stage import Stage

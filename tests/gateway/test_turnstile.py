@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from shardmq.errors import AuthenticationFailed, ReplyCode
-from shardmq.gateway import turnstile
-from shardmq.gateway.suspicion import FREE, Suspicion, Who
-from shardmq.gateway.turnstile import KNOWN_PLACES, PLACES, STRANGE_SUSPECTS_MAX, SUSPECTS_OF_SOURCE_MAX, Turnstile
+from shardmq.gateway.authentication import login_queue as turnstile
+from shardmq.gateway.authentication.failed_logins import FREE, Suspicion, Who
+from shardmq.gateway.authentication.login_queue import (
+    KNOWN_PLACES,
+    PLACES,
+    STRANGE_SUSPECTS_MAX,
+    SUSPECTS_OF_SOURCE_MAX,
+    Turnstile,
+)
 
 GUEST = Who("10.0.0.1", "guest")
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmq.errors import PreconditionFailed
-from shardmq.records import Properties
-from shardmq.routing.consistent_hash import ConsistentHash
-from shardmq.routing.exchange_type import Destination
+from shardmq.message.properties import Properties
+from shardmq.topology.exchanges.consistent_hash import ConsistentHash
+from shardmq.topology.exchanges.exchange_type import Destination
 
 KEYS = [f"key-{number}" for number in range(2000)]
 WEIGHTS = st.dictionaries(st.integers(1, 1000), st.integers(1, 5), min_size=1, max_size=8)

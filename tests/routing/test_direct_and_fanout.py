@@ -2,10 +2,10 @@
 
 import pytest
 
-from shardmq.records import Properties
-from shardmq.routing import TYPES
-from shardmq.routing.direct import Direct
-from shardmq.routing.fanout import Fanout
+from shardmq.message.properties import Properties
+from shardmq.topology.exchanges import TYPES
+from shardmq.topology.exchanges.direct import Direct
+from shardmq.topology.exchanges.fanout import Fanout
 
 
 def test_direct_routes_by_equal_keys() -> None:

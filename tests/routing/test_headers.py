@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import PreconditionFailed
-from shardmq.records import Properties
-from shardmq.routing.headers import Headers, equal
+from shardmq.message.properties import Properties
+from shardmq.topology.exchanges.headers import Headers, equal
 
 
 def matches(arguments: dict[str, Any], headers: dict[str, Any] | None) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import InvalidRequest
-from shardmq.routing.topic import Topic
+from shardmq.topology.exchanges.topic import Topic
 
 WORDS = st.sampled_from(["a", "b", "", "*", "#"])
 PATTERNS = st.lists(WORDS, max_size=7).map(".".join)

@@ -3,8 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from shardmq.bus.messages import Answer, EndReservation, Get, Got, Inspect, Message, Publish, Read, Refusal, Reserve
-from shardmq.records import Run, unpack
+from shardmq.bus.messages.base import Answer, Inspect, Message, Refusal
+from shardmq.bus.messages.shard import (
+    EndReservation,
+    Get,
+    Got,
+    Publish,
+    Read,
+    Reserve,
+)
+from shardmq.message.record import unpack
+from shardmq.message.record_batch import Run
 
 from .inside import Inside
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from shardmq.shards.layout import DATABASES, PLACE
-from shardmq.shards.store import Store
+from shardmq.shards.storage.schema import DATABASES, PLACE
+from shardmq.shards.storage.store import Store
 
 Rows = dict[bytes, bytes]
 

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shardmq.bus.link import Dialer, Opened
-from shardmq.bus.messages import (
-    Answer,
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Opened
+from shardmq.bus.messages.base import Answer, Inspect, Message
+from shardmq.bus.messages.shard import (
     Assign,
     Confirmed,
     Consume,
     Delivered,
     FromShard,
-    Inspect,
-    Message,
     Publish,
 )
-from shardmq.bus.stores import Enroll, Identity
-from shardmq.bus.wait import Waiter, context
+from shardmq.bus.messages.stores import Enroll, Identity
+from shardmq.bus.poller import Waiter, context
 from shardmq.limits import DELIVERY_WINDOW_BYTES
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many, unpack
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import Run
+from shardmq.topology.entities import Queue
 
 PROGRAM = """
 import json, os, pathlib, sys, time, types

@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shardmq.bus.link import Dialer, Listener, Opened
-from shardmq.bus.messages import (
-    Answer,
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Opened
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.base import Answer, Message
+from shardmq.bus.messages.shard import (
     Assign,
     Confirmed,
     Delivered,
     FromShard,
-    Message,
     Publish,
     PublishRefusal,
     ToShard,
 )
-from shardmq.bus.wait import Waiter, context
-from shardmq.model import Queue
-from shardmq.shards.store import Store
-from shardmq.shards.worker import Worker
+from shardmq.bus.poller import Waiter, context
+from shardmq.shards.loop import Worker
+from shardmq.shards.storage.store import Store
+from shardmq.topology.entities import Queue
 
 from .driver import BROKER, consume, enroll, numbers
 

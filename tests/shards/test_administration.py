@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.link import Dialer
-from shardmq.bus.messages import (
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.shard import (
     Alarm,
-    Answer,
     Assign,
     Cancel,
     Condemn,
@@ -17,17 +17,16 @@ from shardmq.bus.messages import (
     FromShard,
     Get,
     Got,
-    Inspect,
     Peek,
     Publish,
     PublishRefusal,
     Purge,
-    Refusal,
     Return,
     Unused,
 )
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, run_of
 

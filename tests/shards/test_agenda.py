@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.link import Peer
-from shardmq.clock import SteadyClock
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
-from shardmq.shards.consumers import Consumer
-from shardmq.shards.holdings import Holdings, Hosted
-from shardmq.shards.journal import Journal
-from shardmq.shards.queues import make_queue
-from shardmq.shards.store import Store
-from shardmq.shards.timeouts import Timeouts
-from shardmq.shards.timers import Timers
+from shardmq.bus.listener import Peer
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.state.ack_timeouts import Timeouts
+from shardmq.shards.state.consumers import Consumer
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Holdings
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue
 
 DAY_MS = 86_400_000
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import Publish, Return
-from shardmq.model import Queue
-from shardmq.shards.checkup import check_shard
-from shardmq.shards.closed import ClosedStore, mend
-from shardmq.shards.inspection import Registry
-from shardmq.shards.layout import STAGE, STATE
-from shardmq.shards.store import Store
-from shardmq.storage.findings import Finding
+from shardmq.bus.messages.shard import Publish, Return
+from shardmq.shards.check.check import check_shard
+from shardmq.shards.check.closed_store import ClosedStore, mend
+from shardmq.shards.check.queues import Registry
+from shardmq.shards.storage.schema import STAGE, STATE
+from shardmq.shards.storage.store import Store
+from shardmq.storage.repair.findings import Finding
+from shardmq.topology.entities import Queue
 
 from .clocked import Clocked
 from .damaging import flip, flip_body, rows

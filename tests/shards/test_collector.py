@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.clock import SteadyClock
-from shardmq.model import Queue as Declared
-from shardmq.records import Run, pack_many
-from shardmq.shards.collector import Collector
-from shardmq.shards.journal import Journal
-from shardmq.shards.plain import PlainQueue
-from shardmq.shards.store import Store
-from shardmq.shards.stored import StoredQueue, stored_queues
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.plain_queue import PlainQueue
+from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
 
 DECLARED = Declared("/", "q", 1, 0)
 SEGMENTS, COUNT = 80, 100

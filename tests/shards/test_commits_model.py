@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Answer, Delivered, Publish, Refusal, Return, Settle, Transact
-from shardmq.model import Queue
-from shardmq.records import PERSISTENT, Run, pack_many, unpack
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import (
+    Delivered,
+    Publish,
+    Return,
+    Settle,
+    Transact,
+)
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.topology.entities import Queue
 
 from .driver import consume, numbers, run_of
 from .inside import Inside, inside

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import Confirmed, Publish, Purge
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
+from shardmq.bus.messages.shard import Confirmed, Publish, Purge
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, run_of
 from .inside import MEMORY

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.shards.counts import Counts
+from shardmq.shards.segments.delivery_counts import Counts
 
 edits = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 12)), max_size=30)
 

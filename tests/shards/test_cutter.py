@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq import records
-from shardmq.records import PERSISTENT, Properties, Record, Run
-from shardmq.shards.segments import Cutter
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.message.record import Record
+from shardmq.message.record_batch import PERSISTENT, Run, continues, join
+from shardmq.shards.segments.slicer import Cutter
 
 properties = st.none() | st.builds(Properties, content_type=st.none() | st.text(max_size=20))
 messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
@@ -25,8 +27,8 @@ def test_a_run_cut_in_two_and_joined_is_the_run(
     if 0 < place < run.count:
         left, right = Cutter().cut(run, 0, place), Cutter().cut(run, place, run.count)
         assert right.serial == run.serial + place
-        assert records.continues(left, right)
-        assert records.join([left, right]) == run
+        assert continues(left, right)
+        assert join([left, right]) == run
 
 
 @given(messages, st.data())
@@ -48,4 +50,4 @@ def test_one_cutter_cuts_a_run_piece_by_piece_from_the_front(
         if start < stop:
             pieces.append(cutter.cut(run, start, stop))
         start = stop
-    assert records.join(pieces) == run
+    assert join(pieces) == run

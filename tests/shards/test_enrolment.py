@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.link import Dialer, Opened
-from shardmq.bus.messages import Assign, FromShard, Refusal
-from shardmq.bus.wait import Waiter
-from shardmq.model import Queue
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Opened
+from shardmq.bus.messages.base import Refusal
+from shardmq.bus.messages.shard import Assign, FromShard
+from shardmq.bus.poller import Waiter
+from shardmq.topology.entities import Queue
 
 from .driver import BROKER, PATIENCE_SECONDS, Shard, enroll
 

@@ -8,10 +8,10 @@ import pytest
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from shardmq.errors import RowDamaged, StoreRefused
-from shardmq.shards.layout import BODIES_APART, DATABASES, WITH_KEYS_CHECKED
-from shardmq.shards.redo import REDO_BYTES
-from shardmq.shards.redo_scan import ENTRY
-from shardmq.shards.store import Store, _encode
+from shardmq.shards.storage.schema import BODIES_APART, DATABASES, WITH_KEYS_CHECKED
+from shardmq.shards.storage.store import Store, _encode
+from shardmq.storage.redo_log import REDO_BYTES
+from shardmq.storage.redo_recovery import ENTRY
 from tests.shards.test_flips import fill, found
 from tests.storage.flips import flipped
 

@@ -11,17 +11,26 @@ from typing import Any
 
 import pytest
 
-from shardmq.clock import ClockNote
 from shardmq.errors import RowDamaged
-from shardmq.model import Queue as Declared
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import PERSISTENT, Run
 from shardmq.ranges import RangeSet
-from shardmq.records import PERSISTENT, Run, pack_many
-from shardmq.shards.layout import DATABASES
-from shardmq.shards.producers import Seen
-from shardmq.shards.segments import Segment
-from shardmq.shards.store import Store
-from shardmq.shards.writes import DamagedStage, Reservation, Sealed, Staged, StagedPlace, Timer, Writes
-from shardmq.storage.page_check import check_pages
+from shardmq.runtime.clock import ClockNote
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.entries import (
+    DamagedStage,
+    Reservation,
+    Sealed,
+    Seen,
+    Staged,
+    StagedPlace,
+    Timer,
+)
+from shardmq.shards.storage.schema import DATABASES
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.storage.pages.page_check import check_pages
+from shardmq.topology.entities import Queue as Declared
 from tests.storage.flips import flipped, refusals
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import Answer, Conclude, Consume, Delivered, Inspect, Publish, Seal
-from shardmq.model import Queue
-from shardmq.shards.transactions import ROLL_ROOM_BYTES
+from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.messages.shard import (
+    Conclude,
+    Consume,
+    Delivered,
+    Publish,
+    Seal,
+)
+from shardmq.shards.handlers.transactions import ROLL_ROOM_BYTES
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, numbers, run_of
 

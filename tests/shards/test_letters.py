@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import Dead, DeadLettered, DeadLetterRefused, Publish, Release, Return
+from shardmq.bus.messages.shard import (
+    Dead,
+    DeadLettered,
+    DeadLetterRefused,
+    Publish,
+    Release,
+    Return,
+)
 from shardmq.limits import LETTER_PRODUCERS
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many, unpack
-from shardmq.shards.deadletters import LETTERS_BYTES_MAX
-from shardmq.shards.deaths import GONE_EVERY
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import Run
+from shardmq.shards.handlers.dead_letters import LETTERS_BYTES_MAX
+from shardmq.shards.queues.dead_letter_outbox import GONE_EVERY
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, run_of
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.link import Lost
-from shardmq.bus.messages import (
+from shardmq.bus.messages.base import Inspect, Refusal
+from shardmq.bus.messages.shard import (
     Assign,
     Cancel,
     Cancelled,
@@ -22,21 +23,20 @@ from shardmq.bus.messages import (
     Drop,
     Get,
     Got,
-    Inspect,
     Permit,
     Publish,
     PublishRefusal,
     Purge,
     Qos,
-    Refusal,
     Release,
     Return,
     Settle,
     Spent,
     Wanted,
 )
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
 

@@ -7,10 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Confirmed, Counts, Dead, Drop, Inspect, Publish, PublishRefusal, Purge
+from shardmq.bus.messages.base import Inspect
+from shardmq.bus.messages.shard import (
+    Confirmed,
+    Counts,
+    Dead,
+    Drop,
+    Publish,
+    PublishRefusal,
+    Purge,
+)
 from shardmq.limits import FRAMED_PRODUCERS, LETTER_PRODUCERS
-from shardmq.model import Queue
-from shardmq.shards.producers import LETTER_RANGES_MAX, PRODUCERS_MAX, RANGES_KEPT, RANGES_MAX, Producers
+from shardmq.shards.state.deduplication import PRODUCERS_MAX, Producers
+from shardmq.shards.storage.entries import LETTER_RANGES_MAX, RANGES_KEPT, RANGES_MAX
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shardmq.bus.link import Opened
-from shardmq.bus.messages import (
+from shardmq.bus.messages.base import Inspect, Message, Refusal
+from shardmq.bus.messages.shard import (
     Assign,
     Cancelled,
     Conclude,
@@ -20,14 +21,11 @@ from shardmq.bus.messages import (
     Drop,
     EndReservation,
     Get,
-    Inspect,
-    Message,
     Peek,
     Prepare,
     Publish,
     Purge,
     Read,
-    Refusal,
     Reserve,
     Return,
     Seal,
@@ -36,9 +34,9 @@ from shardmq.bus.messages import (
     Transact,
 )
 from shardmq.errors import ReplyCode
-from shardmq.model import Queue
-from shardmq.records import Run
-from shardmq.shards.layout import STAGE, STATE
+from shardmq.message.record_batch import Run
+from shardmq.shards.storage.schema import STAGE, STATE
+from shardmq.topology.entities import Queue
 
 from .clocked import EVERYTHING, LONG_MS, Clocked
 from .damaging import flip, flip_body, rows
@@ -173,13 +171,13 @@ def test_a_queue_whose_bytes_are_counted_comes_up_out_of_service(shard: Clocked)
 
 
 def test_merging_small_segments_stops_at_the_damage(shard: Clocked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardmq.shards.collector._AGE_SECONDS", 1e12)
+    monkeypatch.setattr("shardmq.shards.queues.compaction._AGE_SECONDS", 1e12)
     for number in range(40):
         shard.take_in(run_of(100 + number, 1))
     stored = rows(shard.store, "index", 1)
     shard.restart()
     flip_body(shard.store, 1, min(int.from_bytes(key[8:], "big") for key in stored))
-    monkeypatch.setattr("shardmq.shards.collector._AGE_SECONDS", 0.0)
+    monkeypatch.setattr("shardmq.shards.queues.compaction._AGE_SECONDS", 0.0)
     deadline = shard.passes + 500
     while not shard.worker.table()["damaged"]:
         assert shard.passes < deadline

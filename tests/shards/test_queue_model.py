@@ -9,15 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from shardmq.clock import SteadyClock
-from shardmq.model import Queue as Declared
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import PERSISTENT, Run
 from shardmq.ranges import RangeSet
-from shardmq.records import PERSISTENT, Run, pack_many, unpack
-from shardmq.shards.collector import Collector
-from shardmq.shards.journal import Journal
-from shardmq.shards.plain import PlainQueue
-from shardmq.shards.store import Store
-from shardmq.shards.stored import StoredQueue, stored_queues
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.plain_queue import PlainQueue
+from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SMALL_STORE_BYTES = 3000
@@ -228,7 +229,7 @@ TestQueueAgreesWithAList.settings = settings(max_examples=60, stateful_step_coun
 
 
 def test_a_cut_run_holds_the_messages_asked_for() -> None:
-    from shardmq.shards.segments import Cutter
+    from shardmq.shards.segments.slicer import Cutter
 
     run = Run("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
     cutter = Cutter()

@@ -8,13 +8,13 @@ import pytest
 
 from shardmq.cmd.main import run
 from shardmq.errors import StoreDamaged
-from shardmq.shards.closed import is_well
-from shardmq.shards.layout import DATABASES
-from shardmq.shards.store import FORMAT, Store
-from shardmq.storage.page_check import check_pages
-from shardmq.storage.pages import BRANCH, LEAF, PAGE
-from shardmq.storage.rebuilding import reachable, rebuild
-from shardmq.storage.salvage import SalvagedFile
+from shardmq.shards.check.closed_store import is_well
+from shardmq.shards.storage.schema import DATABASES
+from shardmq.shards.storage.store import FORMAT, Store
+from shardmq.storage.pages.page import BRANCH, LEAF, PAGE
+from shardmq.storage.pages.page_check import check_pages
+from shardmq.storage.repair.rebuild import reachable, rebuild
+from shardmq.storage.repair.salvage import SalvagedFile
 
 from .test_flips import fill
 

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import StoreRefused
-from shardmq.model import Queue as Declared
-from shardmq.records import Run, pack_many
-from shardmq.shards.redo import REDO_BYTES, RedoLog
-from shardmq.shards.redo_scan import ENTRY_BYTES_MAX
-from shardmq.shards.segments import Segment
-from shardmq.shards.store import CHECKPOINT_SECONDS, Store
-from shardmq.shards.writes import Writes
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.store import CHECKPOINT_SECONDS, Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.storage.redo_log import REDO_BYTES, RedoLog
+from shardmq.storage.redo_recovery import ENTRY_BYTES_MAX
+from shardmq.topology.entities import Queue as Declared
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 DECLARED = Declared("/", "q", 1, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import (
+from shardmq.bus.messages.shard import (
     Counts,
     Dead,
     Delivered,
@@ -21,9 +21,9 @@ from shardmq.bus.messages import (
     Return,
     Slices,
 )
-from shardmq.model import Queue
-from shardmq.records import Run
-from shardmq.shards.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
+from shardmq.message.record_batch import Run
+from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
+from shardmq.topology.entities import Queue
 
 from .clocked import EVERYTHING, LONG_MS, Clocked
 from .driver import Shard, consume, run_of

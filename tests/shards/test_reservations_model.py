@@ -10,11 +10,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shardmq.bus.messages import EndReservation, Purge, Return, Settle, Slices
-from shardmq.model import Queue
-from shardmq.records import PERSISTENT, Run, pack_many
-from shardmq.shards.lane import LANE_BITS
-from shardmq.shards.termed import TermedQueue
+from shardmq.bus.messages.shard import (
+    EndReservation,
+    Purge,
+    Return,
+    Settle,
+    Slices,
+)
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.topology.entities import Queue
 
 from .clocked import LONG_MS, Clocked
 from .inside import MEMORY

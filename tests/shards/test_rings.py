@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import (
+from shardmq.bus.messages.base import Refusal
+from shardmq.bus.messages.shard import (
     Cancel,
     Consume,
     Counts,
@@ -15,14 +16,13 @@ from shardmq.bus.messages import (
     Get,
     Got,
     Publish,
-    Refusal,
     Release,
     Renew,
     Return,
     Settle,
 )
 from shardmq.limits import DELIVERY_WINDOW_BYTES
-from shardmq.model import Queue
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
 

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from shardmq.model import Queue as Declared
-from shardmq.records import Run, pack_many
-from shardmq.shards.segments import Segment
-from shardmq.shards.store import Store
-from shardmq.shards.writes import Writes
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.topology.entities import Queue as Declared
 
 
 def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Path) -> None:

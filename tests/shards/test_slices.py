@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import Answer, Confirmed, Drop, EndReservation, Publish, Purge, Refusal, Reserve
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
-from shardmq.shards.lane import EXPIRE_BYTES
-from shardmq.shards.slices import SLICE_BYTES
-from shardmq.shards.worker import EXPIRE_RUNS
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import (
+    Confirmed,
+    Drop,
+    EndReservation,
+    Publish,
+    Purge,
+    Reserve,
+)
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.shards.loop import EXPIRE_RUNS
+from shardmq.shards.queues.subqueue import EXPIRE_BYTES
+from shardmq.shards.state.sliced_work import SLICE_BYTES
+from shardmq.topology.entities import Queue
 
 from .clocked import Clocked
 from .driver import Shard, consume, numbers, run_of

@@ -7,12 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Answer, Condemn, Get, Got, Read, Reserve, Return, Settle, Slices
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
-from shardmq.shards.lane import LANE_BITS
-from shardmq.shards.plain import PEEK_BYTES
-from shardmq.shards.snapshots import PASS_BYTES, READ_RANGES, slices_of
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import (
+    Condemn,
+    Get,
+    Got,
+    Read,
+    Reserve,
+    Return,
+    Settle,
+    Slices,
+)
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.shards.handlers.reads import PASS_BYTES, READ_RANGES, slices_of
+from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.plain_queue import PEEK_BYTES
+from shardmq.topology.entities import Queue
 
 from .clocked import EVERYTHING, Clocked
 from .driver import run_of

@@ -8,10 +8,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from shardmq.environment import Environment, open_environment
 from shardmq.errors import StoreUnwritable
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
-from shardmq.storage.space import RESERVE_BYTES, Room, Space, writing
+from shardmq.storage.disk_space import RESERVE_BYTES, Room, Space, writing
+from shardmq.storage.lmdb_engine import Environment, open_environment
 
 MB = 1 << 20
 MUCH = 1 << 40

@@ -5,9 +5,17 @@ from pathlib import Path
 import pytest
 
 from shardmq.errors import StoreRefused
-from shardmq.records import PERSISTENT, Run, pack
-from shardmq.shards.store import Store
-from shardmq.shards.writes import DamagedStage, Reservation, Sealed, Staged, StagedPlace, Writes
+from shardmq.message.record import pack
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.shards.storage.entries import (
+    DamagedStage,
+    Reservation,
+    Sealed,
+    Staged,
+    StagedPlace,
+)
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
 
 
 def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", messages: int = 1) -> Staged:

@@ -7,12 +7,13 @@ import lmdb
 import pytest
 
 from shardmq.errors import StoreRefused
-from shardmq.model import Queue as Declared
-from shardmq.records import Run, pack_many
-from shardmq.shards.segments import Segment
-from shardmq.shards.store import Store
-from shardmq.shards.writes import Writes
-from shardmq.storage.page_check import free_pages
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.storage.pages.page_check import free_pages
+from shardmq.topology.entities import Queue as Declared
 
 DECLARED = Declared("/", "q", 1, 0)
 

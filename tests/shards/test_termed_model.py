@@ -10,16 +10,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shardmq.clock import SteadyClock
-from shardmq.model import Queue as Declared
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import PERSISTENT, Run
 from shardmq.ranges import RangeSet
-from shardmq.records import PERSISTENT, Run, pack_many, unpack
-from shardmq.shards.collector import Collector
-from shardmq.shards.journal import Journal
-from shardmq.shards.lane import Parcel
-from shardmq.shards.queues import make_queue
-from shardmq.shards.store import Store
-from shardmq.shards.stored import StoredQueue, stored_queues
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.delivery import Parcel
+from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

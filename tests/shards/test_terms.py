@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from shardmq.clock import SteadyClock
-from shardmq.model import Queue as Declared
-from shardmq.records import Run, pack_many, unpack
-from shardmq.shards.journal import Journal
-from shardmq.shards.plain import PlainQueue
-from shardmq.shards.queue import Queue
-from shardmq.shards.queues import make_queue
-from shardmq.shards.store import Store
-from shardmq.shards.stored import StoredQueue, stored_queues
-from shardmq.shards.termed import TermedQueue
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import Run
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.queues.plain_queue import PlainQueue
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
 
 DEAD_LETTERS = {"x-dead-letter-exchange": "dlx"}
 

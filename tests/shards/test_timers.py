@@ -7,21 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages import (
+from shardmq.bus.messages.base import Inspect
+from shardmq.bus.messages.shard import (
     Confirmed,
     Counts,
     Delivered,
     Drop,
-    Inspect,
     Publish,
     Purge,
     Release,
     Return,
     Settle,
 )
-from shardmq.clock import ClockNote, SteadyClock
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many
+from shardmq.message.record import pack_many
+from shardmq.message.record_batch import Run
+from shardmq.runtime.clock import ClockNote, SteadyClock
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages import (
-    Answer,
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.shard import (
     Conclude,
     Condemn,
     Confirmed,
@@ -16,15 +16,14 @@ from shardmq.bus.messages import (
     Dead,
     Delivered,
     Drop,
-    Inspect,
     Prepare,
     Publish,
     PublishRefusal,
-    Refusal,
     Seal,
 )
-from shardmq.model import Queue
-from shardmq.records import Run, pack_many, unpack
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import Run
+from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
 

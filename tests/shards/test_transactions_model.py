@@ -12,14 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.bus.messages import Answer, Conclude, Prepare, Publish, Seal
-from shardmq.model import Queue
-from shardmq.records import PERSISTENT, Run, pack, pack_many
-from shardmq.shards import attempts as attempts_module
-from shardmq.shards import transactions as transactions_module
-from shardmq.shards.attempts import Attempt
-from shardmq.shards.store import Store
-from shardmq.shards.writes import Staged, StagedPlace, Writes
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import Conclude, Prepare, Publish, Seal
+from shardmq.message.record import pack, pack_many
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.shards.handlers import transactions as transactions_module
+from shardmq.shards.state import attempts as attempts_module
+from shardmq.shards.state.attempts import Attempt
+from shardmq.shards.storage.entries import Staged, StagedPlace
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.topology.entities import Queue
 
 from .driver import run_of
 from .inside import MEMORY, inside

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.spark.source import ShardmqDataSource
 
 DAEMON = Path(__file__).parent / "daemon"

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.spark.columns import READ_SCHEMA
+from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import parse
-from shardmq.spark.reader import QueueReader, make_reader
+from shardmq.spark.read.columns import READ_SCHEMA
+from shardmq.spark.read.reader import QueueReader, make_reader
 
 PATIENCE_SECONDS = 60.0
 BODY = StructType([READ_SCHEMA["body"], READ_SCHEMA["position"]])

@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 import shardmq
-from shardmq.cmd.broker import Broker as Server
-from shardmq.cmd.holds import hold_port
+from shardmq.cmd.run.broker import Broker as Server
+from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -22,13 +22,13 @@ from shardmq.errors import (
     ShardmqError,
     Unavailable,
 )
-from shardmq.spark import broker as module
-from shardmq.spark.broker import Broker, connection
-from shardmq.spark.pipeline.sending import asking, give_up
-from shardmq.spark.publisher import Publisher
-from shardmq.spark.wire import Op
-from shardmq.wire.operations import TYPES
-from shardmq.wire.transactions import TransactionCommit
+from shardmq.protocol.native.operations.codec import TYPES
+from shardmq.protocol.native.operations.transaction import TransactionCommit
+from shardmq.spark.connection import broker as module
+from shardmq.spark.connection.broker import Broker, connection
+from shardmq.spark.connection.protocol import Op
+from shardmq.spark.jobs.transaction import asking, give_up
+from shardmq.spark.write.publisher import Publisher
 
 from .proxy import Fate, Proxy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.spark import bundle
 from shardmq.spark.bundle import make_zip
 
@@ -41,7 +41,7 @@ def test_it_has_sources_alone_and_not_the_pipeline(archive: Path) -> None:
     assert [name for name in names if not name.endswith(".py")] == []
     assert [name for name in names if "pipeline" in name] == []
     assert {f"shardmq/{name}" for name in bundle.MODULES} <= set(names)
-    assert {"shardmq/spark/writer.py", "pyspark_shardmq/__init__.py", "msgpack/fallback.py"} <= set(names)
+    assert {"shardmq/spark/write/writer.py", "pyspark_shardmq/__init__.py", "msgpack/fallback.py"} <= set(names)
 
 
 def test_it_is_the_same_each_time(archive: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_partition_is_staged_and_committed_with_nothing_else(archive: Path, br
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 from shardmq.spark.options import parse
-from shardmq.spark.writer import BatchWriter
+from shardmq.spark.write.writer import BatchWriter
 options = parse({"url": sys.argv[2], "routing_key": "amq.fanout", "exchange": "amq.fanout", "mandatory": "false"},
                 "write")
 writer = BatchWriter(options, StructType([StructField("value", StringType())]))

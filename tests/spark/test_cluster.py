@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.spark.bundle import make_zip
 
 from .cluster import Cluster, bare_python

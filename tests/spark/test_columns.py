@@ -24,10 +24,12 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from shardmq import records
 from shardmq.errors import InvalidRequest, ProtocolError
-from shardmq.records import PERSISTENT, Properties, message_id, pack
-from shardmq.spark.columns import DECIMAL, PROPERTIES, READ_SCHEMA, Columns, Delivery, arrow_schema
+from shardmq.message import record_batch
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack
+from shardmq.message.record_batch import PERSISTENT, message_id
+from shardmq.spark.read.columns import DECIMAL, PROPERTIES, READ_SCHEMA, Columns, Delivery, arrow_schema
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,7 +96,7 @@ def test_decimals_are_their_text() -> None:
     headers = {"price": Decimal("12.50"), "prices": [Decimal("1"), {"n": Decimal("-1.5")}]}
     [row] = table([delivery([(Properties(headers=headers), b"")])])
     assert row["headers"] == {"price": "12.50", "prices": '["1",{"n":"-1.5"}]'}
-    assert DECIMAL == records.DECIMAL
+    assert DECIMAL == record_batch.DECIMAL
 
 
 def test_a_message_with_nothing_has_what_the_broker_gave_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -64,7 +64,7 @@ def test_the_zip_of_an_installed_shardmq_is_complete(installed: Path, tmp_path: 
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     subprocess.run([sys.executable, "-P", "-c", code, str(archive)], env=environment, check=True, timeout=120)
     with zipfile.ZipFile(archive) as bundled:
-        assert {"shardmq/client/url.py", "pyspark_shardmq/__init__.py"} <= set(bundled.namelist())
+        assert {"shardmq/client/api/url.py", "pyspark_shardmq/__init__.py"} <= set(bundled.namelist())
 
 
 def test_format_shardmq_is_found_without_registration(installed: Path, broker: Broker) -> None:

@@ -11,10 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed
-from shardmq.spark import acknowledge, drain, release
-from shardmq.spark.drain import RENEWALS, position_ranges
+from shardmq.spark import acknowledge, release
+from shardmq.spark.read import drain
+from shardmq.spark.read.drain import RENEWALS, position_ranges
 
 from .queues import Load, loader, numbers, publish, reader, ready, until
 

@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.wire.operations import TYPES, BasicPublish
-from shardmq.wire.transactions import TransactionCommit, TransactionSeal
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.codec import TYPES
+from shardmq.protocol.native.operations.transaction import TransactionCommit, TransactionSeal
 
 from .proxy import Fate, Judge, Proxy, passes
 

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 
 import shardmq
 import shardmq.spark
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, ShardmqError, Unroutable
-from shardmq.spark.pipeline import landing
-from shardmq.spark.pipeline.export import write
-from shardmq.spark.pipeline.files import read
-from shardmq.spark.pipeline.landing import Folder
-from shardmq.spark.pipeline.publish import messages
+from shardmq.spark.jobs import export_folder as landing
+from shardmq.spark.jobs.export import write
+from shardmq.spark.jobs.export_folder import Folder
+from shardmq.spark.jobs.files import read
+from shardmq.spark.jobs.publish import messages
 
 FLIGHTS = 336_776
 PARTITIONS = 8

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import InvalidRequest, NotFound, ShardmqError
-from shardmq.spark.pipeline.chunks import BLOCK_ROWS, CHUNK_ROWS_MAX, File, Pace, Part, Plan, chunk_rows, usual_id
-from shardmq.spark.pipeline.faults import plain
-from shardmq.spark.pipeline.files import check_there, format_of
-from shardmq.spark.pipeline.landing import new_id, prefix_of
-from shardmq.spark.pipeline.summary import Summary
-from shardmq.spark.pipeline.templates import parse
+from shardmq.spark.jobs.export_folder import new_id, prefix_of
+from shardmq.spark.jobs.files import check_there, format_of
+from shardmq.spark.jobs.outcome import plain
+from shardmq.spark.jobs.replay_plan import BLOCK_ROWS, CHUNK_ROWS_MAX, File, Pace, Part, Plan, chunk_rows, usual_id
+from shardmq.spark.jobs.summary import Summary
+from shardmq.spark.jobs.templates import parse
 
 FILES = st.lists(st.integers(0, 50), max_size=8).map(
     lambda rows: tuple(File(f"file:/{number}", 10, count) for number, count in enumerate(rows))

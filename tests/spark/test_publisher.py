@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shardmq
-from shardmq import records
-from shardmq.cmd.broker import Broker as Server
+from shardmq.cmd.run.broker import Broker as Server
 from shardmq.errors import AccessRefused, NotFound, PreconditionFailed, PublishRefused, Timeout, Unroutable
 from shardmq.limits import FRAMED_PRODUCERS
-from shardmq.spark.broker import Broker
-from shardmq.spark.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, Publisher
-from shardmq.wire import operations
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import FROM_CLIENT, TYPES, BasicConfirm, BasicPublish, ChannelOpen, ConnectionOpen, Ok
+from shardmq.message import record as records
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations import codec as operations
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, TYPES
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
+from shardmq.spark.connection.broker import Broker
+from shardmq.spark.write.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, Publisher
 
 from .proxy import Fate, Proxy
 

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, ConnectionLost, NotFound
-from shardmq.spark.columns import READ_SCHEMA
-from shardmq.spark.reader import BATCH_ROWS, Slice, _first, _of_size
+from shardmq.spark.read.columns import READ_SCHEMA
+from shardmq.spark.read.reader import BATCH_ROWS, Slice, _first, _of_size
 
 from .queues import Load, counts, loader, numbers, publish, reader, ready, until
 

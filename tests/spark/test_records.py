@@ -1,4 +1,4 @@
-"""Records made of columns are those that `shardmq.records` makes of messages, one by one."""
+"""Records made of columns are those that `shardmq.message.record` makes of messages, one by one."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq import limits, records
+from shardmq import limits
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX
-from shardmq.records import Properties, Record
-from shardmq.spark.records import PROPERTIES, RANGES, Encoder
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.message.record import Record
+from shardmq.spark.write.encoding import PROPERTIES, RANGES, Encoder
 
 HEADERS = pa.map_(pa.string(), pa.string())
 TYPES = {"headers": HEADERS, "delivery_mode": pa.int32(), "priority": pa.int16(), "timestamp": pa.int64()}

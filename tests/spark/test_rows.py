@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from shardmq import records
 from shardmq.errors import InvalidRequest
 from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.message import record as records
 from shardmq.spark.options import Options
-from shardmq.spark.rows import GATHERED_BYTES, RUN_BYTES, Cutter, Run, check_columns
+from shardmq.spark.write.rows import GATHERED_BYTES, RUN_BYTES, Cutter, Run, check_columns
 
 OPTIONS = Options(url="shardmq://x/", exchange="flights")
 

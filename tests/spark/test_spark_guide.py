@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import shardmq
-from shardmq.cmd.broker import Broker
 from shardmq.cmd.main import cli
-from shardmq.spark.columns import READ_SCHEMA
+from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import names
+from shardmq.spark.read.columns import READ_SCHEMA
 
 GUIDE = (Path(__file__).resolve().parents[2] / "SPARK.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError
-from shardmq.records import Properties, pack
-from shardmq.spark import unpacking
-from shardmq.spark.unpacking import Parts, take_apart
+from shardmq.message.properties import Properties
+from shardmq.message.record import pack
+from shardmq.spark.read import decoding as unpacking
+from shardmq.spark.read.decoding import Parts, take_apart
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=300) | st.binary(),

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError
-from shardmq.spark import wire
-from shardmq.spark.wire import FIELDS, Op
-from shardmq.wire import operations
-from shardmq.wire.frames import HEADER, FrameReader
-from shardmq.wire.operations import OPERATIONS, BasicConfirm, BasicPublish, Ok, TransactionCommit
-from shardmq.wire.publishing import encode_publish
+from shardmq.protocol.native.frames import HEADER, FrameReader
+from shardmq.protocol.native.operations import codec as operations
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
+from shardmq.protocol.native.operations.codec import OPERATIONS, TransactionCommit
+from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION, Ok
+from shardmq.protocol.native.operations.publishing import encode_publish
+from shardmq.spark.connection import protocol as wire
+from shardmq.spark.connection.protocol import FIELDS, Op
 
 SIZES = [0, 1, 255, 256, 65_535, 65_536, 300_000]
 
@@ -25,7 +27,7 @@ def test_type_numbers_and_fields_are_the_protocols() -> None:
         theirs = OPERATIONS[operation]
         assert theirs.__name__.upper() == operation.name.replace("_", "")
         assert theirs.__struct_fields__ == FIELDS[operation]
-    assert wire.PROTOCOL_VERSION == operations.PROTOCOL_VERSION
+    assert wire.PROTOCOL_VERSION == PROTOCOL_VERSION
     assert wire.HEADER.format == HEADER.format
 
 
@@ -72,7 +74,7 @@ def test_what_makes_no_sense_is_refused(kind: int, payload: bytes) -> None:
 def test_frames_are_the_same_with_msgpacks_python_part_alone() -> None:
     code = (
         "from msgpack import Packer; assert Packer.__module__ == 'msgpack.fallback'\n"
-        "from shardmq.spark import wire; from shardmq.spark.wire import Op\n"
+        "from shardmq.spark import wire; from shardmq.spark.connection.protocol import Op\n"
         "made = wire.encode(Op.TRANSACTION_COMMIT, 3, 1, 'orders', 7, [(2**62 + 1, 500)])\n"
         "made += b''.join(wire.encode_publish(9, 1, 'e', 'k', 3, 2, memoryview(bytes(70000)), 5, 2**63 - 1, 6, 7))\n"
         "assert wire.decode(16, memoryview(b'\\x93\\x03\\x01\\x81\\xa1a\\xc4\\x01x')) == (Op.OK, [3, 1, {'a': b'x'}])\n"

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest
 from shardmq.spark.options import Options
-from shardmq.spark.rows import check_columns
-from shardmq.spark.writer import BatchWriter, Staged, StreamWriter
+from shardmq.spark.write.rows import check_columns
+from shardmq.spark.write.writer import BatchWriter, Staged, StreamWriter
 
 
 def write(frame: DataFrame, broker: Broker, mode: str = "append", **options: Any) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from shardmq.storage.files import make_folder
 
-OPEN = "import sys; from pathlib import Path; from shardmq.shards.store import Store; Store(Path(sys.argv[1])).close()"
+OPEN = (
+    "import sys; from pathlib import Path; from shardmq.shards.storage.store import Store; "
+    "Store(Path(sys.argv[1])).close()"
+)
 
 
 def synced(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ import lmdb
 import pytest
 
 from shardmq.errors import StoreDamaged, StoreRefused
-from shardmq.storage.page_check import check_pages, free_pages
+from shardmq.storage.pages.page_check import check_pages, free_pages
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 NAMES = (b"a", b"b", b"c")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.limits import FRAME_BYTES_MAX
-from shardmq.wire.frames import FrameReader, frame
+from shardmq.protocol.native.frames import FrameReader, frame
 
 frames = st.lists(st.tuples(st.integers(1, 65_535), st.binary(max_size=60)), max_size=12)
 

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError, ReplyCode
-from shardmq.wire import operations
-from shardmq.wire.frames import FrameReader
-from shardmq.wire.operations import FROM_CLIENT, FROM_SERVER, OPERATIONS, Operation, decode, encode
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.protocol.native.operations import codec as operations
+from shardmq.protocol.native.operations.basic import BasicConfirm
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, FROM_SERVER, OPERATIONS, Operation, decode, encode
+from shardmq.protocol.native.operations.connection import ChannelOpen, Heartbeat
 
 EITHER = FROM_CLIENT | FROM_SERVER
 names = st.text(max_size=40)
@@ -104,7 +106,7 @@ def test_an_unknown_type_is_an_invalid_command() -> None:
 
 def test_what_only_servers_say_is_refused_from_clients() -> None:
     with pytest.raises(ProtocolError, match="BasicConfirm"):
-        decode(operations.TYPES[operations.BasicConfirm], b"\x92\x01\x90", FROM_CLIENT)
+        decode(operations.TYPES[BasicConfirm], b"\x92\x01\x90", FROM_CLIENT)
 
 
 def test_every_operation_has_a_sender() -> None:
@@ -123,7 +125,7 @@ def test_the_spec_lists_every_operation_with_its_fields_in_order() -> None:
     rows = spec_rows()
     assert rows.keys() == OPERATIONS.keys()
     for number, kind in OPERATIONS.items():
-        fields = [] if kind is operations.Heartbeat else [field.split()[0] for field in _fields(rows[number][2])]
+        fields = [] if kind is Heartbeat else [field.split()[0] for field in _fields(rows[number][2])]
         assert [field.rstrip(":") for field in fields] == list(kind.__struct_fields__), kind.__name__
 
 
@@ -144,7 +146,7 @@ def test_the_spec_names_and_directions_are_those_of_the_table() -> None:
 
 def spec_rows() -> dict[int, tuple[str, str, str]]:
     """Name, senders and fields of each operation, as SPEC.md has them."""
-    spec = (resources.files("shardmq.wire") / "SPEC.md").read_text("utf-8")
+    spec = (resources.files("shardmq.protocol.native") / "SPEC.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+) \| ([a-z.]+) \| ([CS ]+) \| (.*) \|$", spec, re.MULTILINE)
     return {int(number): (name, senders, fields) for number, name, senders, fields in rows}
 
@@ -159,5 +161,5 @@ def _fields(row: str) -> list[str]:
 
 
 def test_the_example_of_the_spec_is_true() -> None:
-    assert encode(operations.ChannelOpen(1, 1)) == bytes.fromhex("00000001 00000003 920101".replace(" ", ""))
+    assert encode(ChannelOpen(1, 1)) == bytes.fromhex("00000001 00000003 920101".replace(" ", ""))
     assert msgspec.msgpack.encode((None, b"abc")) == bytes.fromhex("92c0c403616263")

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.wire.operations import BasicPublish, encode
-from shardmq.wire.publishing import LARGE_BYTES, encode_publish
+from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.publishing import LARGE_BYTES, encode_publish
 
 NUMBERS = st.integers(0, 2**63 - 1)
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.bench.compare import compare
-from shardmq.cmd.bench.crowd import crowd
+from shardmq.cmd.bench.compare.command import compare
+from shardmq.cmd.bench.compare.spark import spark
+from shardmq.cmd.bench.connections import crowd
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
-from shardmq.cmd.bench.spark import spark
-from shardmq.cmd.session import URL, new_table, print_json
+from shardmq.cmd.terminal.connection import URL, new_table, print_json
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
 
 if TYPE_CHECKING:
-    from shardmq.cmd.bench.course import Progress
-    from shardmq.cmd.bench.figures import Figures
+    from shardmq.cmd.bench.results import Figures
+    from shardmq.cmd.bench.trial import Progress
 
 
 @click.group()
@@ -116,9 +116,9 @@ bench.add_command(compare)
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:
     """Measure once and print."""
-    from shardmq.cmd.bench.course import run
     from shardmq.cmd.bench.disk import fdatasync_per_s
-    from shardmq.cmd.bench.figures import figures
+    from shardmq.cmd.bench.results import figures
+    from shardmq.cmd.bench.trial import run
 
     machine = {
         "fdatasync_per_s": fdatasync_per_s(disk),

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import Final
 
-from shardmq.client.connection import Connection
+from shardmq.client.sync.connection import Connection
 from shardmq.cmd.bench.settings import STAMP, Settings
 from shardmq.errors import ShardmqError, Timeout
 

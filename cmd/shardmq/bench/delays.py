@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.bench.settings import STAMP
-from shardmq.cmd.session import URL, counted, new_table, print_json
+from shardmq.cmd.terminal.connection import URL, counted, new_table, print_json
 from shardmq.errors import ShardmqError, Timeout
 
 if TYPE_CHECKING:
-    from shardmq.client.channel import Channel
-    from shardmq.client.connection import Connection
+    from shardmq.client.sync.channel import Channel
+    from shardmq.client.sync.connection import Connection
 
 RUN_RECORDS: Final = 500
 """Messages that are due together; each of their publishes has a delay of its own."""
@@ -68,8 +68,8 @@ def delays(
 
     Lateness is from the moment a message was due, by this process's clock, to a consumer's hands.
     """
-    from shardmq.client.connection import connect
-    from shardmq.cmd.bench.figures import percentile
+    from shardmq.client.sync.connection import connect
+    from shardmq.cmd.bench.results import percentile
 
     def say(sentence: str) -> None:
         if not as_json:
@@ -192,7 +192,7 @@ def print_figures(figures: dict[str, Any]) -> None:
     """The figures for people."""
     from rich.console import Console
 
-    from shardmq.cmd.status import size
+    from shardmq.cmd.terminal.values import size
 
     late = figures["late_ms"]
     table = new_table(f"{figures['settings']['messages']:,} delayed messages", ("",), ("",))

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
-from shardmq.cmd.session import URL, new_table, print_json
+from shardmq.cmd.terminal.connection import URL, new_table, print_json
 
 ASKED_RATIO: Final = 0.6
 """What each is to reach of the plain queue's rate."""
@@ -86,8 +86,8 @@ def measurements(plan: Settings, names: tuple[str, ...], rounds: int) -> Iterato
 
 def end_to_end(settings: Settings) -> float:
     """Messages a second, first publish to last message in the consumer's hands."""
-    from shardmq.cmd.bench.course import run
-    from shardmq.cmd.bench.figures import figures
+    from shardmq.cmd.bench.results import figures
+    from shardmq.cmd.bench.trial import run
 
     published, notes = run(settings, lambda _published, _consumed: None)
     return figures(settings, published, notes, {}).end_to_end_msgs_per_s

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from shardmq.client.channel import Channel
+from shardmq.client.sync.channel import Channel
 from shardmq.cmd.bench.settings import FEATURES, NUMBER_BITS, STAMP, Settings
-from shardmq.records import Properties
+from shardmq.message.properties import Properties
 
 Progress = Callable[[int], None]
 """Told how many messages are published so far."""

@@ -2,7 +2,7 @@
 
 import click
 
-from shardmq.cmd.spark.deadletters import deadletters
+from shardmq.cmd.spark.dead_letters import deadletters
 from shardmq.cmd.spark.export import export
 from shardmq.cmd.spark.publish import publish
 from shardmq.cmd.spark.replay import replay

@@ -5,8 +5,8 @@ from typing import Literal
 
 import click
 
-from shardmq.cmd.session import JSON, URL, print_json
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.connection import JSON, URL, print_json
 from shardmq.errors import InvalidRequest
 
 
@@ -44,9 +44,10 @@ def export(
     the same DIR, and no message is written twice.
     """
     check_installed()
-    from shardmq.cmd.spark.watching import print_summary, spark_for, watch
-    from shardmq.spark.pipeline import files, targets
-    from shardmq.spark.pipeline.export import export as job
+    from shardmq.cmd.spark.progress import print_summary, spark_for, watch
+    from shardmq.spark.jobs import files
+    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs.export import export as job
 
     if is_local(master_of(master)) and not (drain or append) and files.is_local(to) and Path(to).exists():
         raise InvalidRequest(f"'{to}' is there already; name another folder, or --append to it")

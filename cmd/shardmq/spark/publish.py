@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from shardmq.cmd.amounts import named_texts
-from shardmq.cmd.session import JSON, URL, print_json
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.connection import JSON, URL, print_json
+from shardmq.cmd.terminal.values import named_texts
 
 
 @click.command()
@@ -91,9 +91,10 @@ def publish(
     PATHS are files, folders or patterns: .csv (with a line of names), .tsv, .json, .jsonl, .parquet, also compressed.
     """
     check_installed()
-    from shardmq.cmd.spark.watching import print_summary, spark_for, watch
-    from shardmq.spark.pipeline import files, targets, templates
-    from shardmq.spark.pipeline.publish import publish as job
+    from shardmq.cmd.spark.progress import print_summary, spark_for, watch
+    from shardmq.spark.jobs import files, templates
+    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs.publish import publish as job
 
     if key is not None and routing_key is not None:
         raise click.UsageError("--key and --routing-key are two ways to say one thing")

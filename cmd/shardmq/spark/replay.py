@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from shardmq.cmd.session import JSON, URL, print_json
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
+from shardmq.cmd.terminal.connection import JSON, URL, print_json
 
 
 @click.command()
@@ -44,9 +44,10 @@ def replay(
     check_installed()
     if (exchange is None) != keep_exchange:
         raise click.UsageError("say --exchange NAME or --keep-exchange, one of the two")
-    from shardmq.cmd.spark.watching import print_summary, spark_for, watch
-    from shardmq.spark.pipeline import files, targets
-    from shardmq.spark.pipeline.replay import replay as job
+    from shardmq.cmd.spark.progress import print_summary, spark_for, watch
+    from shardmq.spark.jobs import files
+    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs.replay import replay as job
 
     if is_local(master_of(master)):
         files.check_there(paths)

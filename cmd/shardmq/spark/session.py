@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shardmq.cmd.amounts import named_texts
+from shardmq.cmd.terminal.values import named_texts
 from shardmq.errors import StartupRefused
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _started(name: str, master: str | None, settings: dict[str, str], log: int, 
 
         if not isinstance(fault, Py4JError):
             raise
-        from shardmq.spark.pipeline.faults import first_sentence
+        from shardmq.spark.jobs.outcome import first_sentence
 
         raise StartupRefused(f"Spark does not start: {first_sentence(str(fault))}") from fault
 

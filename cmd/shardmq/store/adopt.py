@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shardmq.cmd.holds import hold_data_dir
-from shardmq.cmd.session import JSON, counted, print_json
+from shardmq.cmd.run.locks import hold_data_dir
+from shardmq.cmd.terminal.connection import JSON, counted, print_json
 from shardmq.errors import StartupRefused, StoreRefused
 
 if TYPE_CHECKING:
-    from shardmq.coordinator.adoption import Adoption, Recorded
+    from shardmq.coordinator.storage.adoption import Adoption, Recorded
 
 NEW = "coordinator.adopting"
 
@@ -54,8 +54,8 @@ def shard_folders(data_dir: Path) -> list[tuple[int, Path]]:
 
 
 def _recorded(folder: Path, number: int) -> "Recorded":
-    from shardmq.coordinator.adoption import Recorded
-    from shardmq.shards.store import Store
+    from shardmq.coordinator.storage.adoption import Recorded
+    from shardmq.shards.storage.store import Store
 
     if not (folder / "data.mdb").exists():
         raise StoreRefused(f"{folder} has no data.mdb; put it back, or move the folder away to give the shard up")
@@ -75,9 +75,9 @@ def _recorded(folder: Path, number: int) -> "Recorded":
 
 def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]":
     """Make the new store aside; returns what came of it, and why the old one was of no use, if it was not."""
-    from shardmq.coordinator.adoption import adopt as adopt_shards
-    from shardmq.coordinator.adoption import broker_of
-    from shardmq.environment import lock_folder
+    from shardmq.coordinator.storage.adoption import adopt as adopt_shards
+    from shardmq.coordinator.storage.adoption import broker_of
+    from shardmq.storage.lmdb_engine import lock_folder
 
     broker_of(shards)
     old, new = data_dir / "coordinator", data_dir / NEW

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.session import JSON, counted, print_json
-from shardmq.cmd.store.looking import FOLDER, held, look_through, print_findings
+from shardmq.cmd.store.progress import FOLDER, held, look_through, print_findings
+from shardmq.cmd.terminal.connection import JSON, counted, print_json
 
 EXIT_DAMAGE: Final = 1
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.holds import hold_data_dir
-from shardmq.cmd.session import JSON, print_json
-from shardmq.cmd.status import size
+from shardmq.cmd.run.locks import hold_data_dir
+from shardmq.cmd.terminal.connection import JSON, print_json
+from shardmq.cmd.terminal.values import size
 from shardmq.errors import ShardmqError, StoreRefused, StoreUnwritable
 
 if TYPE_CHECKING:
-    from shardmq.environment import Environment
+    from shardmq.storage.lmdb_engine import Environment
 
 LEAST_BYTES: Final = 1 << 20
 """Fewer free pages are not worth a copy."""
@@ -92,10 +92,10 @@ def _compact(folder: Path, as_json: bool) -> Compacted:
 
 
 def _opened(folder: Path) -> "Environment":
-    from shardmq.coordinator import store as coordinators
-    from shardmq.environment import open_environment
-    from shardmq.shards import layout
-    from shardmq.shards import store as shards
+    from shardmq.coordinator.storage import store as coordinators
+    from shardmq.shards.storage import schema as layout
+    from shardmq.shards.storage import store as shards
+    from shardmq.storage.lmdb_engine import open_environment
 
     if folder.name == "coordinator":
         return open_environment(folder, coordinators.FORMAT, coordinators.DATABASES)
@@ -109,7 +109,7 @@ def _copied(environment: "Environment", show: Show) -> "Environment":
         StoreUnwritable: there is no room for the copy, or it could not be made.
     """
     from shardmq.storage.compaction import COPY, UNMADE, copy, swap
-    from shardmq.storage.space import room_of
+    from shardmq.storage.disk_space import room_of
 
     room = room_of(environment)
     if room.inside < LEAST_BYTES:

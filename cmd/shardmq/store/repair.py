@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.session import JSON, counted, print_json
-from shardmq.cmd.store.looking import COORDINATOR, FOLDER, REBUILDS, Looked, held, kind_of, look_through, print_findings
+from shardmq.cmd.store.progress import (
+    COORDINATOR,
+    FOLDER,
+    REBUILDS,
+    Looked,
+    held,
+    kind_of,
+    look_through,
+    print_findings,
+)
+from shardmq.cmd.terminal.connection import JSON, counted, print_json
 
 if TYPE_CHECKING:
-    from shardmq.storage.findings import Finding
+    from shardmq.storage.repair.findings import Finding
 
 EXIT_DAMAGE: Final = 1
 
@@ -85,7 +94,7 @@ def _confirm(yes: bool) -> None:
 
 def _keep_aside(folder: Path, stores: list[Path], damage: "list[Finding]") -> Path:
     """Copy the originals of the stores that are to be changed; returns where they are."""
-    from shardmq.storage.mending import check_room, folder_bytes, keep_aside
+    from shardmq.storage.repair.repair import check_room, folder_bytes, keep_aside
 
     changed = [store for store in stores if any(each.store == store.name and each.mend for each in damage)]
     check_room(folder, sum([folder_bytes(store) for store in changed]))
@@ -97,7 +106,7 @@ def _keep_aside(folder: Path, stores: list[Path], damage: "list[Finding]") -> Pa
 
 def _rebuild(stores: list[Path], damage: "list[Finding]") -> bool:
     """Make new files where the structure of the old ones is damaged; returns whether there were such."""
-    from shardmq.storage.rebuilding import rebuild
+    from shardmq.storage.repair.rebuild import rebuild
 
     broken = {each.store for each in damage if each.mend.startswith(REBUILDS)}
     for store in stores:
@@ -113,10 +122,10 @@ def _mend(stores: list[Path], damage: "list[Finding]") -> None:
         if not edits:
             continue
         if store.name == COORDINATOR:
-            from shardmq.coordinator.checkup import mend as mend_registry
+            from shardmq.coordinator.storage.check import mend as mend_registry
 
             mend_registry(store, edits)
         else:
-            from shardmq.shards.closed import mend
+            from shardmq.shards.check.closed_store import mend
 
             mend(store, edits)

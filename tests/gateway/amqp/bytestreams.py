@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import methods, sending
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import (
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import (
     BODY,
     END,
     HEADER,
@@ -16,11 +16,13 @@ from shardmq.gateway.amqp.frames import (
     Acked,
     Came,
     Event,
-    FrameReader,
     Published,
     Refused,
 )
-from shardmq.gateway.amqp.methods import BasicAck, BasicPublish, ChannelClose, ChannelCloseOk
+from shardmq.protocol.amqp.frames import FrameReader
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
 
 CONTENT: Final = struct.Struct(">HHQ")
 PUBLISH: Final = BasicPublish(0, "", "q")

@@ -8,11 +8,18 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import methods, sending
-from shardmq.gateway.amqp.frames import BODY, END, HEADER, HEARTBEAT, METHOD
-from shardmq.gateway.amqp.handshake import PROTOCOL_HEADER
-from shardmq.gateway.amqp.methods import (
-    BasicPublish,
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.events import (
+    BODY,
+    END,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROTOCOL_HEADER,
+)
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicPublish
+from shardmq.protocol.amqp.methods.connection import (
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
@@ -25,8 +32,8 @@ from shardmq.gateway.amqp.methods import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
-    Method,
 )
+from shardmq.protocol.amqp.methods.fields import Method
 
 SECONDS: Final = 60.0
 """How long an answer is waited for, on a machine that is ten times slower."""

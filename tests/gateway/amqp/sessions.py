@@ -4,9 +4,11 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from shardmq.gateway.amqp import methods, sending
-from shardmq.gateway.amqp.frames import HEARTBEAT
-from shardmq.gateway.amqp.methods import BasicDeliver, BasicPublish, BasicReturn, Method
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.events import HEARTBEAT
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicDeliver, BasicPublish, BasicReturn
+from shardmq.protocol.amqp.methods.fields import Method
 
 from .bytestreams import PERSISTENT_LIST, ack, body, header, publish
 

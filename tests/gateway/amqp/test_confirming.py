@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from shardmq.gateway.amqp import methods
-from shardmq.gateway.amqp.confirming import Told
-from shardmq.gateway.amqp.methods import BasicAck, BasicNack
+from shardmq.gateway.amqp.outbox import Told
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack
 
 
 def frames(data: bytes, channel: int = 1) -> list[BasicAck | BasicNack]:

@@ -10,16 +10,30 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from shardmq.bus.messages import Alarm, Answer, Consume, Delivered, Publish, Release, Settle
-from shardmq.cmd.broker import Broker
-from shardmq.commands import ConnectionExpelled, DeleteQueue, QueueAdded, QueueRemoved, UserRemoved, VhostRemoved
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import (
+    Alarm,
+    Consume,
+    Delivered,
+    Publish,
+    Release,
+    Settle,
+)
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.connection import AmqpConnection
-from shardmq.gateway.amqp.frames import FrameReader
-from shardmq.gateway.amqp.methods import (
-    AccessRequest,
-    AccessRequestOk,
+from shardmq.gateway.amqp.opening import Opening
+from shardmq.gateway.links.consumer import Consumer
+from shardmq.gateway.protocol_detector import Doorway
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.connection import PARTING_SECONDS
+from shardmq.gateway.session.session import Session
+from shardmq.message.record import pack
+from shardmq.message.record_batch import Run
+from shardmq.protocol.amqp.encoder import content_frames, method_frame
+from shardmq.protocol.amqp.frames import FrameReader
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -28,12 +42,14 @@ from shardmq.gateway.amqp.methods import (
     BasicPublish,
     BasicQos,
     BasicQosOk,
+)
+from shardmq.protocol.amqp.methods.connection import (
+    AccessRequest,
+    AccessRequestOk,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
@@ -42,22 +58,20 @@ from shardmq.gateway.amqp.methods import (
     ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
-    ExchangeDeclare,
-    ExchangeDeclareOk,
-    QueueDeclare,
-    QueueDeclareOk,
 )
-from shardmq.gateway.amqp.opening import Opening
-from shardmq.gateway.amqp.sending import content_frames, method_frame
-from shardmq.gateway.channel import Channel
-from shardmq.gateway.connection import PARTING_SECONDS
-from shardmq.gateway.doorway import Doorway
-from shardmq.gateway.session import Session
-from shardmq.gateway.shardlink import Consumer
-from shardmq.model import Queue
-from shardmq.records import Run, pack
-from shardmq.wire.administration import ConnectionExpel, LimitsPut
-from shardmq.wire.operations import TopologyList
+from shardmq.protocol.amqp.methods.topology import ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
+from shardmq.protocol.native.operations.administration import ConnectionExpel, LimitsPut
+from shardmq.protocol.native.operations.topology import TopologyList
+from shardmq.topology.changes import (
+    ConnectionExpelled,
+    QueueAdded,
+    QueueRemoved,
+    UserRemoved,
+    VhostRemoved,
+)
+from shardmq.topology.commands import DeleteQueue
+from shardmq.topology.entities import Queue
 from tests.gateway.rawclient import RawClient as NativeClient
 from tests.gateway.stage import Stage
 

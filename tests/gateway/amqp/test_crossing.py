@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
-from shardmq.gateway.amqp import properties
-from shardmq.gateway.amqp.crossing import KNOWN_MAX, to_amqp, to_native
-from shardmq.gateway.amqp.tables import encode_table, wrapped
-from shardmq.records import AMQP, PERSISTENT, Properties, Run, check, continues, pack, pack_raw, unpack
+from shardmq.message.properties import Properties
+from shardmq.message.record import check, pack, pack_raw, unpack
+from shardmq.message.record_batch import AMQP, PERSISTENT, Run, continues
+from shardmq.protocol.amqp import properties
+from shardmq.protocol.amqp.tables import encode_table, wrapped
+from shardmq.protocol.translation import KNOWN_MAX, to_amqp, to_native
 
 from .test_properties import EVERY_TYPE, lists
 

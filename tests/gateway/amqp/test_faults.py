@@ -17,7 +17,7 @@ from shardmq.errors import (
     Unavailable,
     request_error,
 )
-from shardmq.gateway.amqp.faults import HARD, AmqpFault, as_fault, said
+from shardmq.protocol.amqp.errors import HARD, AmqpFault, as_fault, said
 
 ODD = "a'; declare it first' in vhost '/"
 """Names may hold anything."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import frames, sending
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.frames import (
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp import frames
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import (
     HEADER,
     HEARTBEAT,
     METHOD,
@@ -17,11 +18,13 @@ from shardmq.gateway.amqp.frames import (
     Beat,
     Came,
     Event,
-    FrameReader,
     Published,
     Refused,
 )
-from shardmq.gateway.amqp.methods import BasicAck, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen, QueueDelete
+from shardmq.protocol.amqp.frames import FrameReader
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen
+from shardmq.protocol.amqp.methods.topology import QueueDelete
 
 from .bytestreams import PERSISTENT_LIST, PUBLISH, ack, body, header, publish
 

@@ -7,18 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.gateway.amqp import methods, sending
-from shardmq.gateway.amqp.frames import BODY, HEADER, HEARTBEAT, METHOD, FrameReader
-from shardmq.gateway.amqp.methods import (
-    BasicPublish,
-    BasicQos,
-    BasicReject,
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ConnectionCloseOk,
-    QueueDeclare,
-)
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.events import BODY, HEADER, HEARTBEAT, METHOD
+from shardmq.protocol.amqp.frames import FrameReader
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicPublish, BasicQos, BasicReject
+from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionCloseOk
+from shardmq.protocol.amqp.methods.topology import QueueDeclare
 
 from .bytestreams import PERSISTENT_LIST, PUBLISH, PlainReader, Said, ack, body, header, publish, read
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shardmq
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.handshake import PROTOCOL_HEADER
-from shardmq.gateway.amqp.methods import ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.events import PROTOCOL_HEADER
+from shardmq.protocol.amqp.methods.connection import ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk
 
 from .rawclient import HungUp, RawClient
 from .sessions import pieces, sessions

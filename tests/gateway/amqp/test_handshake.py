@@ -9,13 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import handshake, methods
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.handshake import CAPABILITIES, PROTOCOL_HEADER
-from shardmq.gateway.amqp.methods import (
-    BasicPublish,
+from shardmq.gateway.amqp import handshake
+from shardmq.gateway.amqp.handshake import CAPABILITIES
+from shardmq.gateway.amqp.opening import State
+from shardmq.limits import HANDSHAKE_SECONDS
+from shardmq.protocol.amqp.encoder import content_frames, method_frame
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.events import PROTOCOL_HEADER
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.basic import BasicPublish
+from shardmq.protocol.amqp.methods.connection import (
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
@@ -26,11 +31,8 @@ from shardmq.gateway.amqp.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from shardmq.gateway.amqp.opening import State
-from shardmq.gateway.amqp.sending import content_frames, method_frame
-from shardmq.gateway.amqp.tables import encode_table
-from shardmq.limits import HANDSHAKE_SECONDS
-from shardmq.wire.administration import LimitsPut, PermissionPut, UserPut, VhostPut
+from shardmq.protocol.amqp.tables import encode_table
+from shardmq.protocol.native.operations.administration import LimitsPut, PermissionPut, UserPut, VhostPut
 from tests.gateway.rawclient import RawClient as NativeClient
 
 from .rawclient import RawClient

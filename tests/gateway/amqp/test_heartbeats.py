@@ -6,23 +6,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from shardmq.bus.messages import Alarm, Publish
-from shardmq.cmd.broker import Broker
-from shardmq.gateway.amqp.methods import (
+from shardmq.bus.messages.shard import Alarm, Publish
+from shardmq.cmd.run.broker import Broker
+from shardmq.protocol.amqp.encoder import BEAT, method_frame
+from shardmq.protocol.amqp.methods.basic import (
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
     BasicPublish,
     BasicQos,
     BasicQosOk,
-    ConnectionBlocked,
-    ConnectionUnblocked,
-    QueueDeclare,
-    QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
 )
-from shardmq.gateway.amqp.sending import BEAT, method_frame
+from shardmq.protocol.amqp.methods.connection import ConnectionBlocked, ConnectionUnblocked
+from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from tests.conftest import StartBroker
 from tests.gateway.stage import Stage
 

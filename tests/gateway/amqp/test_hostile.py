@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 import shardmq
-from shardmq.cmd.broker import Broker
+from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp.methods import (
+from shardmq.protocol.amqp.encoder import BEAT, content_frames, frame, method_frame
+from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -22,10 +23,9 @@ from shardmq.gateway.amqp.methods import (
     BasicPublish,
     BasicQos,
     BasicQosOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
+)
+from shardmq.protocol.amqp.methods.connection import ChannelOpen, ChannelOpenOk
+from shardmq.protocol.amqp.methods.topology import (
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
@@ -33,7 +33,7 @@ from shardmq.gateway.amqp.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from shardmq.gateway.amqp.sending import BEAT, content_frames, frame, method_frame
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
 from tests.faults.saboteur import census, until
 
 from .rawclient import RawClient

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from pamqp import commands as pamqp
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import methods
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.methods import METHODS, Method, fields
-from shardmq.gateway.amqp.tables import TABLE_DEPTH_MAX
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.methods import codec as methods
+from shardmq.protocol.amqp.methods.codec import METHODS, fields
+from shardmq.protocol.amqp.methods.connection import ChannelClose
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.topology import QueueDeclare
+from shardmq.protocol.amqp.tables import TABLE_DEPTH_MAX
 
 short_strings = st.text(max_size=60)
 tables = st.dictionaries(
@@ -94,9 +97,9 @@ def test_a_table_that_makes_no_sense_is_a_fault_of_its_method() -> None:
     deep: dict[str, Any] = {}
     for _ in range(TABLE_DEPTH_MAX):
         deep = {"n": deep}
-    fault = refused(methods.encode(methods.QueueDeclare(0, "q"))[:-4] + b"\x00\x00\x00\x04\x01aZ\x00")
+    fault = refused(methods.encode(QueueDeclare(0, "q"))[:-4] + b"\x00\x00\x00\x04\x01aZ\x00")
     assert (fault.code, fault.method) == (ReplyCode.SYNTAX_ERROR, (50, 10))
-    methods.decode(methods.encode(methods.QueueDeclare(0, "q", arguments=deep)), 1)
+    methods.decode(methods.encode(QueueDeclare(0, "q", arguments=deep)), 1)
 
 
 @given(st.sampled_from(sorted(METHODS)), st.binary(max_size=100))
@@ -111,8 +114,8 @@ def test_any_bytes_are_a_method_or_refused(ids: tuple[int, int], payload: bytes)
 
 
 def test_a_text_that_is_too_long_for_a_short_string_is_cut_between_characters() -> None:
-    method = methods.decode(methods.encode(methods.ChannelClose(404, "€" * 100, 0, 0)), 1)
-    assert isinstance(method, methods.ChannelClose)
+    method = methods.decode(methods.encode(ChannelClose(404, "€" * 100, 0, 0)), 1)
+    assert isinstance(method, ChannelClose)
     assert method.reply_text == "€" * 85
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shardmq.gateway.amqp import packing
-from shardmq.records import pack_raw
+from shardmq.message.record import pack_raw
+from shardmq.protocol.amqp import records as packing
 
 LISTS = [b"\x00\x00", b"\x10\x00\x02", b"\x80\x00\xff" + b"x" * 255, b"\x20\x00" + b"y" * 70_000]
 

@@ -10,8 +10,9 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.properties import (
+from shardmq.message.properties import Properties
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.properties import (
     DIRECT_REPLY,
     FIELDS,
     KNOWN_BYTES_MAX,
@@ -21,15 +22,11 @@ from shardmq.gateway.amqp.properties import (
     Facts,
     PropertyLists,
     decode,
-    edited,
     encode,
     read_facts,
-    rewritten,
-    with_reply_to,
-    without_bcc,
 )
-from shardmq.gateway.amqp.tables import entries_of, wrapped
-from shardmq.records import Properties
+from shardmq.protocol.amqp.property_edits import edited, rewritten, with_reply_to, without_bcc
+from shardmq.protocol.amqp.tables import entries_of, wrapped
 
 from .test_tables import tables
 

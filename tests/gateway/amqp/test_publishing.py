@@ -5,21 +5,18 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages import Confirmed, Publish, PublishRefusal, Reset
-from shardmq.commands import QueueRemoved
+from shardmq.bus.messages.base import Reset
+from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp import properties
-from shardmq.gateway.amqp.methods import (
-    BasicAck,
-    BasicNack,
-    BasicPublish,
-    BasicReturn,
-    ConfirmSelect,
-    ConfirmSelectOk,
-    Method,
-)
-from shardmq.model import Binding, Exchange
-from shardmq.records import AMQP, PERSISTENT, Properties, unpack_raw
+from shardmq.message.properties import Properties
+from shardmq.message.record import unpack_raw
+from shardmq.message.record_batch import AMQP, PERSISTENT
+from shardmq.protocol.amqp import properties
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicPublish, BasicReturn
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
+from shardmq.topology.changes import QueueRemoved
+from shardmq.topology.entities import Binding, Exchange
 
 from .bytestreams import PERSISTENT_LIST
 from .bytestreams import publish as frames_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shardmq.gateway.amqp import sending
-from shardmq.gateway.amqp.methods import BasicDeliver
+from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp.methods.basic import BasicDeliver
 
 from .bytestreams import PERSISTENT_LIST
 

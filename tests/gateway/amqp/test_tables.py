@@ -16,8 +16,9 @@ from pamqp import decode as pamqp_decode
 from pamqp import encode as pamqp_encode
 
 from shardmq.errors import ReplyCode
-from shardmq.gateway.amqp.faults import AmqpFault
-from shardmq.gateway.amqp.tables import (
+from shardmq.limits import REQUEST_BYTES_MAX
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.tables import (
     TABLE_DEPTH_MAX,
     check_table,
     decode_table,
@@ -28,7 +29,6 @@ from shardmq.gateway.amqp.tables import (
     entries_of,
     wrapped,
 )
-from shardmq.limits import REQUEST_BYTES_MAX
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ WORKERS = ("commit_data_source_write", "create_data_source", "plan_data_source_r
 sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
 for name in ("pyarrow.compute", "pyspark.worker", *(f"pyspark.sql.worker.{worker}" for worker in WORKERS)):
     importlib.import_module(name)
-for name in ("shardmq.spark.reader", "shardmq.spark.writer"):
+for name in ("shardmq.spark.read.reader", "shardmq.spark.write.writer"):
     importlib.import_module(name)
 for place in [each for each in sys.path_importer_cache if each.endswith(".zip")]:
     del sys.path_importer_cache[place]  # its table of contents would be read in every fork again

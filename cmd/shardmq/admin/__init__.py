@@ -1,0 +1,16 @@
+"""Commands about what exists, one noun a file.
+
+exchange.py     `shardmq exchange`.
+queue.py        `shardmq queue`.
+binding.py      `shardmq binding`.
+vhost.py        `shardmq vhost`.
+user.py         `shardmq user`.
+permission.py   `shardmq permission`.
+limits.py       `shardmq user limits` and `vhost limits`.
+connection.py   `shardmq connection`, `channel` and `consumer`.
+transaction.py  `shardmq transaction`.
+definitions.py  `shardmq definitions`.
+status.py       `shardmq status`.
+channel.py      `shardmq channel`: list.
+consumer.py     `shardmq consumer`: list.
+"""

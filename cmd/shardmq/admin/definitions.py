@@ -1,0 +1,69 @@
+"""`shardmq definitions`: everything durable of a broker as JSON of RabbitMQ's shape, out and in."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
+
+
+@click.group(short_help="All that is durable, as RabbitMQ's JSON: export, import.")
+def definitions() -> None:
+    """Users, virtual hosts, permissions, exchanges, queues, bindings: export, import."""
+
+
+@definitions.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path), default="-")
+@URL
+@JSON
+def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
+    """Write all that is durable to FILE, or to stdout. It has the hashes of passwords: keep it to yourself."""
+    with connected(url) as connection:
+        exported = connection.definitions_export()
+    text = msgspec.json.encode(exported)
+    if str(file) == "-":
+        sys.stdout.buffer.write((text if as_json else msgspec.json.format(text, indent=2)) + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file.touch(0o600)
+        file.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+    except OSError as fault:
+        raise click.FileError(str(file), fault.strerror) from fault
+    nouns = {noun: len(rows) for noun, rows in exported.items() if isinstance(rows, list)}
+    if as_json:
+        print_json({"ok": True, "file": str(file), "exported": nouns})
+    else:
+        click.echo(f"{file} has {listed(nouns)}")
+
+
+@definitions.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@URL
+@JSON
+def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
+    """Make what FILE (- for stdin) has and the broker has not. Exports of RabbitMQ load as well.
+
+    Users, permissions and limits become those of FILE; queues and exchanges that are there but different stay as they
+    are. What is left out is said.
+    """
+    raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    try:
+        wanted = msgspec.json.decode(raw, type=dict)
+    except msgspec.DecodeError as fault:
+        raise click.UsageError(f"{file} holds no JSON object: {fault}") from fault
+    with connected(url) as connection:
+        outcome = connection.definitions_import(wanted)
+    if as_json:
+        print_json(outcome)
+        return
+    click.echo(f"imported {listed(outcome['imported'])}")
+    for sentence in outcome["skipped"]:
+        click.secho(f"skipped: {sentence}", fg="yellow", err=True)
+
+
+def listed(nouns: dict[str, int]) -> str:
+    """As "2 users, 1 queue"."""
+    return ", ".join(counted(count, noun.removesuffix("s")) for noun, count in nouns.items() if count) or "nothing"

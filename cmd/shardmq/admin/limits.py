@@ -1,0 +1,52 @@
+"""Limits of virtual hosts and users, as the commands `vhost limits` and `user limits` set and show them."""
+
+from typing import Final
+
+import click
+
+from shardmq.cmd.terminal.connection import print_json
+from shardmq.cmd.terminal.tables import carry_out, rows_of
+from shardmq.cmd.terminal.values import named_limits
+from shardmq.errors import NotFound
+
+LIMIT: Final = click.option(
+    "--limit",
+    "limits",
+    callback=named_limits,
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Set a limit, as max-connections=100; max-connections=none lifts it. Without any: show them.",
+)
+
+
+def changed_limits(noun: str, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
+    """Set limits; show them where there are none to set.
+
+    Args:
+        noun: "vhost" or "user".
+        name: whose.
+        limits: by name; None lifts one.
+        url: the broker.
+        as_json: for machines.
+
+    Raises:
+        NotFound: there is nobody of that name.
+    """
+    if limits:
+        words = ", ".join(f"{limit} {'lifted' if most is None else most}" for limit, most in limits.items())
+        carry_out(
+            url,
+            as_json,
+            f"limits of {noun} '{name}': {words}",
+            lambda connection: connection.limits_put(noun, name, limits),
+        )
+        return
+    for row in rows_of(url, f"{noun}s"):
+        if row["name"] == name:
+            if as_json:
+                print_json(row["limits"])
+            else:
+                lines = [f"{limit} {most}" for limit, most in row["limits"].items()]
+                click.echo("\n".join(lines) or f"{noun} '{name}' has no limits")
+            return
+    raise NotFound(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")

@@ -1,0 +1,217 @@
+"""`shardmq bench compare`: the same AMQP clients, the same machine, shardmq and RabbitMQ in turns."""
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from shardmq.cmd.bench.compare.load import compiled_program, pika_program
+from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
+from shardmq.cmd.bench.compare.rows import ROWS, Contestant, Course, Outcome, rate_of
+from shardmq.cmd.terminal.connection import counted, new_table, print_json
+from shardmq.errors import ShardmqError
+from shardmq.version import VERSION
+
+DISKS: Final = (Path("/var/tmp"), Path(tempfile.gettempdir()))
+"""Where the brokers' data is put, the first that can be written to: what is temporary elsewhere is often no disk."""
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command("compare")
+@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Medians are over them.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 60),
+    default=3.0,
+    show_default=True,
+    help="What one measurement is to take; as many messages are sent.",
+)
+@click.option("--messages", type=click.IntRange(1), help="In each measurement, instead of --seconds.")
+@click.option("--only", "names", multiple=True, type=click.Choice(tuple(ROWS)), help="Only this row, …")
+@click.option(
+    "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the shardmq that is started."
+)
+@click.option("--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Beside it, where there is one.")
+@click.option(
+    "--disk",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help=f"Directory on the disk that both write to.  [default: {DISKS[0]}]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when one measurement takes so long.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress.")
+def compare(
+    *,
+    rounds: int,
+    seconds: float,
+    messages: int | None,
+    names: tuple[str, ...],
+    shards: int,
+    rabbitmq: bool,
+    disk: Path | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Load shardmq and RabbitMQ with the same AMQP clients, in turns: messages a second, and the ratios.
+
+    Both are started for it, on free ports, with their data on the same disk, and are gone afterwards. The load is made
+    by a C program on librabbitmq, compiled for it, and by pika. Every message is checked: none may be lost, doubled,
+    changed or out of order.
+    """
+    from shardmq.cmd.bench.disk import fdatasync_per_s
+
+    disk = disk or next(place for place in DISKS if os.access(place, os.W_OK))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ended_by_signals())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-compare-", dir=disk)))
+        programs, absent = programs_of(names or tuple(ROWS), folder)
+        contestants, missing = stack.enter_context(contestants_in(folder, shards, rabbitmq))
+        absent += missing
+        settings = {
+            "rounds": rounds,
+            "seconds": None if messages else seconds,
+            "messages": messages,
+            "shards": shards,
+            "brokers": [who.name for who in contestants],
+            "fdatasync_per_s": fdatasync_per_s(disk),
+            "cpus": len(os.sched_getaffinity(0)),
+        }
+        course = Course(
+            tuple(programs),
+            contestants,
+            programs,
+            rounds=rounds,
+            seconds=seconds,
+            messages=messages,
+            timeout=timeout,
+        )
+        measure(course, rounds, as_json)
+    if not as_json:
+        print_outcomes(course.outcomes(), absent, settings)
+    print_json({"compare": course.outcomes(), "absent": absent, "settings": settings})
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end this process as Ctrl-C does: not before what it has started is stopped."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """The command that loads, by row, and what is missing for others.
+
+    Raises:
+        ShardmqError: it is missing for all of them.
+    """
+    programs: dict[str, list[str]] = {}
+    absent: list[str] = []
+    makers: dict[bool, Callable[[], list[str]]] = {False: lambda: compiled_program(folder), True: pika_program}
+    made: dict[bool, list[str] | None] = {}
+    for name in names:
+        is_pikas = ROWS[name].load.is_pikas
+        if is_pikas not in made:
+            try:
+                made[is_pikas] = makers[is_pikas]()
+            except Absent as reason:
+                made[is_pikas] = None
+                absent.append(str(reason))
+        command = made[is_pikas]
+        if command is not None:
+            programs[name] = command
+    if not programs:
+        raise ShardmqError("; ".join(absent))
+    return programs, absent
+
+
+@contextlib.contextmanager
+def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[list[Contestant], list[str]]]:
+    """Start the brokers there are, shardmq first; and why others are not there."""
+    from shardmq.cmd.run.broker import Broker
+
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Broker(folder / "data", shards=shards))
+        contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()))]
+        absent = []
+        if rabbitmq:
+            try:
+                server = stack.enter_context(Server(folder))
+                contestants.append(Contestant(f"RabbitMQ {server.version}", server.port, (server.pid,)))
+            except Absent as reason:
+                absent.append(f"{reason}; these are shardmq's figures alone")
+        try:
+            yield contestants, absent
+        finally:
+            for number in ENDING:  # what is being stopped is stopped to the end
+                signal.signal(number, signal.SIG_IGN)
+
+
+def measure(course: Course, rounds: int, as_json: bool) -> None:
+    """Go through all rounds, and show how far they are on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "{task.description}")
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=course.steps)
+        for turn, name, who, make in course.run():
+            when = f"round {turn} of {rounds}" if turn else "warming up"
+            bar.update(task, description=f"{when}: {name}, {who.name}")
+            rates = make()
+            bar.advance(task)
+            if as_json:
+                continue
+            said = ", ".join(f"{rate_of(rates, figure):,.0f}" for figure in ROWS[name].figures)
+            bar.console.print(f"{when}: {name}: {who.name}: {said} msgs/s", highlight=False, soft_wrap=True)
+
+
+def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings: dict[str, Any]) -> None:
+    """The figures for people."""
+    from rich.console import Console
+
+    console = Console()
+    title = (
+        f"{' and '.join(settings['brokers'])}, msgs/s, medians of {counted(settings['rounds'], 'round')}; 100-byte "
+        f"persistent messages with confirms; {settings['cpus']} CPUs, {settings['fdatasync_per_s']:,} fdatasync/s"
+    )
+    console.print(title, style="italic", highlight=False, soft_wrap=True)
+    table = new_table("", ("",), ("shardmq", "RabbitMQ", "ratio", "min … max", "asked"))
+    for row in outcomes:
+        table.add_row(label(row), f"{row.shardmq_msgs_per_s:,.0f}", *compared(row))
+    console.print(table)
+    for reason in absent:
+        console.print(reason, highlight=False, markup=False, soft_wrap=True)
+
+
+def label(row: Outcome) -> str:
+    """What a line of the table is about."""
+    return row.text if len(ROWS[row.row].figures) == 1 else f"{row.text}: {row.figure}"
+
+
+def compared(row: Outcome) -> tuple[str, ...]:
+    """The columns that need RabbitMQ; what is asked and not reached is red."""
+    asked = "" if row.asked is None else f"{row.asked:g} x"
+    if row.ratio is None or row.rabbitmq_msgs_per_s is None:
+        return "", "", "", asked
+    style = "bold red" if row.asked is not None and row.ratio < row.asked else "bold"
+    span = f"{row.ratio_min:.2f} … {row.ratio_max:.2f}"
+    return f"{row.rabbitmq_msgs_per_s:,.0f}", f"[{style}]{row.ratio:.2f} x[/]", span, asked

@@ -1,0 +1,193 @@
+"""`shardmq bench spark`: a DataFrame published exactly once, at least once, and with pika to RabbitMQ beside it."""
+
+import contextlib
+import importlib.util
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from shardmq.cmd.terminal.connection import new_table, print_json, readable_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shardmq.cmd.bench.compare.spark_sinks import Sink
+
+WARM_ROWS: Final = 200_000
+"""Published some times before anything is measured: Java compiles what runs often, python workers import."""
+
+ASKED_ROWS_PER_S: Final = 200_000
+"""What exactly-once is to reach on two cores, broker included."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one way of publishing reaches.
+
+    Attributes:
+        sink: what published.
+        rows: in each turn.
+        rows_per_s: median of the turns, first row to last message in its queue.
+        rows_per_s_min: the least of them.
+        rows_per_s_max: the greatest.
+        note: what is to be known of it; why there are no figures where there are none.
+    """
+
+    sink: str
+    rows: int
+    rows_per_s: float | None
+    rows_per_s_min: float | None
+    rows_per_s_max: float | None
+    note: str = ""
+
+
+@click.command("spark")
+@click.option("--rows", type=click.IntRange(1), default=2_000_000, show_default=True, help="Of the DataFrame.")
+@click.option("--size", type=click.IntRange(8, 1 << 20), default=100, show_default=True, help="Bytes of a body.")
+@click.option("--queues", type=click.IntRange(1, 1000), default=4, show_default=True, help="Rows go round them.")
+@click.option("--partitions", type=click.IntRange(1), default=8, show_default=True, help="Of the DataFrame.")
+@click.option("--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Medians are over them.")
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+@click.option(
+    "--url",
+    callback=lambda context, option, url: url and readable_url(context, option, url),
+    metavar="URL",
+    help="A broker that runs.  [default: one of its own, with 4 shards, in a temporary directory]",
+)
+@click.option("--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Beside it, where there is one.")
+@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+def spark(
+    *,
+    rows: int,
+    size: int,
+    queues: int,
+    partitions: int,
+    turns: int,
+    master: str,
+    url: str | None,
+    rabbitmq: bool,
+    as_json: bool,
+) -> None:
+    """Publish a DataFrame from all its partitions: how many rows a second are in their queues, each exactly once.
+
+    Measured from the job's start until the queues' counts are right; in turns, one way of publishing after the other.
+    RabbitMQ gets as many rows as it takes in some seconds, from the same DataFrame, by pika in foreachPartition: with a
+    confirm for each message, as pika has it, and without confirms.
+    """
+    from shardmq.cmd.bench.compare.spark_sinks import PROBES, frame
+    from shardmq.cmd.spark.session import session
+
+    def say(sentence: str) -> None:
+        if not as_json:
+            click.echo(sentence, err=True)
+
+    with contextlib.ExitStack() as stack:
+        url = url or stack.enter_context(_broker())
+        say(f"a broker at {url.rpartition('@')[2]}; starting Spark, {master}")
+        started = stack.enter_context(session("shardmq bench spark", master))
+        sinks, absent = stack.enter_context(sinks_of(url, queues, rabbitmq))
+        for sink in [*sinks] * PROBES:
+            count = min(rows, sink.rows_max or WARM_ROWS)
+            sink.publish(frame(started, count, size, sink.queues, partitions))
+        rates = measure(started, sinks, rows, size, partitions, turns, say)
+    outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
+    if not as_json:
+        print_outcomes(outcomes, rows, size, turns, master)
+    settings = {"rows": rows, "size": size, "queues": queues, "partitions": partitions, "turns": turns}
+    print_json({"spark": outcomes, "settings": {**settings, "master": master}})
+
+
+@contextlib.contextmanager
+def _broker() -> Iterator[str]:
+    from shardmq.cmd.run.broker import Broker
+
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-bench-")))
+        yield stack.enter_context(Broker(folder / "data", shards=4)).url
+
+
+@contextlib.contextmanager
+def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink], list[Outcome]]]":
+    """The ways of publishing there are here, and those there are not, with the reason."""
+    from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
+    from shardmq.cmd.bench.compare.spark_sinks import PikaSink, ShardmqSink
+
+    with contextlib.ExitStack() as stack:
+        sinks: list[Sink] = [
+            stack.enter_context(contextlib.closing(ShardmqSink(url, queues, delivery)))
+            for delivery in ("exactly-once", "at-least-once")
+        ]
+        absent = []
+        if rabbitmq:
+            try:
+                if importlib.util.find_spec("pika") is None:
+                    raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+                server = stack.enter_context(Server())
+            except Absent as reason:
+                absent = [Outcome("RabbitMQ, pika", 0, None, None, None, str(reason))]
+            else:
+                for confirms in (True, False):
+                    sinks.append(stack.enter_context(contextlib.closing(PikaSink(server, queues, confirms))))
+        yield sinks, absent
+
+
+def measure(
+    session: "SparkSession",
+    sinks: "list[Sink]",
+    rows: int,
+    size: int,
+    partitions: int,
+    turns: int,
+    say: Callable[[str], None],
+) -> dict[str, list[float]]:
+    """Publish in turns, each sink in each of them: rows a second, by sink."""
+    from shardmq.cmd.bench.compare.spark_sinks import frame
+
+    rates: dict[str, list[float]] = {sink.name: [] for sink in sinks}
+    for turn in range(1, turns + 1):
+        for sink in sinks:
+            count = rows if sink.rows_max is None else min(rows, sink.rows_max)
+            seconds = sink.publish(frame(session, count, size, sink.queues, partitions))
+            rate = count / seconds
+            rates[sink.name].append(rate)
+            say(f"turn {turn} of {turns}: {sink.name}: {count:,} rows in {seconds:.2f} s, {rate:,.0f} rows/s")
+    return rates
+
+
+def outcome(sink: "Sink", rows: int, rates: list[float]) -> Outcome:
+    """The median of a sink's turns."""
+    count = rows if sink.rows_max is None else min(rows, sink.rows_max)
+    note = "" if count == rows else f"{count:,} of the {rows:,} rows, so that a turn ends in seconds"
+    return Outcome(
+        sink.name, count, round(statistics.median(rates), 1), round(min(rates), 1), round(max(rates), 1), note
+    )
+
+
+def print_outcomes(outcomes: list[Outcome], rows: int, size: int, turns: int, master: str) -> None:
+    """The figures for people."""
+    from rich.console import Console
+
+    first = outcomes[0].rows_per_s
+    table = new_table("", ("published by",), ("rows", "rows/s", "min … max", "exactly-once is"))
+    for row in outcomes:
+        if row.rows_per_s is None or row.rows_per_s_min is None or row.rows_per_s_max is None or first is None:
+            table.add_row(f"{row.sink}: {row.note}", "", "", "", "")
+            continue
+        table.add_row(
+            row.sink,
+            f"{row.rows:,}",
+            f"[bold]{row.rows_per_s:,.0f}[/]",
+            f"{row.rows_per_s_min:,.0f} … {row.rows_per_s_max:,.0f}",
+            f"{first / row.rows_per_s:.1f} x",
+        )
+    console = Console()
+    title = f"{rows:,} rows of {size} bytes, {master}, {turns} turns: from the job's start until all is in its queues"
+    console.print(title, style="italic", highlight=False, soft_wrap=True)
+    console.print(table)
+    for row in outcomes:
+        if row.rows_per_s is not None and row.note:
+            console.print(f"{row.sink}: {row.note}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,126 @@
+"""Rates, percentiles, and the check that every message came exactly once."""
+
+from array import array
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.cmd.bench.consumers import Notes
+from shardmq.cmd.bench.settings import NUMBER_BITS, Settings
+from shardmq.cmd.bench.trial import Published
+from shardmq.errors import ShardmqError
+
+SAMPLES_MAX: Final = 500_000
+"""Latencies that percentiles are made of; above it, every second, third, … message counts."""
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """From publish (or the time it was due) to a consumer's hands, in milliseconds."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What `shardmq bench` prints as its last line. Rates are messages a second.
+
+    Attributes:
+        publish_msgs_per_s: first publish to last confirm.
+        consume_msgs_per_s: first to last message in a consumer's hands.
+        end_to_end_msgs_per_s: first publish to last message in a consumer's hands.
+        latency_ms: of single messages.
+        settings: what was measured, and the machine.
+    """
+
+    publish_msgs_per_s: float
+    consume_msgs_per_s: float
+    end_to_end_msgs_per_s: float
+    latency_ms: Latency
+    settings: dict[str, Any]
+
+
+def figures(settings: Settings, published: list[Published], notes: list[Notes], more: dict[str, Any]) -> Figures:
+    """The figures of one course.
+
+    Args:
+        settings: what was measured.
+        published: what the producers noted.
+        notes: what the consumers noted.
+        more: goes into the settings.
+
+    Raises:
+        ShardmqError: messages are missing, or came twice.
+    """
+    check(settings, notes)
+    began = min(note.first_ns for note in published)
+    confirmed = max(note.last_ns for note in published)
+    first = min(min(note.times) for note in notes if note.times)
+    last = max(max(note.times) for note in notes if note.times)
+    latencies, every = sample(settings.messages, notes)
+    return Figures(
+        rate(settings.messages, began, confirmed),
+        rate(settings.messages, first, last),
+        rate(settings.messages, began, last),
+        Latency(percentile(latencies, 0.50), percentile(latencies, 0.99), percentile(latencies, 1.0)),
+        {
+            **msgspec.to_builtins(settings),
+            "window": settings.window,
+            "prefetch": settings.prefetch,
+            "run_records": settings.step if settings.mode == "bulk" else 1,
+            "latency_of_every": every,
+            **more,
+        },
+    )
+
+
+def check(settings: Settings, notes: list[Notes]) -> None:
+    """Make sure that every message that was published came to one consumer, once.
+
+    Raises:
+        ShardmqError: how many did not, how many came again, and how many nobody published.
+    """
+    seen = [bytearray(settings.share(producer)) for producer in range(settings.producers)]
+    mask = (1 << NUMBER_BITS) - 1
+    again = unknown = 0
+    for note in notes:
+        for heads in note.heads:
+            for number in array("Q", heads)[::2]:
+                producer, place = number >> NUMBER_BITS, number & mask
+                if producer >= len(seen) or place >= len(seen[producer]):
+                    unknown += 1
+                elif seen[producer][place]:
+                    again += 1
+                else:
+                    seen[producer][place] = 1
+    missing = sum(marks.count(0) for marks in seen)
+    if missing or again or unknown:
+        raise ShardmqError(
+            f"of {settings.messages:,} messages {missing:,} did not come, {again:,} came more than once and "
+            f"{unknown:,} are not of this measurement ({sum(note.redelivered for note in notes):,} marked redelivered)"
+        )
+
+
+def sample(messages: int, notes: list[Notes]) -> tuple[list[int], int]:
+    """Latencies in ns, sorted, and of every how-many-th message."""
+    every = -(-messages // SAMPLES_MAX)
+    latencies = []
+    place = 0
+    for note in notes:
+        for heads, came_at in zip(note.heads, note.times, strict=True):
+            stamps = array("Q", heads)[1::2]
+            latencies.extend([came_at - stamp for stamp in stamps[-place % every :: every]])
+            place += len(stamps)
+    latencies.sort()
+    return latencies, every
+
+
+def rate(messages: int, start_ns: int, end_ns: int) -> float:
+    """Messages a second."""
+    return round(messages * 1e9 / max(end_ns - start_ns, 1), 1)
+
+
+def percentile(latencies: list[int], share: float) -> float:
+    """The latency that `share` of all do not exceed, in milliseconds."""
+    place = max(0, min(len(latencies) - 1, int(share * len(latencies) + 0.999999) - 1))
+    return round(latencies[place] / 1e6, 3)

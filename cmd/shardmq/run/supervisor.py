@@ -1,0 +1,319 @@
+"""The supervisor behind `shardmq up`: one broker on one machine, kept running until it is told to stop.
+
+A broker is a coordinator, shards and gateways. All start at once and find one another over ipc sockets in a private
+directory. What dies is started again, what refuses to start (exit 78) ends everything. Stopping goes backwards:
+gateways first, so that they can hand clients the confirms that are still due, then shards, then the coordinator.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from shardmq.cmd.run.child import STOP_SECONDS, Child
+from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_port, private_directory
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
+from shardmq.cmd.terminal.options import tls_words
+from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.runtime import notify
+from shardmq.runtime.memory import memory_default
+
+if TYPE_CHECKING:
+    from shardmq.runtime.tls import TlsOptions
+
+RESTART_SECONDS: Final = 0.1
+RESTART_SECONDS_MAX: Final = 5.0
+"""Pause before a restart: doubles from one to the other, so that a process that cannot live costs little."""
+
+STEADY_SECONDS: Final = 10.0
+"""A process that lived this long was healthy: its next restart is quick again."""
+
+PATIENCE_SECONDS: Final = 10.0
+"""How often it is said who is still being waited for at the start."""
+
+COORDINATOR, SHARD, GATEWAY = range(3)
+"""Stages; the highest stops first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        memory_bytes: what shards and gateways may take together before publishers are blocked; None for the default.
+        disk_free_bytes: what must be left of the disk, else they are too; None for the default.
+        tls: another port for clients, with TLS, or the only one.
+        message_bytes_max: of a message's body.
+    """
+
+    shards: int
+    gateways: int
+    host: str
+    port: int
+    data_dir: Path
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    tls: "TlsOptions | None" = None
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether there is a port without TLS."""
+        return self.tls is None or not self.tls.is_alone
+
+    @property
+    def url(self) -> str:
+        """For clients on this machine: of the plain port, where there is one."""
+        if self.has_plain or self.tls is None:
+            return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
+        return f"shardmqs://guest:guest@{client_host(self.tls_host)}:{self.tls.port}/"
+
+    @property
+    def tls_host(self) -> str:
+        """The address for clients with TLS."""
+        return (self.tls.host if self.tls is not None else None) or self.host
+
+    @property
+    def watermarks(self) -> tuple[str, ...]:
+        """What each shard and gateway is told of memory: its part of what all may take."""
+        members = self.shards + self.gateways
+        wanted = self.memory_bytes
+        return "--memory-watermark", f"{memory_default(members) if wanted is None else max(wanted // members, 2)}B"
+
+    @property
+    def disk_limit(self) -> tuple[str, ...]:
+        """What shards are told of the disk."""
+        return () if self.disk_free_bytes is None else ("--disk-free-limit", str(self.disk_free_bytes))
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something the operator wants to know; `text` says it, the rest is for machines.
+
+    `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped. Without a plain port there are no
+    `host` and `port`.
+    """
+
+    event: str
+    text: str
+    process: str | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    seconds: float | None = None
+    host: str | None = None
+    port: int | None = None
+    url: str | None = None
+    tls_host: str | None = None
+    tls_port: int | None = None
+    tls_verify: bool | None = None
+    data_dir: str | None = None
+    processes: dict[str, int] | None = None
+
+
+def supervise(plan: Plan, announce: Callable[[Notice], None]) -> int:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Args:
+        plan: what to run; port 0 takes a free one.
+        announce: called with everything worth saying.
+
+    Returns:
+        The exit code: 0 after a clean stop.
+
+    Raises:
+        StartupRefused: the data directory or the port are in use, or not usable.
+    """
+    with (
+        hold_data_dir(plan.data_dir),
+        hold_port(plan.host, plan.port) if plan.has_plain else contextlib.nullcontext(plan.port) as port,
+        contextlib.nullcontext() if plan.tls is None else hold_port(plan.tls_host, plan.tls.port, "--tls-"),
+        private_directory() as run_dir,
+    ):
+        plan = replace(plan, port=port, data_dir=plan.data_dir.resolve())
+        return asyncio.run(Supervisor(plan, run_dir, announce).run())
+
+
+class Supervisor:
+    """The children of one broker and what happens to them."""
+
+    def __init__(self, plan: Plan, run_dir: Path, announce: Callable[[Notice], None]) -> None:
+        self._plan = plan
+        self._announce = announce
+        self._children = children(plan, run_dir, secrets.token_hex(16), self._child_ready)
+        self._started_at = time.monotonic()
+        self._is_up = False
+        self._stopping = asyncio.Event()
+        self._stop_requests = 0
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Start everything, keep it running, stop it when told; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._told_to_stop)
+        loop.call_later(PATIENCE_SECONDS, self._say_who_is_missing)
+        keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
+        stop = asyncio.create_task(self._stopping.wait())
+        # Before it is told to, a keeper only ends by a fault of ours: that ends everything and is raised below.
+        await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
+        self._stopping.set()
+        await self._stop()
+        await asyncio.gather(*keepers)
+        self._announce(Notice("stopped", "stopped", exit_code=self._exit_code))
+        return self._exit_code
+
+    async def _keep(self, child: Child) -> None:
+        """Start a child whenever it is not running."""
+        pause = RESTART_SECONDS
+        while not self._stopping.is_set():
+            code = await child.live()
+            if self._stopping.is_set():
+                return
+            if code == EXIT_CONFIG:
+                self._say("refused", child, f"{child.name} refused to start; stopping everything", exit_code=code)
+                self._exit_code = EXIT_CONFIG
+                self._stopping.set()
+                return
+            if time.monotonic() - child.started_at >= STEADY_SECONDS:
+                pause = RESTART_SECONDS
+            self._say_exited(child, code, pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            pause = min(pause * 2, RESTART_SECONDS_MAX)
+
+    async def _stop(self) -> None:
+        """Stop all children, stage by stage."""
+        notify.stopping()
+        if not self._exit_code:
+            self._announce(Notice("stopping", "stopping: gateways, then shards, then the coordinator"))
+        for stage in (GATEWAY, SHARD, COORDINATOR):
+            members = [child for child in self._children if child.stage == stage]
+            for child, in_time in zip(members, await asyncio.gather(*(child.stop() for child in members)), strict=True):
+                if not in_time:
+                    self._say("killed", child, f"{child.name} did not stop within {STOP_SECONDS:.0f} s and was killed")
+                    self._exit_code = self._exit_code or EXIT_FAILED
+
+    def _told_to_stop(self) -> None:
+        self._stopping.set()
+        self._stop_requests += 1
+        if self._stop_requests > 1:
+            self._exit_code = EXIT_INTERRUPTED
+            for child in self._children:
+                child.kill()
+
+    def _child_ready(self, child: Child) -> None:
+        seconds = time.monotonic() - child.started_at
+        if child.lives > 1:
+            self._say(
+                "ready",
+                child,
+                f"{child.name} is back as process {child.pid} after {seconds:.1f} s",
+                seconds=round(seconds, 3),
+            )
+        if not self._is_up and all(child.is_ready for child in self._children):
+            self._is_up = True
+            notify.ready()
+            self._say_up()
+
+    def _say_up(self) -> None:
+        plan, seconds = self._plan, time.monotonic() - self._started_at
+        pids = {child.name: child.pid for child in self._children}
+        self._announce(
+            Notice(
+                "up",
+                f"ready after {seconds:.1f} s at {plan.url}",
+                seconds=round(seconds, 3),
+                host=plan.host if plan.has_plain else None,
+                port=plan.port if plan.has_plain else None,
+                url=plan.url,
+                tls_host=plan.tls_host if plan.tls else None,
+                tls_port=plan.tls.port if plan.tls else None,
+                tls_verify=plan.tls.verify_client if plan.tls else None,
+                data_dir=str(plan.data_dir),
+                processes=pids,
+            )
+        )
+
+    def _say_who_is_missing(self) -> None:
+        if self._is_up or self._stopping.is_set():
+            return
+        missing = ", ".join(child.name for child in self._children if not child.is_ready)
+        seconds = time.monotonic() - self._started_at
+        self._announce(Notice("waiting", f"after {seconds:.0f} s still waiting for {missing}", seconds=round(seconds)))
+        asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._say_who_is_missing)
+
+    def _say_exited(self, child: Child, code: int, pause: float) -> None:
+        name = signal.Signals(-code).name if code < 0 else None
+        how = f"was killed by {name}" if name else f"ended with exit code {code}"
+        self._say(
+            "exited",
+            child,
+            f"{child.name} (process {child.pid}) {how}; starting it again in {pause:.1f} s",
+            exit_code=code if code >= 0 else None,
+            signal=name,
+            seconds=pause,
+        )
+
+    def _say(
+        self,
+        event: str,
+        child: Child,
+        text: str,
+        *,
+        exit_code: int | None = None,
+        signal: str | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        self._announce(
+            Notice(event, text, process=child.name, pid=child.pid, exit_code=exit_code, signal=signal, seconds=seconds)
+        )
+
+
+def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
+    """The processes of a broker, and what each needs to be told."""
+
+    def address(name: str) -> str:
+        return f"ipc://{run_dir / name}"
+
+    data_dir = ("--data-dir", str(plan.data_dir))
+    shards = [f"shard-{index}" for index in range(plan.shards)]
+    to_shards = tuple(word for name in shards for word in ("--shard", address(name)))
+    coordinator = ("coordinator", *data_dir, "--listen", address("coordinator"), *to_shards, "--boot-id", boot_id)
+    gateway = (
+        "gateway",
+        "--host",
+        plan.host,
+        "--port",
+        str(plan.port),
+        "--coordinator",
+        address("coordinator"),
+        *to_shards,
+        *plan.watermarks,
+        "--message-size-max",
+        str(plan.message_bytes_max),
+        *tls_words(plan.tls),
+    )
+    members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
+    for index, name in enumerate(shards):
+        shard = (
+            "shard",
+            "--index",
+            str(index),
+            *data_dir,
+            "--listen",
+            address(name),
+            *plan.watermarks,
+            *plan.disk_limit,
+        )
+        members.append(Child(name, SHARD, shard, run_dir, on_ready))
+    for index in range(plan.gateways):
+        name = f"gateway-{index}"
+        members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready))
+    return members

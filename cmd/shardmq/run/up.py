@@ -1,0 +1,154 @@
+"""`shardmq up`: a whole broker on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from shardmq.cmd.run.invocation import program
+from shardmq.cmd.run.supervisor import Notice, Plan, supervise
+from shardmq.cmd.terminal.connection import DEFAULT_URL
+from shardmq.cmd.terminal.options import (
+    DATA_DIR,
+    DISK_FREE_LIMIT,
+    MESSAGE_SIZE_MAX,
+    memory_watermark,
+    tls_of,
+    tls_options,
+)
+from shardmq.runtime import notify
+
+MEMORY_WATERMARK: Final = memory_watermark(
+    "shards and gateways together take", "0.6, and 256MiB for each at least", "SHARDMQ_UP_MEMORY_WATERMARK"
+)
+COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refused": "red", "ready": "green"}
+
+
+@click.command()
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    default=4,
+    show_default=True,
+    envvar="SHARDMQ_UP_SHARDS",
+    show_envvar=True,
+    help="Shard processes. More than before is fine; fewer than hold data is refused.",
+)
+@click.option(
+    "--gateways",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    envvar="SHARDMQ_UP_GATEWAYS",
+    show_envvar=True,
+    help="Gateway processes; they share the port.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="SHARDMQ_HOST",
+    show_envvar=True,
+    help="Address for clients.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=5672,
+    show_default=True,
+    envvar="SHARDMQ_PORT",
+    show_envvar=True,
+    help="Port for clients; 0 takes a free one.",
+)
+@DATA_DIR
+@MEMORY_WATERMARK
+@DISK_FREE_LIMIT
+@MESSAGE_SIZE_MAX
+@tls_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
+def up(
+    *,
+    shards: int,
+    gateways: int,
+    host: str,
+    port: int,
+    data_dir: Path,
+    memory_watermark: int | None,
+    disk_free_limit: int | None,
+    message_size_max: int,
+    as_json: bool,
+    **tls: Any,
+) -> int:
+    """Run a broker: coordinator, shards and gateways.
+
+    It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
+    """
+    notify.die_with_parent()
+    plan = Plan(shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls),
+                message_size_max)  # fmt: skip
+    return supervise(plan, print_json if as_json else print_text)
+
+
+def print_json(notice: Notice) -> None:
+    """A notice for machines."""
+    sys.stdout.buffer.write(msgspec.json.encode(notice) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_text(notice: Notice) -> None:
+    """A notice for people."""
+    if notice.event == "up":
+        print_welcome(notice)
+    else:
+        click.secho(f"shardmq: {notice.text}", fg=COLORS.get(notice.event), err=True)
+
+
+def print_welcome(notice: Notice) -> None:
+    """Where the broker is, and what to try next."""
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    assert notice.processes is not None
+    name = program()
+    where = "another terminal" if Path(name).is_absolute() or "/" not in name else "another terminal, in this directory"
+    lines = [] if notice.url == DEFAULT_URL else [f"export SHARDMQ_URL={notice.url}"]
+    if notice.port is None:
+        lines.append("export SHARDMQ_TLS_CA=authority.pem  # of the broker's certificate, unless this system trusts it")
+        if notice.tls_verify:
+            lines.append("export SHARDMQ_TLS_CERT=me.pem SHARDMQ_TLS_KEY=me.key  # a client's")
+    lines += [
+        f"{name} queue declare hello",
+        f"{name} publish hello 'first message'",
+        f"{name} consume hello --count 1",
+        f"{name} status",
+        f"{name} bench bulk --messages 1000000",
+    ]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("url", Text(notice.url or "", style="bold green"))
+    if notice.tls_port is not None:
+        alone = "" if notice.port is not None else "; there is no port without it"
+        facts.add_row("TLS", f"{notice.tls_host} port {notice.tls_port}{alone}")
+    facts.add_row("data", notice.data_dir)
+    facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
+    console = Console(highlight=False)
+    console.print(Panel(facts, title=f"shardmq is ready after {notice.seconds:.1f} s", title_align="left"))
+    console.print(f"Try, in {where}:", soft_wrap=True, markup=False)
+    console.print("\n".join(f"  {line}" for line in lines), style="bold", soft_wrap=True, markup=False)
+    python = f" ({Path(name).with_name('python')})" if "/" in name else ""
+    console.print(f"or in Python{python}:", soft_wrap=True, markup=False)
+    console.print(
+        "  import shardmq\n"
+        f'  with shardmq.connect("{notice.url}") as connection:\n'
+        "      channel = connection.channel()\n"
+        '      channel.queue_declare("hello", durable=True)\n'
+        '      channel.basic_publish("", "hello", b"from Python")\n'
+        '      print(channel.basic_get("hello", auto_ack=True).body)',
+        style="cyan",
+        soft_wrap=True,
+        markup=False,
+    )
+    console.print("Ctrl-C stops it.", style="dim")

@@ -1,0 +1,110 @@
+"""`shardmq spark deadletters`: what died of what; chosen ones published again."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shardmq.cmd.spark.session import check_installed, spark_options
+from shardmq.cmd.terminal.connection import JSON, URL, counted, new_table, print_json
+
+if TYPE_CHECKING:
+    from shardmq.spark.jobs.dead_letters import Report
+
+
+def moment(_context: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
+    """A date or time as ISO 8601 has it, UTC unless it says another zone.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    if text is None:
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is no time; write it as 2026-11-20 or 2026-11-20T18:30Z") from None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+
+
+@click.command()
+@click.option("--queue", required=True, help="Where the dead letters lie.")
+@click.option("--reason", help="Only those that died of it: rejected, expired, maxlen, delivery_limit, ack_timeout.")
+@click.option("--from-queue", help="Only those that died there.")
+@click.option("--from-exchange", help="Only those that had been published to it.")
+@click.option("--since", callback=moment, metavar="TIME", help="Only those that died then or later, as 2026-11-20T18Z.")
+@click.option("--until", callback=moment, metavar="TIME", help="Only those that died before.")
+@click.option("--republish", is_flag=True, help="Publish them to where they were, and take them off the queue.")
+@click.option("--limit", type=click.IntRange(1), help="Republish so many at most.  [default: all of them]")
+@click.option("--keep", is_flag=True, help="Republish, but leave them in the queue, too.")
+@click.option("--dry-run", is_flag=True, help="With --republish: show which, and do nothing.")
+@click.option("--txn-id", default="", metavar="NAME", help="Of a --republish that was broken off, to finish it.")
+@URL
+@spark_options
+@JSON
+def deadletters(
+    *,
+    queue: str,
+    reason: str | None,
+    from_queue: str | None,
+    from_exchange: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    republish: bool,
+    limit: int | None,
+    keep: bool,
+    dry_run: bool,
+    txn_id: str,
+    url: str,
+    master: str | None,
+    settings: dict[str, str],
+    log: Path | None,
+    as_json: bool,
+) -> None:
+    """Count a queue's dead letters by reason, queue, exchange and hour of their latest death (the first of x-death).
+
+    With --republish they go, all or none, to the exchange and routing keys that they had then. They keep x-death.
+    """
+    check_installed()
+    if not republish and (limit is not None or keep or dry_run or txn_id):
+        raise click.UsageError("--limit, --keep, --dry-run and --txn-id go together with --republish")
+    from shardmq.cmd.spark.progress import print_summary, spark_for, watch
+    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs.dead_letters import deadletters as job
+
+    targets.ready(url, queue)
+    doing = "republishing" if republish and not dry_run else "counting"
+    with watch(doing, as_json) as watching, spark_for(watching, "deadletters", master, settings, log) as spark:
+        report = job(
+            spark, queue, url=url, reason=reason, from_queue=from_queue, from_exchange=from_exchange, since=since,
+            until=until, republish=republish, limit=limit, keep=keep, dry_run=dry_run, txn_id=txn_id,
+            say=watching.say,
+        )  # fmt: skip
+    if as_json:
+        print_json(report.as_table())
+        return
+    title = f"dead letters of queue '{queue}'"
+    if republish:
+        title += ", would be republished" if dry_run else ", republished"
+    print_summary(report.summary, title, lambda: print_groups(report, queue))
+
+
+def print_groups(report: "Report", queue: str) -> None:
+    """The table of reasons, queues, exchanges and hours."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from shardmq.cmd.terminal.values import duration
+
+    now = datetime.now(UTC)
+    count = counted(sum(group.count for group in report.groups), "message")
+    table = new_table("", ("reason", "queue", "exchange"), ("hour (UTC)", "messages", "oldest", "newest"), count)
+    for group in report.groups:
+        names = (group.reason or "no x-death", group.queue or "", group.exchange or "")
+        hour = "" if group.hour is None else f"{group.hour:%m-%d %H}h"
+        ages = (duration(max(0.0, (now - came).total_seconds())) for came in (group.oldest, group.newest))
+        table.add_row(*map(escape, names), hour, f"{group.count:,}", *ages)
+    console = Console()
+    console.print(f"dead letters in queue '{queue}'", style="italic", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)

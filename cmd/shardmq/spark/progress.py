@@ -1,0 +1,176 @@
+"""How far Spark is, and what came of it, on the terminal: stderr while it works, stdout at the end."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import click
+
+from shardmq.cmd.terminal.connection import counted, new_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.progress import Progress
+
+    from shardmq.spark.jobs.summary import Summary
+
+LOOK_SECONDS: Final = 0.25
+"""How often Spark is asked how far it is."""
+
+
+class Watch(Protocol):
+    """What a command tells while it works."""
+
+    def say(self, sentence: str) -> None:
+        """One sentence."""
+
+    def progress(self, done: int, total: int) -> None:
+        """So many rows of so many."""
+
+    def look_at(self, spark: "SparkSession") -> None:
+        """Show the tasks of this session."""
+
+
+class Silent:
+    """Tells nothing: for machines."""
+
+    def say(self, sentence: str) -> None:
+        """Nothing."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Nothing."""
+
+    def look_at(self, spark: "SparkSession") -> None:
+        """Nothing."""
+
+
+class Plain(Silent):
+    """Sentences alone: for a file."""
+
+    def say(self, sentence: str) -> None:
+        """As a line on stderr."""
+        click.echo(sentence, err=True)
+
+
+class Live(Silent):
+    """A line that moves: what is done, how many of Spark's tasks, or of the rows, for how long."""
+
+    def __init__(self, bar: "Progress", doing: str) -> None:
+        self._bar = bar
+        self._doing = doing
+        self._task = bar.add_task("starting Spark", total=None)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._counts_rows = False
+
+    def say(self, sentence: str) -> None:
+        """Above the line."""
+        self._bar.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def progress(self, done: int, total: int) -> None:
+        """Rows from now on, not tasks."""
+        self._counts_rows = True
+        self._bar.update(self._task, completed=done, total=total, description=f"{self._doing}, rows")
+
+    def look_at(self, spark: "SparkSession") -> None:
+        """Ask it again and again, until `close`."""
+        self._bar.update(self._task, description=self._doing)
+        self._thread = threading.Thread(target=self._look, args=(spark,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _look(self, spark: "SparkSession") -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not self._over.wait(LOOK_SECONDS):
+            stages = [
+                info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None
+            ]
+            if stages and not self._counts_rows:
+                done, total = sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)
+                self._bar.update(self._task, completed=done, total=total, description=f"{self._doing}, tasks")
+
+
+@contextlib.contextmanager
+def watch(doing: str, as_json: bool) -> Iterator[Watch]:
+    """Something to tell the user by, as the place where it is read can show it.
+
+    Args:
+        doing: what is done, as "publishing".
+        as_json: nothing at all.
+    """
+    if as_json:
+        yield Silent()
+        return
+    if not sys.stderr.isatty():
+        yield Plain()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        live = Live(bar, doing)
+        try:
+            yield live
+        finally:
+            live.close()
+
+
+@contextlib.contextmanager
+def spark_for(
+    watching: Watch, job: str, master: str | None, settings: dict[str, str], log: Path | None
+) -> Iterator["SparkSession"]:
+    """A session for a command, watched from its start on."""
+    from shardmq.cmd.spark.session import session
+
+    with session(f"shardmq {job}", master, settings, log) as spark:
+        watching.look_at(spark)
+        try:
+            yield spark
+        finally:
+            if isinstance(watching, Live):
+                watching.close()
+
+
+def print_summary(summary: "Summary", title: str, more: Callable[[], None] | None = None) -> None:
+    """What came of a job, for people.
+
+    Args:
+        summary: of it.
+        title: above the table.
+        more: prints what comes first.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+
+    from shardmq.cmd.terminal.values import size
+
+    if more is not None:
+        more()
+    table = new_table("", ("",), ("",))
+    table.show_header = False
+    table.add_row("rows", f"{summary.rows:,}")
+    table.add_row("messages", f"{summary.messages:,}")
+    table.add_row("bytes of bodies", size(summary.bytes))
+    table.add_row("seconds", f"{summary.seconds:.1f}")
+    table.add_row("rows a second", f"[bold]{summary.rows_per_s:,.0f}[/]")
+    console = Console()
+    console.print(title, style="italic", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+    if summary.transaction:
+        console.print(f"transaction: {summary.transaction}", highlight=False, markup=False, soft_wrap=True)
+    for note in summary.notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+    if summary.queues:
+        queues = new_table("ready now", ("queue",), ("messages",), counted(len(summary.queues), "queue"))
+        for queue, messages in summary.queues.items():
+            queues.add_row(escape(queue), f"{messages:,}")
+        console.print(queues)

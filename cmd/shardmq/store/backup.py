@@ -1,0 +1,167 @@
+"""`shardmq backup` and `shardmq restore`: all stores of a broker, copied while it runs, and put back."""
+
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
+from shardmq.cmd.terminal.values import byte_count, size
+from shardmq.errors import StoreRefused, StoreUnwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.progress import Progress
+
+    from shardmq.storage.backup_manifest import Manifest
+
+LOOK_SECONDS: Final = 0.2
+
+
+@click.command(short_help="Copy all stores of a running broker.")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--rate",
+    default="100MB",
+    callback=byte_count,
+    show_default=True,
+    metavar="BYTES",
+    help="Bytes a second at most, of all shards together.",
+)
+@URL
+@JSON
+def backup(*, directory: Path, rate: int, url: str, as_json: bool) -> int:
+    """Copy all stores of a running broker into the new folder DIR, at a bounded rate, while it goes on.
+
+    The processes of the broker write it themselves, each on its own host; the user needs the tag 'administrator'. All
+    that was confirmed before is in it. It is finished when DIR has a manifest.json.
+    """
+    began = time.monotonic()
+    with connected(url) as connection:
+        connection.backup_begin(str(directory.resolve()), rate)
+        with _progress("copying", as_json) as progress:
+            tasks: dict[str, Any] = {}
+            while (look := connection.backup_look())["state"] == "copying":
+                _show(progress, tasks, look["stores"])
+                time.sleep(LOOK_SECONDS)
+            _show(progress, tasks, look["stores"])
+    seconds = time.monotonic() - began
+    if as_json:
+        print_json({**look, "seconds": round(seconds, 3)})
+    elif look["state"] == "done":
+        total = sum(each["bytes"] for each in look["stores"])
+        click.echo(f"Copied {counted(len(look['stores']), 'store')} ({size(total)}) to {look['directory']} in "
+                   f"{seconds:.1f} s")  # fmt: skip
+    if look["state"] != "done":
+        why = look["text"] or "the coordinator was started again meanwhile"
+        click.secho(f"Error: no backup: {why}; remove {look['directory']}, and try again", fg="red", err=True)
+        return 1
+    return 0
+
+
+@click.command(short_help="Make a data directory of a backup.")
+@click.argument("directory", metavar="BACKUP", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("data_dir", type=click.Path(path_type=Path))
+@JSON
+def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
+    """Make the data directory DATA_DIR, which must be empty or not there, of BACKUP.
+
+    Everything is checked against the backup's manifest. The restored broker gets an id of its own: none of its stores
+    can be mixed up with those that the backup is of.
+    """
+    from shardmq.storage.backup_manifest import read_manifest
+    from shardmq.storage.files import sync_folder
+
+    manifest = read_manifest(directory)
+    if data_dir.exists() and any(data_dir.iterdir()):
+        raise StoreRefused(f"{data_dir} is not empty; name a data directory that is not there yet")
+    aside = data_dir.with_name(f"{data_dir.name}.restoring")
+    if aside.exists():
+        raise StoreRefused(f"{aside} is there, from a restore that was not finished; remove it, and try again")
+    broker = secrets.token_hex(8)
+    try:
+        _copy(manifest, directory, aside, as_json)
+        _rename(manifest, aside, broker)
+        if data_dir.exists():
+            data_dir.rmdir()
+        aside.rename(data_dir)
+        sync_folder(data_dir.parent)
+    except OSError as fault:
+        raise StoreUnwritable(f"{aside} cannot be written: {fault.strerror}") from fault
+    total = sum(file.bytes for each in manifest.stores for file in each.files)
+    if as_json:
+        print_json({"broker": broker, "of": manifest.broker, "settled_at": manifest.settled_at, "bytes": total,
+                    "stores": [each.store for each in manifest.stores]})  # fmt: skip
+    else:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest.settled_at))
+        shards = len(manifest.stores) - 1
+        click.echo(f"Restored {counted(len(manifest.stores), 'store')} ({size(total)}) of {when} in {data_dir}; start "
+                   f"it with `shardmq up --data-dir {data_dir} --shards {shards}`")  # fmt: skip
+
+
+def _copy(manifest: "Manifest", directory: Path, aside: Path, as_json: bool) -> None:
+    from shardmq.storage.backup_manifest import copy_checked
+    from shardmq.storage.files import make_folder, sync_file, sync_folder
+
+    make_folder(aside)
+    with _progress("restoring", as_json) as progress:
+        for each in manifest.stores:
+            task = progress.add_task(each.store, total=sum(file.bytes for file in each.files))
+            make_folder(aside / each.store)
+            for file in each.files:
+                target = aside / each.store / file.name
+                copy_checked(directory / each.store / file.name, target, file, _advance(progress, task))
+                sync_file(target)
+            sync_folder(aside / each.store)
+        sync_folder(aside)
+
+
+def _advance(progress: "Progress", task: Any) -> "Callable[[int], None]":
+    return lambda count: progress.advance(task, count)
+
+
+def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
+    """Open every store once, which checks it, and give it its new broker's id."""
+    from shardmq.coordinator.storage.store import Store as CoordinatorStore
+    from shardmq.shards.storage.store import Store as ShardStore
+    from shardmq.shards.storage.write_batch import Writes
+    from shardmq.storage.files import sync_folder
+    from shardmq.storage.redo_log import RedoLog
+
+    numbers = [int(each.store.removeprefix("shard-")) for each in manifest.stores if each.store != "coordinator"]
+    for number in numbers:
+        folder = aside / f"shard-{number}"
+        RedoLog(folder / "redo", None).close()
+        store = ShardStore(folder, number)
+        try:
+            store.write(Writes(identity=msgspec.structs.replace(store.identity, broker=broker)))
+        finally:
+            store.close()
+        sync_folder(folder)
+    coordinator = CoordinatorStore(aside / "coordinator", "restored")
+    try:
+        coordinator.rename_broker(broker)
+    finally:
+        coordinator.close()
+    sync_folder(aside / "coordinator")
+
+
+def _progress(what: str, as_json: bool) -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    return Progress(TextColumn(what + " {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+                    console=console, disable=as_json or not sys.stderr.isatty())  # fmt: skip
+
+
+def _show(progress: "Progress", tasks: dict[str, Any], stores: list[dict[str, Any]]) -> None:
+    for each in stores:
+        if each["store"] not in tasks:
+            tasks[each["store"]] = progress.add_task(each["store"], total=None)
+        progress.update(tasks[each["store"]], completed=each["bytes"], total=max(each["total"], each["bytes"]) or None)

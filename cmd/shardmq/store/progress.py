@@ -1,0 +1,201 @@
+"""A look through all stores of a data directory, which no process may have open meanwhile; and what it found."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shardmq.cmd.terminal.connection import new_table
+from shardmq.errors import StoreDamaged, StoreRefused
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shardmq.coordinator.storage.check import Known
+    from shardmq.shards.check.queues import Registry
+    from shardmq.storage.repair.findings import Finding
+    from shardmq.storage.repair.rebuild import IsWell
+    from shardmq.topology.entities import Queue
+
+FOLDER: Final = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+"""The data directory."""
+
+COORDINATOR: Final = "coordinator"
+REBUILDS: Final = "makes a new file with"
+"""How the repair of a whole file is told from that of rows."""
+
+ROWS_AT_ONCE: Final = 256
+"""The progress bar moves so many rows at a time."""
+
+Begun = Callable[[str, int], Callable[[], None]]
+"""Called with a store's name and about how many rows it has; what it returns is called for every row."""
+
+
+@dataclass(slots=True)
+class Looked:
+    """What a look found.
+
+    Attributes:
+        findings: everything.
+        stores: names of the stores.
+        rows: how many were read.
+    """
+
+    findings: list["Finding"] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+    rows: int = 0
+
+    @property
+    def damage(self) -> list["Finding"]:
+        """What is damage, of all that was found."""
+        return [finding for finding in self.findings if finding.is_damage]
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[list[Path]]:
+    """The folders of all stores, the coordinator's first; nobody else opens them meanwhile.
+
+    Raises:
+        StoreRefused: there are none, or a process has one open.
+    """
+    from shardmq.storage.folder_lock import hold_folder
+
+    shards = [path for path in folder.glob("shard-*") if path.name.removeprefix("shard-").isdigit()]
+    shards.sort(key=lambda path: int(path.name.removeprefix("shard-")))
+    stores = [path for path in (folder / COORDINATOR, *shards) if (path / "data.mdb").exists()]
+    if not stores:
+        raise StoreRefused(f"{folder} has no store of a coordinator or a shard; name a broker's data directory")
+    with ExitStack() as holds:
+        for locked in (folder, *stores):  # `shardmq up` holds the whole directory, whatever its processes do
+            holds.enter_context(hold_folder(locked))
+        yield stores
+
+
+def look_through(stores: list[Path], console: "Console") -> Looked:
+    """Read every row of every store. On a terminal, a bar shows how far that is.
+
+    Args:
+        stores: their folders, held.
+        console: of that terminal, or of none.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    looked = Looked()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+
+        def begun(name: str, entries: int) -> Callable[[], None]:
+            task = progress.add_task(name, total=entries)
+
+            def seen() -> None:
+                looked.rows += 1
+                if not looked.rows % ROWS_AT_ONCE:
+                    progress.advance(task, ROWS_AT_ONCE)
+
+            return seen
+
+        known: Known | None = None
+        queues: dict[bytes, Queue] = {}
+        for store in stores:
+            looked.stores.append(store.name)
+            try:
+                if store.name == COORDINATOR:
+                    known = _look_at_coordinator(store, begun, looked)
+                else:
+                    _look_at_shard(store, begun, looked, known, queues)
+            except StoreDamaged as damage:
+                looked.findings.append(_whole_file(store, damage))
+    _take_from_shards(looked, queues)
+    return looked
+
+
+def _look_at_coordinator(folder: Path, begun: Begun, looked: Looked) -> "Known":
+    from shardmq.coordinator.storage.check import ClosedRegistry
+
+    registry = ClosedRegistry(folder)
+    try:
+        looked.findings += registry.check(begun(folder.name, registry.entries()))
+    finally:
+        registry.close()
+    return registry.known
+
+
+def _look_at_shard(folder: Path, begun: Begun, looked: Looked, known: "Known | None",
+                   queues: "dict[bytes, Queue]") -> None:  # fmt: skip
+    from shardmq.coordinator.storage.check import queue_key
+    from shardmq.shards.check.check import check_shard
+    from shardmq.shards.check.closed_store import ClosedStore
+
+    store = ClosedStore(folder)
+    try:
+        registry = None if known is None else _registry(folder.name, known)
+        seen = begun(folder.name, store.entries())
+
+        def declared(queue: "Queue") -> None:
+            queues[queue_key(queue)] = queue
+
+        looked.findings += check_shard(folder.name, store, registry, seen, declared)
+    finally:
+        store.close()
+
+
+def _take_from_shards(looked: Looked, queues: "dict[bytes, Queue]") -> None:
+    """What the coordinator has lost of queues, their shards know."""
+    from shardmq.coordinator.storage.check import taken_from_shard
+
+    looked.findings[:] = [
+        taken_from_shard(each, queues) if each.store == COORDINATOR else each for each in looked.findings
+    ]
+
+
+def _registry(name: str, known: "Known") -> "Registry":
+    """What the coordinator knows of that shard."""
+    from shardmq.shards.check.queues import Registry
+
+    number = int(name.removeprefix("shard-"))
+    return Registry({queue.id: queue for queue in known.queues if queue.shard == number}, frozenset(known.deleted),
+                    known.decisions, frozenset(known.undecided), known.next_transaction)  # fmt: skip
+
+
+def _whole_file(store: Path, damage: StoreDamaged) -> "Finding":
+    """A store that cannot be looked into row by row; and how much of it can be reached nevertheless."""
+    from shardmq.storage.repair.findings import Finding
+    from shardmq.storage.repair.rebuild import reachable, shortfall
+
+    mend = ""
+    if damage.file == store / "data.mdb":
+        _, databases, is_well = kind_of(store)
+        found = reachable(damage.file, databases, is_well)
+        if found is not None:
+            mend = f"{REBUILDS} all rows that can be reached and read; rows lost: {shortfall(found)}"
+    return Finding(store=store.name, file=str(damage.file), database=damage.database or "", what=damage.what, mend=mend)
+
+
+def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
+    """The format of a store, its databases, and what tells rows that were written from others."""
+    if store.name == COORDINATOR:
+        from shardmq.coordinator.storage import check as checkup
+        from shardmq.coordinator.storage.store import DATABASES, FORMAT
+
+        return FORMAT, DATABASES, checkup.is_well
+    from shardmq.shards.check import closed_store as closed
+    from shardmq.shards.storage import schema as layout
+    from shardmq.shards.storage import store as shard
+
+    return shard.FORMAT, layout.DATABASES, closed.is_well
+
+
+def print_findings(console: "Console", findings: list["Finding"]) -> None:
+    """A table of what was found; names are folded where they are long, and never cut."""
+    from rich.markup import escape
+
+    table = new_table("found", ("store", "what is wrong", "a repair"))
+    for finding in findings:
+        where = f"database {finding.database}, key {finding.key}" if finding.key else finding.file
+        about = f"{finding.title}: " if finding.title else ""
+        mend = finding.mend or ("can do nothing; restore a copy" if finding.is_damage else "leaves it")
+        table.add_row(finding.store, escape(f"{about}{finding.what} ({where})"), escape(mend))
+    console.print(table)

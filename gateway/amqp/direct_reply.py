@@ -1,0 +1,95 @@
+"""Direct reply-to (https://www.rabbitmq.com/docs/direct-reply-to): answers to a channel's requests without a queue that
+anybody declares.
+
+    requester                                              responder, anywhere
+    consume amq.rabbitmq.reply-to, no-ack                  consumes the queue of requests
+    publish, reply_to: amq.rabbitmq.reply-to  ─► rewritten ─►  reply_to: amq.rabbitmq.reply-to.<token>
+    deliver  ◄────────────────────────────────────────────  publish to "", key amq.rabbitmq.reply-to.<token>
+
+Behind that name is a queue after all: transient, exclusive to the connection, deleted when its only consumer is gone.
+So answers are routed as everything is, from any gateway and either protocol, and come back unroutable (mandatory) where
+nobody waits for them any more. Who knows the name may publish to it, where the default exchange is theirs to write to;
+nothing else can be done with it: for all that deals with queues by name, there is none. No permission is needed to have
+it, and it is in no list, as its name is what makes an answer welcome.
+"""
+
+import base64
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from shardmq.bus.coordinator_link import Outcome
+from shardmq.errors import NotFound, ReplyCode, RequestError
+from shardmq.gateway.amqp.channel import ReplyQueue
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.methods.basic import BasicConsume, BasicConsumeOk
+from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+from shardmq.protocol.amqp.properties import DIRECT_REPLY
+from shardmq.topology.commands import DeclareQueue, DeleteQueue
+from shardmq.topology.entities import REPLY_QUEUES
+
+if TYPE_CHECKING:
+    from shardmq.gateway.amqp.channel import AmqpChannel
+
+TOKEN_BYTES: Final = 24
+"""Random bytes in a reply queue's name: nobody guesses it."""
+
+
+def is_reply_name(queue: str) -> bool:
+    """Whether a queue's name is one that this module answers for."""
+    return queue.startswith(DIRECT_REPLY)
+
+
+def consume(desk: "AmqpChannel", method: BasicConsume) -> None:
+    """Begin to take answers.
+
+    Raises:
+        AmqpFault: with acknowledgements; the channel does so already; the tag is in use.
+    """
+    session = desk.channel.session
+    if method.consumer_tag in desk.channel.consumers:
+        text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
+        raise AmqpFault(ReplyCode.NOT_ALLOWED, text, method.id)
+    if not method.no_ack:
+        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge", method.id)
+    if desk.reply_queue is not None:
+        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "reply consumer already set", method.id)
+    name = REPLY_QUEUES + base64.urlsafe_b64encode(secrets.token_bytes(TOKEN_BYTES)).decode()
+
+    def started(tag: str) -> BasicConsumeOk | None:
+        desk.replies = ReplyQueue(name, tag)
+        return None if method.nowait else BasicConsumeOk(tag)
+
+    reply = desk.reply(method, started)
+
+    def declared(outcome: Outcome) -> None:
+        if isinstance(outcome, RequestError):
+            reply(outcome)
+            return
+        queue = session.hub.topology.queues.get((session.vhost, name))
+        if queue is None:
+            reply(NotFound(f"no queue '{name}' in vhost '{session.vhost}'"))
+        elif desk.channel.is_open:
+            desk.channel.consume_from(queue, method.consumer_tag, True, 0, reply)
+        else:
+            session.perform(DeleteQueue(session.vhost, name), lambda _: None)
+
+    session.perform(DeclareQueue(session.vhost, name, False, {}, True, session.identity, True), declared)
+
+
+def declare(desk: "AmqpChannel", method: QueueDeclare) -> None:
+    """See whether somebody waits for answers under a name: every declaration of one is passive, as in RabbitMQ.
+
+    Raises:
+        NotFound: nobody does.
+    """
+    session, name = desk.channel.session, method.queue
+    if name != DIRECT_REPLY and (session.vhost, name) not in session.hub.topology.queues:
+        raise NotFound(f"no queue '{name}' in vhost '{session.vhost}'")
+    if not method.nowait:
+        desk.send(QueueDeclareOk(name, 0, 1))
+
+
+def delete(desk: "AmqpChannel", method: QueueDelete) -> None:
+    """Nothing: it goes with its consumer."""
+    if not method.nowait:
+        desk.send(QueueDeleteOk(0))

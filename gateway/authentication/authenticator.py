@@ -1,0 +1,231 @@
+"""Who may come in: users and their passwords, virtual hosts and permissions, limits of connections.
+
+A password goes through the turnstile (turnstile.py), is compared (hashing.py), and where it is wrong its answer waits
+until its delay is over (suspicion.py). One that was right is remembered for a while as a keyed hash, and is then right
+at once.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from shardmq.bus.coordinator_link import Outcome
+from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, RequestError
+from shardmq.gateway.authentication.failed_logins import Suspicion, Who, who
+from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, Turnstile, too_many
+from shardmq.gateway.authentication.password_hashing import Hashing
+from shardmq.gateway.authentication.refused_logins import Refusals
+from shardmq.gateway.state.gateway import Hub
+from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
+
+LOOPBACK_ONLY: Final = frozenset({"guest"})
+"""Users with a password everybody knows; RabbitMQ's `loopback_users`."""
+
+REMEMBERED_SECONDS: Final = 3600.0
+REMEMBERED_MAX: Final = 4096
+"""Right passwords remembered, and how long: comparing one anew takes 50 ms on purpose."""
+
+Then = Callable[[ConnectionFault | None], None]
+"""Called once: with nothing, or with what was wrong."""
+
+
+class Login(NamedTuple):
+    """Who wants to come in, and where to.
+
+    Attributes:
+        password: None where the client has shown who it is by other means (a certificate).
+    """
+
+    user: str
+    password: str | None
+    vhost: str = ""
+
+
+class _Known(NamedTuple):
+    """A password that was right: the hash it was compared with, its keyed hash, and when that was."""
+
+    stored: str
+    proof: bytes
+    since: float
+
+
+class Logins:
+    """See the module.
+
+    Args:
+        hub: of the process.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._refusals = Refusals()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._suspicion = Suspicion()
+        self._turnstile = Turnstile(self._suspicion)
+        self._hashing = Hashing(self._suspicion, self._stored_of, self._is_known, self._remember)
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._delayed = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For the status: logins refused and, of those, answered late, since the start; passwords that are now waiting
+        for their turn, or for the end of their delay."""
+        return {
+            "logins_refused": self._refusals.count,
+            "logins_delayed": self._delayed,
+            "logins_waiting": self._turnstile.waiting + self._turnstile.places,
+        }
+
+    def let_in(self, peer: str, login: Login, then: Then) -> None:
+        """Find out whether a client may come in and open that virtual host."""
+
+        async def check() -> None:
+            await self._check_user(peer, login)
+            await self._check_vhost(login)
+
+        self._begin(check, peer, login, then)
+
+    def authenticate(self, peer: str, login: Login, then: Then) -> None:
+        """Find out whether a client is who it says; where it may go is another question (`admit`)."""
+        self._begin(lambda: self._check_user(peer, login), peer, login, then)
+
+    def admit(self, peer: str, login: Login, then: Then) -> None:
+        """Find out whether a client that is known may open that virtual host."""
+        self._begin(lambda: self._check_vhost(login), peer, login, then)
+
+    def tick(self, now: float) -> None:
+        """To be called about once a second."""
+        self._refusals.tick(now)
+
+    def close(self) -> None:
+        """Nobody comes in any more."""
+        self._refusals.sum_up()
+
+    def complain(self, peer: str, user: str, text: str) -> None:
+        """Somebody was not let in; clients are not always told why."""
+        self._refusals.add(peer, user, text)
+
+    def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Login, then: Then) -> None:
+        async def run() -> None:
+            fault: ConnectionFault | None = None
+            try:
+                await check()
+            except ConnectionFault as refused:
+                fault = refused
+                self.complain(peer, login.user, refused.text)
+            then(fault)
+
+        task = asyncio.create_task(run())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _check_user(self, peer: str, login: Login) -> None:
+        name = login.user
+        if name in LOOPBACK_ONLY and not _is_loopback(peer):
+            raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
+        if login.password is not None:
+            await self._check_password(who(peer, name), login.password)
+        elif not name:
+            raise AuthenticationFailed(
+                "no user is named, and no certificate that was verified; log in with user and password, or over TLS "
+                "with a certificate of the authorities that the broker was given (--tls-ca)"
+            )
+        elif name not in self._hub.topology.users:
+            raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' of the client's certificate is not known")
+
+    async def _check_password(self, who: Who, password: str) -> None:
+        """Whether it is right; says so at once where it is, and where it is not when the delay is over."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        place = await self._turnstile.enter(who)
+        delay = 0.0
+        try:
+            is_suspected = self._suspicion.is_suspected(who)
+            async with asyncio.timeout_at(began + (HANDSHAKE_SECONDS if is_suspected else WAIT_SECONDS_MAX)):
+                is_right = await self._is_right(who, password, place.is_known)
+            if is_right:
+                self._suspicion.succeeded(who)
+                return
+            delay = self._suspicion.failed(who)
+        except TimeoutError:
+            raise too_many(who) from None
+        finally:
+            if delay:
+                loop.call_later(delay, self._turnstile.leave, place)  # whether or not the client waits so long
+            else:
+                self._turnstile.leave(place)
+        if delay:
+            self._delayed += 1
+            await asyncio.sleep(min(delay, began + HANDSHAKE_SECONDS - loop.time()))
+        raise AuthenticationFailed(f"user '{who.user[:NAME_BYTES_MAX]}' is not known, or the password is wrong")
+
+    async def _is_right(self, who: Who, password: str, is_trusted: bool) -> bool:
+        """Compare it with what is remembered, and where that does not tell with the hash.
+
+        What is remembered does not tell strangers that a password is wrong: they would learn which users exist.
+        """
+        stored = self._stored_of(who.user)
+        if self._is_known(who.user, stored, password):
+            return True
+        if is_trusted and who.user in self._known and self._known[who.user].stored == stored:
+            return False
+        return await self._hashing.is_right(who, password)
+
+    def _stored_of(self, name: str) -> str:
+        """A user's hash; "" where there is none."""
+        user = self._hub.topology.users.get(name)
+        return "" if user is None else user.password
+
+    def _proof(self, stored: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{stored}\0{password}".encode(errors="surrogateescape"), hashlib.sha256)
+
+    def _is_known(self, name: str, stored: str, password: str) -> bool:
+        """Whether the password was right a while ago, and still is."""
+        known = self._known.get(name)
+        if known is None or known.stored != stored:
+            return False
+        if time.monotonic() - known.since > REMEMBERED_SECONDS:
+            del self._known[name]
+            return False
+        return hmac.compare_digest(known.proof, self._proof(stored, password))
+
+    def _remember(self, name: str, stored: str, password: str) -> None:
+        self._known.pop(name, None)
+        self._known[name] = _Known(stored, self._proof(stored, password), time.monotonic())
+        if len(self._known) > REMEMBERED_MAX:
+            self._known.popitem(last=False)
+
+    async def _check_vhost(self, login: Login) -> None:
+        """Whether the user may open the virtual host, and neither has its limit of connections reached."""
+        topology, name, vhost = self._hub.topology, login.user, login.vhost
+        self._check_access(name, vhost)
+        if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):
+            admitted: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            self._hub.coordinator.admit(vhost, name, admitted.set_result)
+            outcome = await admitted
+            if isinstance(outcome, RequestError):
+                raise AuthenticationFailed(outcome.text, ReplyCode.NOT_ALLOWED)
+            self._check_access(name, vhost)  # again: it took a while
+
+    def _check_access(self, name: str, vhost: str) -> None:
+        topology = self._hub.topology
+        if vhost not in topology.vhosts:
+            raise AuthenticationFailed(f"vhost {vhost[:NAME_BYTES_MAX]} not found", ReplyCode.NOT_ALLOWED)
+        if name not in topology.users or (name, vhost) not in topology.permissions:
+            raise AuthenticationFailed(f"access to vhost '{vhost}' refused for user '{name}'", ReplyCode.NOT_ALLOWED)
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        address = ipaddress.ip_address(peer.split("%", maxsplit=1)[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -1,0 +1,153 @@
+"""How many passwords are tried at once: a place for each attempt, few of them for one source and one user.
+
+An attempt that fails keeps its place until its delay is over, whether or not its client waits that long. So nobody
+tries more than PLACES passwords in the time of a delay, over however many connections; and a right password, which
+finds a place, is not delayed at all. Who has logged in as that user from that source before has places of its own:
+neither those who try that user from elsewhere nor those who try others from there can take them.
+"""
+
+import asyncio
+from collections import Counter, deque
+from typing import Final, NamedTuple, TypeVar
+
+from shardmq.errors import AuthenticationFailed, ReplyCode
+from shardmq.gateway.authentication.failed_logins import Suspicion, Who
+from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
+
+PLACES: Final = 32
+"""Attempts at once of one source, as one user, and of both together. With the longest delay of 5 s, six passwords a
+second are tried; and two dozen connections that guess leave places for who does not."""
+
+KNOWN_PLACES: Final = 256
+"""The same where that user has logged in from that source before: guesses from there must not keep out who knows the
+password, and cost no more than a keyed hash."""
+
+STRANGERS_MAX: Final = 1024
+STRANGE_SUSPECTS_MAX: Final = 256
+"""Attempts at once of all who are not known, and how many there may be for one that is suspected to be let in: more
+than are compared in the time of a delay. Who attacks from many addresses fills the second, not the first."""
+
+SUSPECTS_MAX: Final = 1024
+SUSPECTS_OF_SOURCE_MAX: Final = 64
+"""Attempts with failures behind them that wait for a place: each holds a connection. More are refused at once."""
+
+WAIT_SECONDS_MAX: Final = 30.0
+"""Who is not suspected waits while many others are looked at, as after a restart, longer than the handshake takes."""
+
+Key = TypeVar("Key")
+
+
+def too_many(who: Who) -> AuthenticationFailed:
+    """What somebody is told whose password was not looked at; the code is one of those that may be tried again."""
+    return AuthenticationFailed(
+        f"too many logins from {who.source} or of user '{who.user[:NAME_BYTES_MAX]}' have failed; "
+        "try again in some seconds",
+        ReplyCode.RESOURCE_ERROR,
+    )
+
+
+class Place(NamedTuple):
+    """A place that is taken.
+
+    Attributes:
+        who: has it.
+        is_known: whether it is one of those that are theirs alone.
+    """
+
+    who: Who
+    is_known: bool
+
+
+class Turnstile:
+    """See the module.
+
+    Args:
+        suspicion: who has failed.
+
+    Attributes:
+        places: that are taken.
+        waiting: attempts that have no place yet.
+    """
+
+    def __init__(self, suspicion: Suspicion) -> None:
+        self._suspicion = suspicion
+        self._of_sources: Counter[str] = Counter()
+        self._of_users: Counter[str] = Counter()
+        self._of_known: Counter[Who] = Counter()
+        self._strangers = 0
+        self._queues: dict[Who, deque[asyncio.Future[Place]]] = {}
+        self._queued: Counter[str] = Counter()  # by source
+        self.places = 0
+        self.waiting = 0
+
+    async def enter(self, who: Who) -> Place:
+        """Take a place; wait for one where there is none.
+
+        Raises:
+            AuthenticationFailed: too many wait, or none came free in time.
+        """
+        if who not in self._queues and self._has_room(who):
+            return self._take(who)
+        is_suspected = self._suspicion.is_suspected(who)
+        if is_suspected and (self.waiting >= SUSPECTS_MAX or self._queued[who.source] >= SUSPECTS_OF_SOURCE_MAX):
+            raise too_many(who)
+        turn: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(who, deque()).append(turn)
+        self._queued[who.source] += 1
+        self.waiting += 1
+        await asyncio.wait([turn], timeout=HANDSHAKE_SECONDS if is_suspected else WAIT_SECONDS_MAX)
+        if not turn.done():
+            self._queues[who].remove(turn)
+            self._dequeued(who)
+            raise too_many(who)
+        return turn.result()
+
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        self.places -= 1
+        if place.is_known:
+            _lower(self._of_known, place.who)
+        else:
+            self._strangers -= 1
+            _lower(self._of_sources, place.who.source)
+            _lower(self._of_users, place.who.user)
+        self._call()
+
+    def _take(self, who: Who) -> Place:
+        place = Place(who, self._suspicion.is_trusted(who))
+        self.places += 1
+        if place.is_known:
+            self._of_known[who] += 1
+        else:
+            self._strangers += 1
+            self._of_sources[who.source] += 1
+            self._of_users[who.user] += 1
+        return place
+
+    def _has_room(self, who: Who) -> bool:
+        if self._suspicion.is_trusted(who):
+            return self._of_known[who] < KNOWN_PLACES
+        if self._of_sources[who.source] >= PLACES or self._of_users[who.user] >= PLACES:
+            return False
+        return self._strangers < (STRANGE_SUSPECTS_MAX if self._suspicion.is_suspected(who) else STRANGERS_MAX)
+
+    def _call(self) -> None:
+        """Let in who finds a place now, those first that are the least suspected."""
+        candidates = [who for who in self._queues if self._has_room(who)]
+        for who in sorted(candidates, key=self._suspicion.rank):
+            while who in self._queues and self._has_room(who):
+                self._queues[who].popleft().set_result(self._take(who))
+                self._dequeued(who)
+
+    def _dequeued(self, who: Who) -> None:
+        if not self._queues[who]:
+            del self._queues[who]
+        _lower(self._queued, who.source)
+        self.waiting -= 1
+
+
+def _lower(counter: Counter[Key], key: Key) -> None:
+    """One less; a counter of strangers' names keeps no zeros."""
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

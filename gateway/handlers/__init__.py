@@ -1,0 +1,13 @@
+"""What clients ask, whatever their protocol, as operations of the native protocol.
+
+topology.py        Exchanges, queues and bindings: permissions, then commands for the coordinator.
+transactions.py    Begin, seal, commit, abort.
+atomic_commit.py   Publishes and settlements of one channel, committed together.
+reads.py           Slices, reads and reservations.
+administration.py  Virtual hosts, users, permissions, limits, definitions.
+lists.py           Lists of what exists, and the status.
+client_lists.py    Lists of connections, channels and consumers, here and at other gateways.
+status.py          The broker's state, asked of every process.
+dead_letters.py    Dead letters that shards hand over: published to their dead-letter exchange.
+replies.py         Answers put together: several questions with one answer, many commands with one outcome.
+"""

@@ -1,0 +1,223 @@
+"""Requests for administrators: virtual hosts, users, permissions, limits, closing connections.
+
+Who has not the tag "administrator" is refused (403). What a name or a limit may be, the coordinator checks.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.definitions.export import export, stored_hash
+from shardmq.definitions.importer import NOUNS, Plan, Step, plain_passwords
+from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError, request_error
+from shardmq.gateway.handlers.client_lists import gather_rows
+from shardmq.gateway.handlers.replies import Procession, done
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.session import Session
+from shardmq.protocol.native.operations.administration import (
+    BackupBegin,
+    BackupLook,
+    ConnectionExpel,
+    DefinitionsExport,
+    DefinitionsImport,
+    LimitsPut,
+    PermissionDelete,
+    PermissionPut,
+    UserDelete,
+    UserPut,
+    VhostDelete,
+    VhostPut,
+)
+from shardmq.topology.commands import (
+    DeletePermission,
+    DeleteUser,
+    DeleteVhost,
+    Expel,
+    PutLimits,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from shardmq.topology.passwords import hash_password
+
+EXPELLED: Final = "closed by an administrator"
+
+
+def check_administrator(session: Session, what: str) -> None:
+    """Make sure that the user has the tag "administrator".
+
+    Args:
+        session: whose user.
+        what: is asked for, as "putting users".
+
+    Raises:
+        AccessRefused: it has not.
+    """
+    if not session.is_administrator:
+        raise AccessRefused(f"{what} is refused for user '{session.user}': it takes the tag 'administrator'")
+
+
+def vhost_put(channel: Channel, operation: VhostPut, reply: Reply) -> None:
+    """Make or change a virtual host."""
+    check_administrator(channel.session, "changing virtual hosts")
+    channel.session.perform(PutVhost(operation.vhost, operation.description, tuple(operation.tags)), done(reply))
+
+
+def vhost_delete(channel: Channel, operation: VhostDelete, reply: Reply) -> None:
+    """Remove a virtual host."""
+    check_administrator(channel.session, "deleting virtual hosts")
+    channel.session.perform(DeleteVhost(operation.vhost), done(reply))
+
+
+def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
+    """Make or change a user. Hashing a password takes 50 ms, on another thread.
+
+    Raises:
+        AccessRefused: not for this user.
+        InvalidRequest: a password and a hash.
+    """
+    session = channel.session
+    check_administrator(session, "changing users")
+    tags = None if operation.tags is None else tuple(operation.tags)
+    if operation.password is None:
+        stored = None if operation.password_hash is None else stored_hash(operation.password_hash)
+        session.perform(PutUser("", operation.user, stored, tags), done(reply))
+        return
+    if operation.password_hash is not None:
+        raise InvalidRequest(f"user '{operation.user}' is given a password and a hash of one; give one of them")
+    if not operation.password:
+        raise InvalidRequest(
+            f"user '{operation.user}' is given an empty password; give one, or the hash '' to let nobody in by it"
+        )
+    _hash_all(
+        {operation.user: operation.password},
+        lambda hashes: session.perform(PutUser("", operation.user, hashes[operation.user], tags), done(reply)),
+    )
+
+
+def user_delete(channel: Channel, operation: UserDelete, reply: Reply) -> None:
+    """Remove a user."""
+    check_administrator(channel.session, "deleting users")
+    channel.session.perform(DeleteUser("", operation.user), done(reply))
+
+
+def permission_put(channel: Channel, operation: PermissionPut, reply: Reply) -> None:
+    """Say what a user may do in a virtual host."""
+    check_administrator(channel.session, "changing permissions")
+    command = PutPermission(operation.vhost, operation.user, operation.configure, operation.write, operation.read)
+    channel.session.perform(command, done(reply))
+
+
+def permission_delete(channel: Channel, operation: PermissionDelete, reply: Reply) -> None:
+    """Take a user's permission in a virtual host away."""
+    check_administrator(channel.session, "changing permissions")
+    channel.session.perform(DeletePermission(operation.vhost, operation.user), done(reply))
+
+
+def limits_put(channel: Channel, operation: LimitsPut, reply: Reply) -> None:
+    """Limit a virtual host or a user.
+
+    Raises:
+        AccessRefused: not for this user.
+        InvalidRequest: neither of them.
+    """
+    check_administrator(channel.session, "changing limits")
+    if operation.noun == "vhost":
+        command = PutLimits(operation.name, "", operation.limits)
+    elif operation.noun == "user":
+        command = PutLimits("", operation.name, operation.limits)
+    else:
+        raise InvalidRequest(f"a '{operation.noun}' has no limits; name a vhost or a user")
+    channel.session.perform(command, done(reply))
+
+
+def backup_begin(channel: Channel, operation: BackupBegin, reply: Reply) -> None:
+    """Have the broker copy its stores."""
+    check_administrator(channel.session, "taking backups")
+    channel.session.hub.coordinator.begin_backup(operation.directory, operation.bytes_per_second, done(reply))
+
+
+def backup_look(channel: Channel, _operation: BackupLook, reply: Reply) -> None:
+    """Say how far that is."""
+    check_administrator(channel.session, "looking at backups")
+    channel.session.hub.coordinator.look_backup(reply)
+
+
+def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply) -> None:
+    """Close somebody's connection."""
+    session = channel.session
+    check_administrator(session, "closing connections")
+
+    def look(rows: list[dict[str, Any]]) -> None:
+        if any(row["name"] == operation.connection for row in rows):
+            session.perform(Expel("", operation.connection, operation.reason or EXPELLED), done(reply))
+        else:
+            reply(NotFound(f"no connection '{operation.connection}'; see the list of connections"))
+
+    gather_rows(session.hub, "connections", look)
+
+
+def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: Reply) -> None:
+    """All that is durable."""
+    check_administrator(channel.session, "exporting definitions")
+    reply(export(channel.session.hub.topology))
+
+
+def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Reply) -> None:
+    """Make what is not there yet, one kind after the other; ends at the first thing that is refused.
+
+    Raises:
+        AccessRefused: not for this user.
+        InvalidRequest: the definitions have no meaning; nothing was made.
+    """
+    session = channel.session
+    check_administrator(session, "importing definitions")
+    topology = session.hub.topology
+
+    def begin(hashes: dict[str, str]) -> None:
+        try:
+            plan = Plan(operation.definitions, topology, session.vhost, hashes)
+        except RequestError as fault:
+            reply(fault)
+            return
+
+        def end(refused: tuple[Step, RequestError] | None, made: Counter[str]) -> None:
+            if refused is None:
+                reply({"imported": {noun: made[noun] for noun in NOUNS}, "skipped": plan.skipped})
+                return
+            step, fault = refused
+            done_before = ", ".join(f"{made[noun]} {noun}" for noun in NOUNS if made[noun]) or "nothing"
+            reply(request_error(fault.code, f"{step.thing}: {fault.text}; made until then: {done_before}"))
+
+        Procession(session.perform, plan.stages, end).begin()
+
+    _hash_all(plain_passwords(operation.definitions), begin)
+
+
+def _hash_all(passwords: dict[str, str], then: Callable[[dict[str, str]], Any]) -> None:
+    """Call `then` with the hashes of passwords, by user. Each takes 50 ms, on another thread."""
+    if not passwords:
+        then({})
+        return
+    hashing = asyncio.get_running_loop().run_in_executor(
+        None, lambda: {user: hash_password(password) for user, password in passwords.items()}
+    )
+    hashing.add_done_callback(lambda hashed: then(hashed.result()))
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {
+    VhostPut: vhost_put,
+    VhostDelete: vhost_delete,
+    UserPut: user_put,
+    UserDelete: user_delete,
+    PermissionPut: permission_put,
+    PermissionDelete: permission_delete,
+    LimitsPut: limits_put,
+    ConnectionExpel: connection_expel,
+    BackupBegin: backup_begin,
+    BackupLook: backup_look,
+    DefinitionsExport: definitions_export,
+    DefinitionsImport: definitions_import,
+}

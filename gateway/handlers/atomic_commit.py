@@ -1,0 +1,348 @@
+"""Commits: what a channel gathered, publishes and settlements, becomes visible together or not at all.
+
+    publishes to one shard, or none   Transact ─► that shard: all of it and what is settled there, in one commit of its
+    (most of them)                    store. Then what is settled on other shards.
+
+    publishes to several shards,      begin ─► staged on each ─► sealed ─► committed by the coordinator: one decision,
+    or many to one                    which every shard follows. Then what is settled, on each shard.
+
+Where all is on one shard, publishes and settlements stand or fall together, whoever dies. Where it is not, or is many
+(AT_ONCE_BYTES), publishes are decided first, and stand or fall together; if a shard or this gateway dies, or the client
+goes, between the decision and what is settled on a shard, then messages that were settled there come again, marked
+redelivered. None is lost.
+
+Many are routed and staged in pieces: others are served in between, here and on the shards. What a full queue may refuse
+is not staged while it is on one shard.
+
+A commit is answered when the decision is on disk and what it publishes is in its queues; with several shards also where
+one of them is away after the decision: it follows as soon as it is back. A commit that is refused has left nothing
+behind, except where its error says that the outcome is not certain: a shard went away with the question, or the
+coordinator with the decision. Even then it was whole or not at all.
+
+What a full queue refuses (x-overflow reject-publish) refuses the commit, where it publishes to one shard. Of what is
+published to several, such a queue takes what it has room for, and the rest when it has, as in all transactions of the
+broker.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.shard import (
+    Publish,
+    Return,
+    Seal,
+    Settle,
+    Transact,
+)
+from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
+from shardmq.gateway.handlers.replies import from_all
+from shardmq.gateway.links.consumer import ConsumerLink
+from shardmq.gateway.session.session import Session
+from shardmq.gateway.state.routes import Plan
+from shardmq.gateway.state.time_slices import Turn
+from shardmq.message.record_batch import Run
+from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.topology.entities import RESERVED_TRANSACTIONS
+
+TIMEOUT_MS: Final = 30_000
+"""After so long the coordinator ends a transaction whose gateway is gone. Staging what one may hold takes seconds; a
+commit for which it takes longer is refused."""
+
+ATTEMPT: Final = 1
+"""There is one only."""
+
+OVERFLOW: Final = "x-overflow"
+"""The queue's argument by which it may refuse what is published to it."""
+
+NAME_BYTES: Final = 16
+"""Random bytes in a transaction's name."""
+
+
+AT_ONCE_BYTES: Final = 4 << 20
+"""What is published to one shard in one piece, which holds up others there for some 20 ms."""
+
+RUN_OVERHEAD_BYTES: Final = 2048
+"""What a run costs beside its bytes, where those are counted: the time it takes to be dealt with."""
+
+STAGED_WINDOW_BYTES: Final = 1 << 20
+"""What of a commit is on its way to shards to be staged there: others' publishes wait behind so much."""
+
+
+class Gathered(NamedTuple):
+    """Messages of one kind that go the same way: a run that has not been sent.
+
+    Attributes:
+        is_mandatory: they come back where no queue is left to take them when they are committed.
+    """
+
+    exchange: str
+    routing_key: str
+    flags: int
+    records: bytes
+    messages: int
+    plan: Plan
+    priority: int
+    ttl_ms: int | None
+    is_mandatory: bool = False
+
+
+class Settlements(NamedTuple):
+    """What consumers of one shard are done with, or give back."""
+
+    settled: list[Settle]
+    returned: list[Return]
+
+
+class Commit:
+    """One commit, under way.
+
+    Args:
+        session: whose it is.
+        gathered: what is published, in order.
+        settlements: what is settled, by shard.
+        reply: called once, with the mandatory runs that no queue took, in order, or the error that refused it.
+        is_wanted: whether the client is still there; asked until something of it was sent.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        gathered: Sequence[Gathered],
+        settlements: dict[ConsumerLink, Settlements],
+        reply: Reply,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._session = session
+        self._hub = session.hub
+        self._gathered = gathered
+        self._settlements = settlements
+        self._reply = reply
+        self._is_wanted = is_wanted
+        self._publishes: dict[ConsumerLink, list[Publish]] = {}
+        self._bytes = 0
+        self._may_be_refused = False
+        self._unroutable: list[Gathered] = []  # found by the last routing
+
+    def begin(self) -> None:
+        """Carry it out."""
+        self._publishes = {}
+        self._bytes = 0
+        self._may_be_refused = False
+        self._unroutable = []
+        self._route(iter(self._gathered))
+
+    def _route(self, gathered: Iterator[Gathered]) -> None:
+        """Find out where the runs go, and go on in another pass where that takes long."""
+        turn = Turn()
+        for each in gathered:
+            self._route_one(each)
+            if turn.is_over:
+                self._hub.turns.wait(partial(self._route, gathered))
+                return
+        if self._is_wanted():
+            self._carry_out()
+        else:
+            self._reply(Unavailable("the client is gone; nothing of it was carried out"))
+
+    def _carry_out(self) -> None:
+        links = self._publishes or self._settlements
+        if len(self._publishes) > 1 or (self._bytes > AT_ONCE_BYTES and not self._may_be_refused):
+            _Staged(self._session, self._publishes, self._unless_rerouted(self._decided)).begin()
+        elif links:
+            link = next(iter(links))
+            settled, returned = self._settlements.get(link, ([], []))
+            link.ask_once(Transact(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
+        else:
+            self._reply(self._unroutable)
+
+    def _route_one(self, gathered: Gathered) -> None:
+        """A run's way. Queues that were deleted since it was routed have had it, and are gone with it; where none is
+        left, a mandatory one comes back."""
+        hub = self._hub
+        exchange, key, flags, records, count, plan, priority, ttl_ms, is_mandatory = gathered
+        serial = hub.next_serial
+        hub.next_serial = serial + count
+        is_taken = False
+        for link, queues in plan:
+            known = [queue for number in queues if (queue := hub.topology.queue_by_id(number)) is not None]
+            if known:
+                there = queues if len(known) == len(queues) else tuple([queue.id for queue in known])
+                run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
+                self._publishes.setdefault(link, []).append(Publish(there, run))
+                self._bytes += cost_of(run)
+                self._may_be_refused |= any(OVERFLOW in queue.arguments for queue in known)
+                is_taken = True
+        if is_mandatory and not is_taken:
+            self._unroutable.append(gathered)
+
+    def _carried_out(self, link: ConsumerLink) -> Reply:
+        def take(outcome: Outcome) -> None:
+            if not isinstance(outcome, RequestError):
+                self._settlements.pop(link, None)
+            self._decided(outcome)
+
+        return self._unless_rerouted(take)
+
+    def _unless_rerouted(self, then: Reply) -> Reply:
+        """The next step; or it all begins anew where nothing was done as a queue was deleted on the way."""
+        before = self._hub.topology.version
+
+        def take(outcome: Outcome) -> None:
+            if isinstance(outcome, NotFound) and self._hub.topology.version != before:
+                self.begin()
+            else:
+                then(outcome)
+
+        return take
+
+    def _decided(self, outcome: Outcome) -> None:
+        """What is published is there, or will not be. What is settled follows; that can fail only where the shard has
+        died with it, or has taken it back: then it comes again."""
+        if isinstance(outcome, RequestError):
+            self._reply(outcome)
+            return
+        if not self._settlements:
+            self._reply(self._unroutable)
+            return
+        missing = len(self._settlements)
+
+        def settled(_outcome: Outcome) -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                self._reply(self._unroutable)
+
+        for link, (done, returned) in list(self._settlements.items()):
+            link.ask_once(Transact(0, [], done, returned), settled)
+
+
+def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[ConsumerLink, Publish, int]]:
+    """Runs with where they go, those of all shards by turns, and the number of its first message there."""
+    nexts = dict.fromkeys(publishes, 1)
+    for each in zip_longest(*publishes.values()):
+        for link, publish in zip(publishes, each, strict=True):
+            if publish is not None:
+                yield link, publish, nexts[link]
+                nexts[link] += publish.run.count
+
+
+def cost_of(run: Run) -> int:
+    """What a run takes, where commits are cut into pieces."""
+    return len(run.records) + RUN_OVERHEAD_BYTES
+
+
+class _Staged:
+    """What is published to several shards, or much to one: staged there, then decided by the coordinator.
+
+    Args:
+        session: whose it is.
+        publishes: runs, by shard.
+        decided: called once, with None or the error that refused it.
+    """
+
+    def __init__(self, session: Session, publishes: dict[ConsumerLink, list[Publish]], decided: Reply) -> None:
+        self._session = session
+        self._publishes = publishes
+        self._decided = decided
+        self._name = RESERVED_TRANSACTIONS + secrets.token_hex(NAME_BYTES)
+        self._number = 0
+        self._is_asked = False  # for the decision
+        self._rest: Iterator[tuple[ConsumerLink, Publish, int]] = _numbered(publishes)  # what was not sent
+        self._is_all_sent = self._is_resting = False
+        self._sizes: list[int] = []  # of what was sent
+        self._missing = 0  # runs that were sent, and are not answered
+        self._missing_bytes = 0
+        self._refusal: RequestError | None = None
+
+    def begin(self) -> None:
+        """Carry it out."""
+        session = self._session
+        command = BeginTransaction(session.vhost, self._name, session.user, TIMEOUT_MS)
+        session.perform(command, self._then(self._stage))
+
+    def _then(self, step: Callable[[Any], None]) -> Reply:
+        """The next step, if the one before has gone well."""
+
+        def take(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                self._give_up(outcome)
+            else:
+                step(outcome)
+
+        return take
+
+    def _stage(self, begun: tuple[int, bool]) -> None:
+        self._number, _ = begun
+        self._send()
+
+    def _send(self) -> None:
+        """Send some of it, as much as may be on its way, and not for longer than a turn."""
+        self._is_resting = False
+        turn = Turn()
+        while self._refusal is None and self._missing_bytes < STAGED_WINDOW_BYTES:
+            if turn.is_over:
+                self._is_resting = True
+                self._session.hub.turns.wait(self._send)
+                break
+            following = next(self._rest, None)
+            if following is None:
+                self._is_all_sent = True
+                break
+            link, publish, sequence = following
+            size = cost_of(publish.run)
+            self._sizes.append(size)
+            self._missing += 1
+            self._missing_bytes += size
+            link.publish(self, len(self._sizes), publish.queues, publish.run, producer=ATTEMPT, sequence=sequence,
+                         transaction=self._number)  # fmt: skip
+        self._session.hub.changed()
+        if self._is_all_sent and not self._missing and self._refusal is None:
+            self._seal()
+
+    def confirm(self, first: int, last: int) -> None:
+        """Runs `first` to `last` are staged."""
+        self._missing -= last + 1 - first
+        self._missing_bytes -= sum(self._sizes[first - 1 : last])
+        if self._refusal is not None:
+            if not self._missing:
+                self._give_up(self._refusal)
+        elif not self._is_all_sent:
+            if not self._is_resting and self._missing_bytes <= STAGED_WINDOW_BYTES // 2:
+                self._is_resting = True
+                self._session.hub.turns.wait(self._send)
+        elif not self._missing:
+            self._seal()
+
+    def refuse(self, first: int, last: int, code: int, text: str, _taken: int = 0) -> None:
+        """They are not, or it is not certain."""
+        self._refusal = NotFound(text) if code == ReplyCode.NOT_FOUND else Unavailable(text)
+        self.confirm(first, last)
+
+    def _seal(self) -> None:
+        join = self._then(self._commit)
+        take = from_all(len(self._publishes), join, lambda sums: sum([messages for messages, _ in sums]))
+        for link in self._publishes:
+            link.ask(Seal(0, self._number, ATTEMPT), take)
+
+    def _commit(self, messages: int) -> None:
+        session, self._is_asked = self._session, True
+        command = CommitTransaction(session.vhost, self._name, self._number, session.user, [(ATTEMPT, messages)])
+        session.perform(command, self._then(lambda _visible: self._decided(None)))
+
+    def _give_up(self, refusal: RequestError | None) -> None:
+        """It is to be undone, or to end by itself; but should only the answer be late, it was committed."""
+
+        def ended(outcome: Outcome) -> None:
+            if self._is_asked and isinstance(outcome, PreconditionFailed):
+                self._decided(None)
+            elif self._is_asked and isinstance(outcome, RequestError):
+                self._decided(Timeout(f"it was done or not, which is not certain: {outcome.text}"))
+            else:
+                self._decided(refusal)
+
+        command = AbortTransaction(self._session.vhost, self._name, self._number, self._session.user)
+        self._session.perform(command, ended)

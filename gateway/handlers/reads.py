@@ -1,0 +1,131 @@
+"""Requests by which a queue is read in parallel: cut into slices and looked at; or set aside first, and acknowledged.
+
+All of them take the permission to read the queue, as consuming does, and are answered by the queue's shard.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.messages.shard import EndReservation, Read, Reserve, Slices
+from shardmq.errors import InvalidRequest
+from shardmq.gateway.handlers.replies import delivery_table, shaped
+from shardmq.gateway.session import large_messages as borrowing
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.session import Session
+from shardmq.limits import RESERVATION_MS
+from shardmq.message.record_batch import Run
+from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
+from shardmq.topology.entities import Queue, check_name
+
+ALL: Final = 2**63 - 1
+"""More messages than any queue has."""
+
+
+def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None:
+    """Cut what is ready, or reserved, into parts of one size.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: it is another connection's alone.
+        InvalidRequest: that can be no reservation's name.
+    """
+    session, reservation = channel.session, operation.reservation
+    queue = _readable(session, operation.queue)
+    _check_reservation_if_any(reservation)
+    session.hub.links[queue.shard].ask(Slices(0, queue.id, operation.count, reservation), reply)
+
+
+def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
+    """Look at messages by their numbers, and leave all as it is.
+
+    Raises:
+        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        InvalidRequest: that can be no reservation's name, or the range ends before it begins.
+    """
+    session, first, end, reservation = channel.session, operation.first, operation.end, operation.reservation
+    queue = _readable(session, operation.queue)
+    _check_reservation_if_any(reservation)
+    if end < first:
+        raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; turn it round")
+
+    def shape(answer: Any) -> dict[str, Any]:
+        seen, following = msgspec.convert(answer, tuple[list[tuple[int, bool, int, Run]], int | None])
+        return {
+            "deliveries": [
+                {**delivery_table(0, 0, redelivered, run, deliveries), "first": number}
+                for number, redelivered, deliveries, run in seen
+            ],
+            "next": following,
+        }
+
+    message = Read(0, queue.id, first, end, operation.count, reservation)
+    borrowing.look(channel, partial(session.hub.links[queue.shard].ask, message), shaped(reply, shape))
+
+
+def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:
+    """Set the first ready messages aside under a name; or find those that are, and begin their time anew.
+
+    Raises:
+        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        InvalidRequest: that can be no reservation's name.
+    """
+    session, name = channel.session, operation.reservation
+    queue = _readable(session, operation.queue)
+    check_name("reservation", name)
+
+    def shape(answer: tuple[int, bool]) -> dict[str, Any]:
+        messages, is_acknowledged = answer
+        return {"messages": messages, "state": "acknowledged" if is_acknowledged else "held"}
+
+    message = Reserve(0, queue.id, name, operation.messages_max or ALL, operation.lease_ms or RESERVATION_MS)
+    session.hub.links[queue.shard].ask(message, shaped(reply, shape))
+
+
+def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -> None:
+    """What is reserved is done with, all or some of it; or it returns to its place.
+
+    Raises:
+        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        InvalidRequest: that can be no reservation's name; or the ranges do not rise, or are given where it returns.
+    """
+    session, name = channel.session, operation.reservation
+    queue = _readable(session, operation.queue)
+    check_name("reservation", name)
+    _check_ranges(operation)
+    message = EndReservation(0, queue.id, name, operation.acknowledge, operation.ranges)
+    session.hub.links[queue.shard].ask(message, shaped(reply, lambda messages: {"messages": messages}))
+
+
+def _readable(session: Session, name: str) -> Queue:
+    session.rights.check_read(name, "queue")
+    return session.queue(name)
+
+
+def _check_reservation_if_any(name: str) -> None:
+    if name:
+        check_name("reservation", name)
+
+
+def _check_ranges(operation: ReservationEnd) -> None:
+    name = operation.reservation
+    if operation.ranges and not operation.acknowledge:
+        raise InvalidRequest(f"reservation '{name}' returns whole, its ranges are for acknowledging; leave them out")
+    behind = 0
+    for first, end in operation.ranges:
+        if not behind <= first < end:
+            raise InvalidRequest(
+                f"range [{first}, {end}) of reservation '{name}' is empty or begins before {behind}; sort and join them"
+            )
+        behind = end
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {
+    QueueSlices: queue_slices,
+    QueueRead: queue_read,
+    QueueReserve: queue_reserve,
+    ReservationEnd: reservation_end,
+}

@@ -1,0 +1,141 @@
+"""Replies put together: results given a shape, several questions with one answer, many commands with one outcome."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.definitions.importer import Step
+from shardmq.errors import RequestError
+from shardmq.message.record_batch import Run
+from shardmq.protocol.native.operations.basic import BasicDeliver
+from shardmq.protocol.translation import to_native
+from shardmq.topology.commands import Command
+
+AT_ONCE: Final = 64
+"""Commands of one stage that are under way together. Enough to keep the coordinator's passes full."""
+
+
+def shaped(reply: Reply, shape: Callable[[Any], Any]) -> Reply:
+    """A reply that gives results a shape and lets errors through."""
+
+    def give(outcome: Outcome) -> None:
+        reply(outcome if isinstance(outcome, RequestError) else shape(outcome))
+
+    return give
+
+
+def done(reply: Reply) -> Reply:
+    """A reply without a result, whatever the result was."""
+    return shaped(reply, lambda _: None)
+
+
+def delivery_table(channel: int, tag: int, redelivered: bool, run: Run, deliveries: int) -> dict[str, Any]:
+    """The fields of a BasicDeliver that has no consumer, by name."""
+    run = to_native(run)
+    delivery = BasicDeliver(channel, "", tag, redelivered, run.exchange, run.routing_key, run.flags, run.timestamp_ms,
+                            run.origin, run.serial, run.count, run.records, deliveries)  # fmt: skip
+    return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
+
+
+class Gathering:
+    """Waits for several answers; those that are errors are left out.
+
+    Args:
+        expected: how many.
+        then: called with what came, in no order, once all have answered.
+    """
+
+    def __init__(self, expected: int, then: Callable[[list[Any]], None]) -> None:
+        self._missing = expected
+        self._then = then
+        self._came: list[Any] = []
+
+    def take(self, outcome: Outcome) -> None:
+        """One has answered, or will not."""
+        if not isinstance(outcome, RequestError):
+            self._came.append(outcome)
+        self._missing -= 1
+        if self._missing == 0:
+            self._then(self._came)
+
+
+def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> Reply:
+    """A reply to be given to several questions: they have one answer together, or the first error that comes.
+
+    Args:
+        expected: how many questions.
+        reply: called once.
+        join: makes one result of theirs, which come in no order.
+    """
+
+    def end(came: list[Any]) -> None:
+        if len(came) == expected:
+            reply(join(came))
+
+    gathering = Gathering(expected, end)
+    is_refused = False
+
+    def take(outcome: Outcome) -> None:
+        nonlocal is_refused
+        if isinstance(outcome, RequestError) and not is_refused:
+            is_refused = True
+            reply(outcome)
+        gathering.take(outcome)
+
+    return take
+
+
+class Procession:
+    """Commands carried out stage after stage, those of one stage beside each other; ends at the first refusal.
+
+    Args:
+        perform: has one command carried out.
+        stages: what to do; a stage begins when everything before it is done.
+        then: called once, with what was refused and why (None when nothing was) and how many were done by noun.
+    """
+
+    def __init__(
+        self,
+        perform: Callable[[Command, Reply], None],
+        stages: Sequence[Sequence[Step]],
+        then: Callable[[tuple[Step, RequestError] | None, Counter[str]], None],
+    ) -> None:
+        self._perform = perform
+        self._stages: Iterator[Sequence[Step]] = iter(stages)
+        self._steps: Iterator[Step] = iter(())
+        self._then = then
+        self._under_way = 0
+        self._done: Counter[str] = Counter()
+        self._refused: tuple[Step, RequestError] | None = None
+
+    def begin(self) -> None:
+        """Start; nothing is called back before this."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._under_way < AT_ONCE and self._refused is None:
+            step = next(self._steps, None)
+            if step is None:
+                if self._under_way:
+                    return
+                stage = next(self._stages, None)
+                if stage is None:
+                    break
+                self._steps = iter(stage)
+                continue
+            self._under_way += 1
+            self._perform(step.command, self._reply_to(step))
+        if self._under_way == 0:
+            self._then(self._refused, self._done)
+
+    def _reply_to(self, step: Step) -> Reply:
+        def reply(outcome: Outcome) -> None:
+            self._under_way -= 1
+            if not isinstance(outcome, RequestError):
+                self._done[step.noun] += 1
+            elif self._refused is None:
+                self._refused = step, outcome
+            self._go_on()
+
+        return reply

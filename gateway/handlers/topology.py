@@ -1,0 +1,201 @@
+"""Requests about exchanges, queues and bindings: who may make which, then commands for the coordinator.
+
+The permissions each needs are RabbitMQ's: https://www.rabbitmq.com/docs/access-control#authorisation
+"""
+
+import base64
+import secrets
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.errors import AccessRefused
+from shardmq.gateway.handlers.replies import done, shaped
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.session import Session
+from shardmq.protocol.native.operations.topology import (
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueueUnbind,
+)
+from shardmq.topology.arguments import SERVER_NAMED
+from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
+from shardmq.topology.entities import DEFAULT_EXCHANGE
+from shardmq.topology.router import ALTERNATE
+
+SERVER_NAME_BYTES: Final = 16
+"""Random bytes in such a name: 22 characters."""
+
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+
+
+def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply) -> None:
+    """Make an exchange; or with `passive` see whether it is there.
+
+    Raises:
+        AccessRefused: the default exchange, or not permitted.
+        NotFound: it was asked for passively, and is not there.
+    """
+    session, name = channel.session, operation.exchange
+    _not_default(name, "declared")
+    if operation.passive:
+        session.hub.topology.exchange(session.vhost, name)
+        reply(None)
+        return
+    session.rights.check_configure(name, "exchange")
+    alternate = operation.arguments.get(ALTERNATE)
+    if isinstance(alternate, str) and (session.vhost, name) not in session.hub.topology.exchanges:
+        session.rights.check_read(name, "exchange")
+        session.rights.check_write(alternate, "exchange")
+    command = DeclareExchange(session.vhost, name, operation.type, operation.durable, operation.arguments,
+                              operation.auto_delete, operation.internal)  # fmt: skip
+    session.perform(command, done(reply))
+
+
+def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -> None:
+    """Remove an exchange.
+
+    Raises:
+        AccessRefused: the default exchange, or not permitted.
+    """
+    session = channel.session
+    _not_default(operation.exchange, "deleted")
+    session.rights.check_configure(operation.exchange, "exchange")
+    session.perform(DeleteExchange(session.vhost, operation.exchange, operation.if_unused), done(reply))
+
+
+def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> None:
+    """Make a queue; or with `passive` count what is in it.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: it was asked for passively, and is not there.
+        ResourceLocked: it is another connection's alone.
+    """
+    session, name = channel.session, operation.queue
+    there = session.hub.topology.queues.get((session.vhost, name))
+    shape = shaped(reply, lambda counts: {"queue": name, "messages": counts[0], "consumers": counts[1]})
+    if operation.passive:
+        session.count(session.queue(name), shape)
+        return
+    server_named = not name
+    if server_named:
+        name = SERVER_NAMED + base64.urlsafe_b64encode(secrets.token_bytes(SERVER_NAME_BYTES)).decode().rstrip("=")
+    session.rights.check_configure(name, "queue")
+    dead_letters = operation.arguments.get(DEAD_LETTER_EXCHANGE)
+    if there is not None:
+        session.queue(name)
+    elif isinstance(dead_letters, str):
+        session.rights.check_read(name, "queue")
+        session.rights.check_write(dead_letters, "exchange")
+    owner = session.identity if operation.exclusive else ""
+    command = DeclareQueue(session.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner,
+                           server_named)  # fmt: skip
+    session.declare_queue(command, shape)
+
+
+def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None:
+    """Remove a queue; the result is how many messages that were ready went with it.
+
+    Raises:
+        AccessRefused: not permitted.
+        ResourceLocked: it is another connection's alone.
+        NotFound: it is not there.
+    """
+    session = channel.session
+    session.rights.check_configure(operation.queue, "queue")
+    queue = session.queue(operation.queue)
+    command = DeleteQueue(session.vhost, operation.queue, operation.if_unused, operation.if_empty)
+    answer = shaped(reply, lambda messages: {"messages": messages})
+    session.reach(queue, lambda: session.perform(command, answer))
+
+
+def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key: bool = False) -> None:
+    """Bind a queue to an exchange; with `any_key` also by keys that have no sensible meaning there.
+
+    Raises:
+        AccessRefused: the default exchange, or not permitted.
+        NotFound: one of them is not there.
+        ResourceLocked: the queue is another connection's alone.
+        InvalidRequest: the key has no sensible meaning for that exchange.
+    """
+    session = channel.session
+    _check_ends(session, "queue", operation.queue, operation.exchange)
+    session.hub.topology.exchange(session.vhost, operation.exchange)
+    session.queue(operation.queue)
+    if not any_key:
+        session.hub.topology.check_binding_key(session.vhost, operation.exchange, operation.routing_key)
+    command = Bind(session.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
+    session.perform(command, done(reply))
+
+
+def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None:
+    """Take a queue from an exchange.
+
+    Raises:
+        AccessRefused, NotFound, ResourceLocked: as `queue_bind`.
+    """
+    session = channel.session
+    _check_ends(session, "queue", operation.queue, operation.exchange)
+    session.queue(operation.queue)
+    command = Unbind(session.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
+    session.perform(command, done(reply))
+
+
+def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, any_key: bool = False) -> None:
+    """Bind an exchange to another.
+
+    Raises:
+        AccessRefused, NotFound, InvalidRequest: as `queue_bind`.
+    """
+    session = channel.session
+    _not_default(operation.destination, "bound")
+    _check_ends(session, "exchange", operation.destination, operation.source)
+    session.hub.topology.exchange(session.vhost, operation.source)
+    session.hub.topology.exchange(session.vhost, operation.destination)
+    if not any_key:
+        session.hub.topology.check_binding_key(session.vhost, operation.source, operation.routing_key)
+    command = Bind(session.vhost, operation.source, operation.destination, operation.routing_key, operation.arguments,
+                   to_exchange=True)  # fmt: skip
+    session.perform(command, done(reply))
+
+
+def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -> None:
+    """Take an exchange from another.
+
+    Raises:
+        AccessRefused: as `queue_bind`.
+    """
+    session = channel.session
+    _not_default(operation.destination, "unbound")
+    _check_ends(session, "exchange", operation.destination, operation.source)
+    command = Unbind(session.vhost, operation.source, operation.destination, operation.routing_key, operation.arguments,
+                     to_exchange=True)  # fmt: skip
+    session.perform(command, done(reply))
+
+
+def _check_ends(session: Session, kind: str, destination: str, source: str) -> None:
+    session.rights.check_write(destination, kind)
+    _not_default(source, "bound to, nor unbound from, anything by hand")
+    session.rights.check_read(source, "exchange")
+
+
+def _not_default(exchange: str, what: str) -> None:
+    if exchange == DEFAULT_EXCHANGE:
+        raise AccessRefused(f"the default exchange can not be {what}; it routes to every queue by its name, always")
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {
+    ExchangeDeclare: exchange_declare,
+    ExchangeDelete: exchange_delete,
+    QueueDeclare: queue_declare,
+    QueueDelete: queue_delete,
+    QueueBind: queue_bind,
+    QueueUnbind: queue_unbind,
+    ExchangeBind: exchange_bind,
+    ExchangeUnbind: exchange_unbind,
+}

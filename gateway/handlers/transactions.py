@@ -1,0 +1,112 @@
+"""Requests about transactions: an attempt is sealed by the shards, all else the coordinator decides.
+
+    begin ─► coordinator       publish … ─► shards       seal ─► every shard, summed       commit, abort ─► coordinator
+
+A commit is answered by the coordinator in time, also where some shard has yet to follow; who asks again hears more.
+"""
+
+from typing import Any, Final
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.messages.shard import Seal
+from shardmq.errors import AccessRefused
+from shardmq.gateway.handlers.replies import done, from_all, shaped
+from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.session import Session
+from shardmq.limits import TRANSACTION_TIMEOUT_MS
+from shardmq.protocol.native.operations.transaction import (
+    TransactionAbort,
+    TransactionBegin,
+    TransactionCommit,
+    TransactionSeal,
+)
+from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, check_name
+
+NOUN: Final = "transaction"
+
+
+def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Reply) -> None:
+    """Make a transaction, or find the one of that name.
+
+    Raises:
+        InvalidRequest: that can be no name.
+        AccessRefused: it is of those that gateways make.
+    """
+    session, name = channel.session, operation.transaction
+    check_name(NOUN, name)
+    _check_unreserved(name)
+
+    def shape(begun: tuple[int, bool]) -> dict[str, Any]:
+        number, is_committed = begun
+        return {"number": number, "state": "committed" if is_committed else "open"}
+
+    timeout_ms = operation.timeout_ms or TRANSACTION_TIMEOUT_MS
+    session.perform(BeginTransaction(session.vhost, name, session.user, timeout_ms, operation.number),
+                    shaped(reply, shape))  # fmt: skip
+
+
+def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply) -> None:
+    """Have every shard take nothing more of an attempt; the result is what it has on all of them together.
+
+    Sealing again is as once: who hears that a shard did not answer in time asks again.
+
+    Raises:
+        PreconditionFailed: the transaction is over, or never was.
+        AccessRefused: somebody else began it.
+        Unavailable: it is not known here, and the coordinator is away.
+    """
+    hub = channel.session.hub
+    channel.session.check_transaction(operation.number)
+
+    def join(sums: list[tuple[int, int]]) -> dict[str, Any]:
+        return {"messages": sum([messages for messages, _ in sums]), "bytes": sum([size for _, size in sums])}
+
+    take = from_all(len(hub.links), reply, join)
+    for link in hub.links:
+        link.ask(Seal(0, operation.number, operation.attempt), take)
+
+
+def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Reply) -> None:
+    """Have the coordinator decide that what these attempts staged appears.
+
+    Raises:
+        InvalidRequest: that can be no name.
+        AccessRefused: it is of those that gateways make.
+    """
+    session, name = channel.session, operation.transaction
+    check_name(NOUN, name)
+    _check_unreserved(name)
+    command = CommitTransaction(session.vhost, name, operation.number, _decider(session), operation.attempts)
+    session.perform(command, shaped(reply, lambda visible: {"visible": visible}))
+
+
+def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Reply) -> None:
+    """Have the coordinator decide that nothing of it appears.
+
+    Raises:
+        InvalidRequest: that can be no name.
+    """
+    session, name = channel.session, operation.transaction
+    check_name(NOUN, name)
+    session.perform(AbortTransaction(session.vhost, name, operation.number, _decider(session)), done(reply))
+
+
+def _check_unreserved(name: str) -> None:
+    if name.startswith(RESERVED_TRANSACTIONS):
+        raise AccessRefused(
+            f"transaction name '{name}' contains reserved prefix '{RESERVED_TRANSACTIONS}*'; choose another name"
+        )
+
+
+def _decider(session: Session) -> str:
+    """Whose transaction it has to be; "" where anybody's will do."""
+    return "" if session.is_administrator else session.user
+
+
+REQUESTS: Final[dict[type[Any], Any]] = {
+    TransactionBegin: transaction_begin,
+    TransactionSeal: transaction_seal,
+    TransactionCommit: transaction_commit,
+    TransactionAbort: transaction_abort,
+}

@@ -1,0 +1,111 @@
+"""A consumer, as its shard link knows it."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.messages.shard import Delivered
+from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES
+
+
+class ConsumerLink(Protocol):
+    """The link to the shard of a consumer's queue.
+
+    Attributes:
+        life: how often the shard went away; what was delivered in another life cannot be settled.
+        publish: `Confirms.add` of the link.
+    """
+
+    life: int
+    publish: Callable[..., bool]
+
+    def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Ask the shard; it may be asked twice where it was away."""
+
+    def ask_once(self, message: Any, reply: Reply) -> None:
+        """Ask the shard; the outcome is an error where it went away meanwhile."""
+
+    def get(self, consumer: "Consumer", auto_ack: bool, room: int, reply: Reply) -> None:
+        """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
+
+    def permit(self, consumer: "Consumer", size: int) -> None:
+        """There is room for so many bytes beyond the consumer's window."""
+
+    def cancel(self, consumer: "Consumer", reply: Reply) -> None:
+        """No more deliveries; what it holds it keeps."""
+
+    def release(self, consumer: "Consumer") -> None:
+        """Forget a consumer; what it holds returns to its queue."""
+
+    def settle(self, consumer: "Consumer", start: int, end: int) -> None:
+        """Messages [start, end) are done with."""
+
+    def give_back(self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+
+    def renew(self, consumer: "Consumer", start: int, end: int) -> None:
+        """Messages [start, end) are still worked on."""
+
+    def taken(self, consumer: "Consumer") -> None:
+        """The client's socket has room: give the consumer credit for what it took."""
+
+
+class Receiver(Protocol):
+    """Whoever takes deliveries: a channel."""
+
+    def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
+        """Messages for one of its consumers."""
+
+    def cancelled(self, consumer: "Consumer", text: str) -> None:
+        """The consumer's queue is deleted; or out of service, as `text` then says."""
+
+    def wanted(self, consumer: "Consumer", size: int) -> None:
+        """The next message for a consumer does not fit into its window."""
+
+    def spent(self, consumer: "Consumer", size: int, used: int) -> None:
+        """Of room for `size` bytes beyond its window so much was used; or less than nothing, where what was used before
+        is free, too."""
+
+
+class Consumer:
+    """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
+
+    Attributes:
+        settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
+        prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
+        times_out: whether messages return by themselves while it holds them.
+        unacked: messages handed to the client and not settled.
+        window: bytes that may be under way to its socket.
+        overhead: bytes that each message takes beside its record and names, for the client's protocol.
+        owed: bytes the socket has taken since the shard last heard.
+        permitted: bytes that may be on their way beyond the window.
+        borrowed: bytes that have come beyond it, and were not handed to the socket.
+    """
+
+    __slots__ = ("auto_ack", "borrowed", "channel", "exclusive", "link", "number", "overhead", "own_prefetch", "owed",
+                 "permitted", "prefetch", "priority", "queue", "running", "settled", "settled_late", "tag",
+                 "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
+
+    def __init__(self, channel: Receiver, link: ConsumerLink, number: int, queue: int, tag: str) -> None:
+        self.channel = channel
+        self.link = link
+        self.number = number
+        self.queue = queue
+        self.tag = tag
+        self.auto_ack = self.settled_late = False
+        self.prefetch = self.own_prefetch = 0
+        self.priority = 0
+        self.exclusive = False
+        self.timeout_ms = 0
+        self.times_out = False
+        self.running = False
+        self.unacked = 0
+        self.window = DELIVERY_WINDOW_BYTES
+        self.overhead = self.owed = 0
+        self.permitted = self.borrowed = 0
+        self.settled: list[tuple[int, int]] = []
+
+
+Holding = tuple[Consumer, int]
+"""A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery.
+An ack for what was delivered before a shard died is not to settle what it numbered anew."""

@@ -1,0 +1,390 @@
+"""One shard as seen from a gateway: consumers, requests under way, dead letters and alarms; publishes: confirms.py."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Lost, Opened
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import (
+    Alarm,
+    Cancel,
+    Cancelled,
+    Confirmed,
+    Consume,
+    Credit,
+    Dead,
+    Delivered,
+    EndReservation,
+    FromShard,
+    Get,
+    Got,
+    Permit,
+    PublishRefusal,
+    Release,
+    Renew,
+    Return,
+    Settle,
+    Spent,
+    Wanted,
+)
+from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, request_error
+from shardmq.gateway.links.consumer import Consumer, Receiver
+from shardmq.gateway.links.publish_window import Confirms
+from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
+
+RESUME_SECONDS: Final = math.inf
+"""A consumer that runs is resumed however long its shard was away."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    message: Any
+    reply: Reply
+    deadline: float
+    is_once: bool = False
+
+
+def _is_of_reservation(message: Any) -> bool:
+    """Whether a request is about messages that are reserved: there are none where the queue is not known any more."""
+    return isinstance(message, EndReservation) or bool(getattr(message, "reservation", ""))
+
+
+def _no_undertaker(_link: "ShardLink", dead: Dead) -> None:
+    raise AssertionError(f"nobody takes the dead letters of queue {dead.queue}")
+
+
+class AlarmListener(Protocol):
+    """Hears of the shard's alarms."""
+
+    def turn(self, process: str, resource: str, is_on: bool, text: str) -> None:
+        """An alarm of a process is on, or off."""
+
+    def forget(self, process: str) -> None:
+        """The process is away, and its alarms with it."""
+
+
+class ShardLink:
+    """See the module. All calls are made on the loop's thread; nothing here waits.
+
+    Args:
+        dialer: the link to the shard.
+        changed: called when something was posted, so that a flush follows.
+        exists: whether the topology has a queue of that id.
+        alarms: hear of the shard's.
+
+    Attributes:
+        life: how often the shard went away; what was delivered in another life cannot be settled.
+        confirms: publishes on their way to it.
+        bury: takes in dead letters; its owner sets it before any come.
+    """
+
+    def __init__(
+        self,
+        dialer: "Dialer[FromShard]",
+        name: str,
+        changed: Callable[[], None],
+        exists: Callable[[int], bool],
+        alarms: AlarmListener,
+    ) -> None:
+        self.dialer = dialer
+        self.name = name
+        self.life = 0
+        self.confirms = Confirms(dialer, name, exists)
+        self.publish = self.confirms.add
+        self.bury: Callable[[ShardLink, Dead], None] = _no_undertaker
+        self._alarms = alarms
+        self._changed = changed
+        self._exists = exists
+        self._consumers: dict[int, Consumer] = {}
+        self._next_number = 1
+        self._touched: set[Consumer] = set()
+        self._is_urgent = False  # what waits is to be sent, though the shard has publishes to answer
+        self._asked: dict[int, _Asked] = {}
+        self._waiting: list[_Asked] = []
+        self._early: list[_Asked] = []
+        self._given_up: dict[int, _Asked] = {}  # their answers may still come
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Confirmed: self._on_confirmed,
+            PublishRefusal: self.confirms.on_refusal,
+            Delivered: self._on_delivered,
+            Answer: self._on_answer,
+            Got: self._on_answer,
+            Refusal: self._on_answer,
+            Cancelled: self._on_cancelled,
+            Dead: lambda message: self.bury(self, message),
+            Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
+            Wanted: self._on_wanted,
+            Spent: self._on_spent,
+            Opened: self._on_opened,
+            Lost: self._on_lost,
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard is there."""
+        return self.dialer.is_open
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Send a request. While the shard is away it waits; at the deadline it is refused.
+
+        Args:
+            message: any with a `request` field (its value is the link's to give: build it with 0).
+            reply: called with the Answer's result, a Got, or a RequestError.
+            seconds: until it is given up.
+        """
+        asked = _Asked(message, reply, time.monotonic() + seconds)
+        if self.dialer.is_open:
+            self._send(asked)
+        else:
+            self._waiting.append(asked)
+
+    def ask_once(self, message: Any, reply: Reply) -> None:
+        """As `ask`, for what may not be carried out twice: refused where the shard is not there, and where it goes away
+        before it has answered. In between there is no deadline."""
+        if self.dialer.is_open:
+            self._send(_Asked(message, reply, math.inf, is_once=True))
+        else:
+            reply(Unavailable(f"{self.name} is not there now; try again"))
+
+    def _send(self, asked: _Asked) -> None:
+        number = self._next_number
+        self._next_number += 1
+        self.confirms.close_run()
+        self._post_settlements()
+        message = asked.message
+        fields = [getattr(message, field) for field in message.__struct_fields__]
+        fields[0] = number
+        self._asked[number] = asked
+        self._is_urgent = True
+        self.dialer.post(type(message)(*fields))
+        self._changed()
+
+    def _on_answer(self, message: Answer | Refusal | Got) -> None:
+        asked = self._asked.pop(message.request, None)
+        if asked is None:
+            given_up = self._given_up.pop(message.request, None)
+            if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
+                self.dialer.post(Return(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
+                self._changed()
+            return
+        if isinstance(message, Refusal):
+            queue: int | None = getattr(asked.message, "queue", None)
+            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_of_reservation(asked.message)
+            if is_missing and queue is not None and self._exists(queue):
+                # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
+                self._early.append(asked)
+                return
+            asked.reply(request_error(message.code, message.text))
+        else:
+            asked.reply(message if isinstance(message, Got) else message.result)
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers are known to the shard, those of basic.get included."""
+        return len(self._consumers)
+
+    # --- consumers ------------------------------------------------------------------------------------------------
+
+    def add_consumer(self, channel: Receiver, queue: int, tag: str) -> Consumer:
+        """A new holder of messages of one queue of this shard."""
+        number = self._next_number
+        self._next_number += 1
+        consumer = Consumer(channel, self, number, queue, tag)
+        self._consumers[number] = consumer
+        return consumer
+
+    def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+        """Ask the shard for deliveries."""
+        consumer.running = True
+        message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
+                          consumer.window, consumer.priority, consumer.exclusive,
+                          consumer.timeout_ms, consumer.settled_late, consumer.overhead)  # fmt: skip
+        self.ask(message, reply, seconds)
+
+    def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
+        """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
+        self.ask(Get(0, consumer.number, consumer.queue, auto_ack, room), reply)
+
+    def permit(self, consumer: Consumer, size: int) -> None:
+        """There is room for so many bytes beyond the consumer's window."""
+        consumer.permitted += size
+        self.dialer.post(Permit(consumer.number, size))
+        self._changed()
+
+    def cancel(self, consumer: Consumer, reply: Reply) -> None:
+        """No more deliveries; what it holds it keeps."""
+        consumer.running = False
+        if self.dialer.is_open:
+            self.ask(Cancel(0, consumer.number), reply)
+        else:
+            reply(None)
+
+    def release(self, consumer: Consumer) -> None:
+        """The consumer is gone: what it holds returns to its place."""
+        if self._consumers.pop(consumer.number, None) is None:
+            return
+        consumer.running = False
+        self.confirms.close_run()
+        self._forget_loans(consumer)
+        self._post_settlements()
+        self.dialer.post(Release(consumer.number))
+        self._changed()
+
+    def settle(self, consumer: Consumer, start: int, end: int) -> None:
+        """Messages [start, end) are done with."""
+        ranges = consumer.settled
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+        self._touched.add(consumer)
+
+    def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+        self.confirms.close_run()
+        self.dialer.post(Return(consumer.number, [(start, end)], requeue, delay_ms))
+
+    def renew(self, consumer: Consumer, start: int, end: int) -> None:
+        """Messages [start, end) are still being worked on."""
+        self.dialer.post(Renew(consumer.number, [(start, end)]))
+
+    def taken(self, consumer: Consumer) -> None:
+        """The consumer's socket has room: tell the shard what it has taken, once that is worth it."""
+        if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and consumer.running:
+            self.dialer.post(Credit(consumer.number, consumer.owed))
+            consumer.owed = 0
+            self._changed()
+
+    def _post_settlements(self) -> None:
+        for consumer in self._touched:
+            self.dialer.post(Settle(consumer.number, consumer.settled))
+            consumer.settled = []
+        self._touched.clear()
+
+    def _on_delivered(self, message: Delivered) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.channel.deliver(consumer, message)
+
+    def _on_wanted(self, message: Wanted) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.channel.wanted(consumer, message.size)
+
+    def _on_spent(self, message: Spent) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.permitted -= message.size
+            consumer.borrowed += message.used
+            consumer.channel.spent(consumer, message.size, message.used)
+
+    def _forget_loans(self, consumer: Consumer) -> None:
+        """What was lent for a consumer's messages comes no more, or is not handed to its socket any more."""
+        permitted, consumer.permitted = consumer.permitted, 0
+        borrowed, consumer.borrowed = consumer.borrowed, 0
+        if permitted or borrowed:
+            consumer.channel.spent(consumer, permitted, -borrowed)
+
+    def _on_cancelled(self, message: Cancelled) -> None:
+        consumer = self._consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.running = False
+            consumer.channel.cancelled(consumer, message.text)
+
+    # --- the link -------------------------------------------------------------------------------------------------
+
+    def receive(self) -> bool:
+        """Take in what the shard sent; returns whether more is left."""
+        handlers = self._handlers
+        for event in self.dialer.receive():
+            handlers[type(event)](event)
+        return self.dialer.more
+
+    def flush(self) -> bool:
+        """Send what was gathered, as one envelope, unless it may gather on; returns whether anything was sent."""
+        if self.confirms.may_gather and not self._is_urgent:
+            return False
+        self._is_urgent = False
+        self.confirms.send()
+        if self._touched:
+            self._post_settlements()
+        return self.dialer.flush()
+
+    def _on_confirmed(self, message: Confirmed) -> None:
+        self.confirms.on_confirmed(message)
+        self._changed()
+
+    def tick(self, now: float) -> None:
+        """Keep the link alive; give up requests whose time is over."""
+        self._is_urgent = True  # a shard that is long in answering hears from here all the same
+        for lost in self.dialer.tick(now):
+            self._on_lost(lost)
+        late = [number for number, asked in self._asked.items() if asked.deadline < now]
+        self._given_up.update((number, self._asked[number]) for number in late)
+        overdue = [self._asked.pop(number) for number in late]
+        overdue += [asked for asked in self._waiting if asked.deadline < now]
+        self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        early, self._early = self._early, []
+        for asked in early:
+            if asked.deadline < now:
+                overdue.append(asked)
+            elif self._is_wanted(asked):
+                self._send(asked)
+        for asked in overdue:
+            asked.reply(Unavailable(f"{self.name} did not answer in time; see `shardmq status`, then try again"))
+
+    def _on_opened(self, _opened: Opened) -> None:
+        waiting, self._waiting = self._waiting, []
+        starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
+        for consumer in list(self._consumers.values()):
+            consumer.unacked = consumer.owed = 0
+            if consumer.running and consumer.number not in starting:
+                self.start(consumer, self._resumed(consumer), RESUME_SECONDS)
+        for asked in waiting:
+            if self._is_wanted(asked):
+                self._send(asked)
+
+    def _is_wanted(self, asked: _Asked) -> bool:
+        """Whether a request that was not carried out still should be: not when its channel is gone, and with it whoever
+        asked, nor when a consumer that was to be resumed has been cancelled."""
+        number: int | None = getattr(asked.message, "consumer", None)
+        if number is None:
+            return True
+        consumer = self._consumers.get(number)
+        return consumer is not None and (consumer.running or not isinstance(asked.message, Consume))
+
+    def _resumed(self, consumer: Consumer) -> Reply:
+        def resumed(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError) and consumer.running:
+                consumer.running = False
+                consumer.channel.cancelled(consumer, "" if outcome.code == ReplyCode.NOT_FOUND else outcome.text)
+
+        return resumed
+
+    def _on_lost(self, lost: Lost) -> None:
+        self.life += 1
+        self._alarms.forget(self.name)
+        self.confirms.lost(
+            f"{self.name} went away before it confirmed: stored or not is not certain; publish again ({lost.reason})"
+        )
+        for consumer in self._touched:
+            consumer.settled = []
+        self._touched.clear()
+        for consumer in list(self._consumers.values()):
+            self._forget_loans(consumer)
+        asked, self._asked = self._asked, {}
+        early, self._early = self._early, []
+        # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
+        self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
+        for each in [each for each in asked.values() if each.is_once]:
+            each.reply(Timeout(f"{self.name} went away before it answered: it was done or not, which is not certain "
+                               f"({lost.reason})"))  # fmt: skip
+        self._given_up.clear()
+        self._changed()

@@ -1,0 +1,11 @@
+"""What all connections share.
+
+gateway.py        The topology replica, the links, the time, and what is due at the end of the pass.
+routes.py         Routes by shard, remembered.
+permissions.py    A user's permissions in a virtual host, applied to names.
+alarms.py         Which alarms are on, and which connections they block.
+message_loans.py  Room for large messages: lent to connections, message by message, within one limit for each and one
+                  for all.
+time_slices.py    Turns: what takes long for one connection is done in pieces, one piece a pass, and the others are
+                  served in between.
+"""

@@ -1,0 +1,138 @@
+"""What a user may do in a virtual host: the permission there, applied to names."""
+
+from functools import lru_cache
+from typing import Final
+
+import regex
+
+from shardmq.errors import AccessRefused
+from shardmq.topology.entities import DEFAULT_EXCHANGE, Permission
+from shardmq.topology.topology import Topology
+
+DEFAULT_EXCHANGE_NAME: Final = "amq.default"
+"""What expressions see where the default exchange is meant, which has no name of its own (RabbitMQ's rule)."""
+
+NAMES_MAX: Final = 4096
+"""Names remembered as allowed, for each session and verb; past it they are forgotten, and matched again."""
+
+
+MATCH_SECONDS: Final = 0.05
+"""Matching an expression with a name may take this long: most take a few microseconds, and a few, as `(a+)+$`, twice as
+long for every further character. While one is matched, nobody else is served."""
+
+
+class _Expression:
+    """A permission's expression.
+
+    One that took too long once is found nowhere from then on, and so is one that nests deeper than a gateway reads
+    anything: the coordinator, which looked at it first, has more room on its stack.
+
+    Attributes:
+        is_too_slow: whether that has happened.
+    """
+
+    __slots__ = ("_pattern", "is_too_slow")
+
+    def __init__(self, expression: str) -> None:
+        self.is_too_slow = False
+        try:
+            self._pattern = regex.compile(expression or "^$")
+        except RecursionError:
+            self.is_too_slow = True
+
+    def is_in(self, name: str) -> bool:
+        """Whether it is found in a name."""
+        if self.is_too_slow:
+            return False
+        try:
+            return self._pattern.search(name, timeout=MATCH_SECONDS) is not None
+        except TimeoutError:
+            self.is_too_slow = True
+            return False
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> _Expression:
+    return _Expression(expression)
+
+
+class Rights:
+    """What one user may do in one virtual host.
+
+    All sessions of that user there have the same one (`Hub.rights`). Whoever owns it calls `forget` when permissions
+    change: what was allowed is remembered by name, so that asking again costs one lookup (0.05 µs; a publish asks).
+
+    Args:
+        topology: the replica that has the permissions.
+        user: whose rights.
+        vhost: where.
+    """
+
+    __slots__ = ("__weakref__", "_configurable", "_readable", "_topology", "_user", "_vhost", "_writable")
+
+    def __init__(self, topology: Topology, user: str, vhost: str) -> None:
+        self._topology = topology
+        self._user = user
+        self._vhost = vhost
+        self._configurable: set[str] = set()
+        self._writable: set[str] = set()
+        self._readable: set[str] = set()
+
+    def forget(self) -> None:
+        """The permissions may have changed."""
+        self._configurable.clear()
+        self._writable.clear()
+        self._readable.clear()
+
+    def check_configure(self, name: str, kind: str = "queue") -> None:
+        """Make sure that this may be declared or deleted.
+
+        Args:
+            name: of the queue or exchange.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._configurable:
+            self._check("configure", kind, name, self._configurable)
+
+    def check_write(self, name: str, kind: str = "exchange") -> None:
+        """Make sure that this may be published to, or be bound to something.
+
+        Args:
+            name: of the exchange or queue.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._writable:
+            self._check("write", kind, name, self._writable)
+
+    def check_read(self, name: str, kind: str = "queue") -> None:
+        """Make sure that this may be consumed from, or something be bound to it.
+
+        Args:
+            name: of the queue or exchange.
+            kind: "queue" or "exchange", for the error.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        if name not in self._readable:
+            self._check("read", kind, name, self._readable)
+
+    def _check(self, verb: str, kind: str, name: str, allowed: set[str]) -> None:
+        permission: Permission | None = self._topology.permissions.get((self._user, self._vhost))
+        shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
+        expression = None if permission is None else _compiled(getattr(permission, verb))
+        if expression is None or not expression.is_in(shown):
+            why = ": the expression nests too deep or takes too long to match; write a simpler one" if (
+                expression is not None and expression.is_too_slow) else ""  # fmt: skip
+            raise AccessRefused(
+                f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'{why}"
+            )
+        if len(allowed) >= NAMES_MAX:
+            allowed.clear()
+        allowed.add(name)

@@ -1,0 +1,228 @@
+"""The coordinator as seen from a gateway: commands under way, changes coming in.
+
+While the coordinator is away, the replica routes on and commands wait. A command that was under way when the link broke
+is sent again: declaring, binding and unbinding twice is the same as once, so is beginning, committing and aborting a
+transaction, and deleting what is gone is what was wanted.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.link import Lost, Opened
+from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.coordinator import (
+    Admit,
+    Changes,
+    FromCoordinator,
+    Perform,
+    Present,
+    Snapshot,
+    Synced,
+)
+from shardmq.bus.messages.stores import BeginBackup, LookBackup
+from shardmq.errors import NotFound, RequestError, Unavailable, request_error
+from shardmq.limits import DECLARE_SECONDS
+from shardmq.topology.changes import Change, TransactionBegun, TransactionEnded
+from shardmq.topology.commands import (
+    Command,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteUser,
+    DeleteVhost,
+)
+from shardmq.topology.topology import Topology
+
+Outcome = Any | RequestError
+
+Reply = Callable[[Outcome], None]
+"""Called once with a request's result, or with the error that refused it."""
+
+
+REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
+"""Commands that find nothing when they are carried out twice."""
+
+PASSING: Final = (TransactionBegun, TransactionEnded)
+"""Changes of which no route and no permission depends: where transactions come and go, publishers find their routes as
+before."""
+
+ADMIT_SECONDS: Final = 5.0
+"""A client that wants in waits this long for the coordinator; half of what a handshake may take."""
+
+
+class Follower(Protocol):
+    """Whoever wants to know of changes, once they are in the replica."""
+
+    def loaded(self) -> None:
+        """All may be different from what it was."""
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """This has changed."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    message: Perform | Inspect | Admit | BeginBackup | LookBackup  # with the request number 0
+    reply: Reply
+    deadline: float
+    again: bool = False
+
+
+class TopologyLink:
+    """See the module.
+
+    Args:
+        dialer: the link to the coordinator.
+        topology: the replica to keep.
+        changed: called when something was posted, so that a flush follows.
+        rerouted: called when the topology has changed in what routes and rights depend on.
+        table: how this gateway is, for the others' status.
+
+    Attributes:
+        is_synced: the coordinator's topology was here once.
+        is_current: it is what the coordinator knows now: it waits for this gateway when it changes something.
+        identified: told the broker's id and the coordinator's generation with each snapshot; its owner sets it.
+        lists: what this gateway has under a noun ("connections", …), for other gateways' lists; its owner sets it.
+    """
+
+    def __init__(
+        self,
+        dialer: "Dialer[FromCoordinator]",
+        topology: Topology,
+        changed: Callable[[], None],
+        rerouted: Callable[[], None],
+        table: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.dialer = dialer
+        self.is_synced = self.is_current = False
+        self._topology = topology
+        self._changed = changed
+        self._rerouted = rerouted
+        self._table = table
+        self._number = 0
+        self._asked: dict[int, _Asked] = {}
+        self._waiting: list[_Asked] = []
+        self._followers: list[Follower] = []
+        self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
+        self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
+        self._present: Present | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Tell somebody of all changes from now on."""
+        self._followers.append(follower)
+
+    def present(self, present: Present) -> None:
+        """Tell the coordinator who is connected here, now and whenever it has forgotten."""
+        self._present = present
+        if self.dialer.is_open:
+            self.dialer.post(present)
+            self._changed()
+
+    def admit(self, vhost: str, user: str, reply: Reply) -> None:
+        """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
+        self._ask(_Asked(Admit(0, vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
+
+    def perform(self, command: Command, reply: Reply) -> None:
+        """Have a command carried out; the outcome is its answer, or the error that refused it."""
+        self._ask(_Asked(Perform(0, command), reply, time.monotonic() + DECLARE_SECONDS))
+
+    def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
+        """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
+        self._ask(_Asked(Inspect(0, noun), reply, time.monotonic() + seconds))
+
+    def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
+        """Have all stores copied into folders of `folder`."""
+        self._ask(_Asked(BeginBackup(0, folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
+
+    def look_backup(self, reply: Reply) -> None:
+        """Ask how far the last backup is."""
+        self._ask(_Asked(LookBackup(0), reply, time.monotonic() + DECLARE_SECONDS))
+
+    def receive(self) -> bool:
+        """Take in what the coordinator sent; returns whether more is left."""
+        for event in self.dialer.receive():
+            match event:
+                case Snapshot():
+                    self.identified(event.broker, event.generation)
+                    self._topology.load(event)
+                    self.is_synced = self.is_current = True
+                    self._synced(event.version)
+                    for follower in self._followers:
+                        follower.loaded()
+                case Changes():
+                    for change in event.changes:
+                        self._topology.apply(change)
+                    self._topology.version = event.version
+                    self._synced(event.version, not all(isinstance(each, PASSING) for each in event.changes))
+                    for follower in self._followers:
+                        follower.changed(event.changes)
+                case Answer() | Refusal():
+                    self._on_answer(event)
+                case Inspect():
+                    table = self.lists(event.noun) if event.noun else self._table()
+                    self.dialer.post(Answer(event.request, table))
+                    self._changed()
+                case Opened():
+                    if self._present is not None:
+                        self.dialer.post(self._present)
+                    waiting, self._waiting = self._waiting, []
+                    for asked in waiting:
+                        self._send(asked)
+                case Lost():
+                    self._on_lost()
+        return self.dialer.more
+
+    def flush(self) -> bool:
+        """Send what was posted; returns whether there was anything."""
+        return self.dialer.flush()
+
+    def tick(self, now: float) -> None:
+        """Keep the link alive; give up commands whose time is over."""
+        if self.dialer.tick(now):
+            self._on_lost()
+        late = [number for number, asked in self._asked.items() if asked.deadline < now]
+        overdue = [self._asked.pop(number) for number in late]
+        overdue += [asked for asked in self._waiting if asked.deadline < now]
+        self._waiting = [asked for asked in self._waiting if asked.deadline >= now]
+        for asked in overdue:
+            asked.reply(
+                Unavailable("the coordinator did not answer in time; messages still flow, try this again later")
+            )
+
+    def _synced(self, version: int, is_rerouted: bool = True) -> None:
+        if is_rerouted:
+            self._rerouted()
+        self.dialer.post(Synced(version))
+        self._changed()
+
+    def _ask(self, asked: _Asked) -> None:
+        if self.dialer.is_open:
+            self._send(asked)
+        else:
+            self._waiting.append(asked)
+
+    def _send(self, asked: _Asked) -> None:
+        self._number += 1
+        self._asked[self._number] = asked
+        self.dialer.post(msgspec.structs.replace(asked.message, request=self._number))
+        self._changed()
+
+    def _on_answer(self, message: Answer | Refusal) -> None:
+        asked = self._asked.pop(message.request, None)
+        if asked is None:
+            return  # its deadline passed
+        outcome: Outcome = message.result if isinstance(message, Answer) else request_error(message.code, message.text)
+        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.message, Perform):
+            outcome = 0 if isinstance(asked.message.command, REMOVALS) else outcome
+        asked.reply(outcome)
+
+    def _on_lost(self) -> None:
+        self.is_current = False
+        asked, self._asked = self._asked, {}
+        for each in asked.values():
+            each.again = True
+        self._waiting.extend(asked.values())

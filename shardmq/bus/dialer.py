@@ -1,0 +1,229 @@
+"""The end that calls."""
+
+import contextlib
+import secrets
+import time
+from typing import Any, Final, Generic
+
+import zmq
+
+from shardmq.bus.curve import COMPLAINT_SECONDS
+from shardmq.bus.link import (
+    _OF_LINKS,
+    _POLLIN,
+    _POLLOUT,
+    BUS_PROTOCOL,
+    ENVELOPES_PER_RECEIVE,
+    RECONNECT_MAX_MS,
+    RECONNECT_MS,
+    Incoming,
+    Lost,
+    Opened,
+    _attach,
+    _decoder,
+    _encode,
+    _log,
+    _read,
+    _readiness,
+    _Session,
+    _socket,
+)
+from shardmq.bus.messages.base import Hello, Message, Ping, Reset, Welcome
+from shardmq.limits import LINK_SILENCE_SECONDS
+from shardmq.runtime.clock import Ticks
+
+HELLO_SECONDS: Final = 0.1
+
+RECALL_SECONDS: Final = 1.0
+"""ZeroMQ never calls again whom it was refused by, or who answered in another language. We do, this often: keys and
+processes are replaced."""
+
+class Dialer(Generic[Incoming]):
+    """The calling end of a link. It calls again and again until somebody answers.
+
+    Args:
+        context: of the process.
+        address: ZeroMQ endpoint of the listener, as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
+        role: this process's role, told to the listener.
+        name: this process's name, unique among the listener's callers, as `gateway-0`.
+        incoming: union of the message types the listener sends.
+        peer: the listener's name, as `shard-0`: over TCP, the holder of that key answers, or nobody.
+        waits: whether it calls nobody before it was told whose it is (`call_as`).
+
+    Raises:
+        StartupRefused: the address is none, or not safe to use.
+
+    Attributes:
+        refused: why the listener did not want the last session, or ended it; "" once another one is open.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        address: str,
+        role: str,
+        name: str,
+        incoming: Any,
+        peer: str = "listener",
+        waits: bool = False,
+    ) -> None:
+        self.address = address
+        self.socket = _socket(context, zmq.DEALER)
+        self.socket.setsockopt(zmq.IMMEDIATE, 1)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+        self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
+        self._peer = peer if _attach(context, self.socket, address, peer) is not None else ""
+        self.is_open = False
+        self.more = False
+        self.refused = ""
+        self._hello = Hello(role, name, BUS_PROTOCOL)
+        self._waits = waits
+        self._decode = _decoder(incoming).decode
+        self._session: _Session | None = None
+        self._lost: list[Lost] = []
+        self._ticks = Ticks()
+        self._called_at = time.monotonic()
+        self._complaint = ("", 0.0)
+
+    def post(self, message: Message) -> None:
+        """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
+        if self._session is not None:
+            self._session.outbox.append(message)
+
+    def flush(self) -> bool:
+        """Send what was posted, as one envelope; returns whether there was anything."""
+        session = self._session
+        if session is None or not session.outbox or not self.is_open:
+            return False
+        for envelope in session.envelopes(time.monotonic()):
+            if not self._send(envelope):
+                self._lose("the peer is not connected")
+                break
+        return True
+
+    def receive(self) -> list[Opened | Lost | Incoming]:
+        """What has come, in order. At most ENVELOPES_PER_RECEIVE envelopes; `more` tells whether some are left."""
+        events: list[Opened | Lost | Incoming] = []
+        self.more = False
+        for _ in range(ENVELOPES_PER_RECEIVE):
+            readiness = _readiness(self.socket)
+            if not readiness & _POLLIN:
+                if self.is_open and not readiness & _POLLOUT:  # no limit can have been reached: it is not connected
+                    self._lose("the peer is not connected")
+                break
+            raw = self.socket.recv(zmq.NOBLOCK)
+            envelope = _read(self._decode, [raw])
+            session = self._session
+            if envelope is None:
+                self._lose("the peer sent something that is no envelope")
+                events.extend(self._take_lost())
+                continue
+            number, count, messages = envelope
+            if session is None or number != session.number:
+                continue
+            session.heard_at = time.monotonic()
+            if type(messages[0]) is Reset:
+                self.refused = messages[0].reason
+                self._turned_away(messages[0].reason)
+            elif count != session.received + (1 if self.is_open else 0):
+                self._lose(f"envelope {session.received + 1} of the session is missing")
+            elif self.is_open:
+                session.received = count
+                events.extend(message for message in messages if type(message) not in _OF_LINKS)
+            elif self._is_welcome(messages[0]):
+                self.is_open = True
+                self.refused = ""
+                events.append(Opened(messages[0].role, messages[0].name))
+            else:
+                self._session = None  # whoever it is, it did not answer; call again
+            events.extend(self._take_lost())
+        else:
+            self.more = True
+        if self._lost:
+            events.extend(self._take_lost())
+        return events
+
+    def tick(self, now: float) -> list[Lost]:
+        """To be called every tenth of a second or so: calls, pings, and notices silence.
+
+        Returns:
+            The end of the session, if it was noticed here or in a flush.
+        """
+        if self._waits:
+            return self._take_lost()
+        session = self._session
+        if session is None:
+            self._session = session = _Session(secrets.randbits(63), now)
+            session.sent_at = 0.0
+        if pause := self._ticks.stood_still(now):
+            session.forgive(pause, now)
+        if not self.is_open:
+            if now - session.sent_at >= HELLO_SECONDS:
+                session.sent_at = now
+                if self._send(_encode((session.number, 0, [self._hello]))):
+                    self._called_at = now
+                elif now - self._called_at >= RECALL_SECONDS:
+                    self._call_again(now)
+        elif session.silent(now):
+            self._lose(f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+        elif session.ping_due(now):
+            session.outbox.append(Ping())
+            self.flush()
+        return self._take_lost()
+
+    def call_as(self, broker: str, generation: int) -> None:
+        """Call for this broker from now on; a session that was opened for another one ends."""
+        self._waits = False
+        if self._hello.broker != broker:
+            self._lose(f"this process belongs to broker {broker} now")
+        self._hello = Hello(self._hello.role, self._hello.name, BUS_PROTOCOL, broker, generation)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+    def _call_again(self, now: float) -> None:
+        self._called_at = now
+        with contextlib.suppress(zmq.ZMQError):  # ENOENT: ZeroMQ has given it up already
+            self.socket.disconnect(self.address)
+        self.socket.connect(self.address)
+
+    def _send(self, envelope: bytes) -> bool:
+        try:
+            self.socket.send(envelope, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def _is_welcome(self, answer: Message) -> bool:
+        """Whether it is the answer to a call, and who was called gives it."""
+        if type(answer) is not Welcome:
+            return False
+        if self._peer and answer.name != self._peer:
+            self._complain(f"it says it is {answer.name[:80]!r}, and has the key of {self._peer!r}")
+            return False
+        return True
+
+    def _turned_away(self, reason: str) -> None:
+        if not self.is_open:
+            self._complain(reason)
+        self._lose(reason)
+
+    def _complain(self, reason: str) -> None:
+        """Say why no session begins: once, and again every minute."""
+        now = time.monotonic()
+        before, since = self._complaint
+        if reason != before or now - since >= COMPLAINT_SECONDS:
+            self._complaint = reason, now
+            _log.warning("no link to %s: %s", self.address, reason)
+
+    def _lose(self, reason: str) -> None:
+        if self.is_open:
+            self._lost.append(Lost(f"{self.address}: {reason}"))
+        self.is_open = False
+        self._session = None
+
+    def _take_lost(self) -> list[Lost]:
+        lost, self._lost = self._lost, []
+        return lost

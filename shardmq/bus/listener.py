@@ -1,0 +1,220 @@
+"""The end that is called, and its peers."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Generic
+
+import zmq
+
+from shardmq.bus.link import (
+    _OF_LINKS,
+    _POLLIN,
+    BUS_PROTOCOL,
+    ENVELOPES_PER_RECEIVE,
+    RECEIVE_BYTES,
+    Incoming,
+    Lost,
+    Opened,
+    _attach,
+    _decoder,
+    _encode,
+    _log,
+    _read,
+    _readiness,
+    _Session,
+    _socket,
+)
+from shardmq.bus.messages.base import Hello, Message, Ping, Reset, Welcome
+from shardmq.limits import LINK_SILENCE_SECONDS
+from shardmq.runtime.clock import Ticks
+
+
+class Peer:
+    """A caller, as the listener knows it for one session."""
+
+    __slots__ = ("_session", "identity", "name", "role")
+
+    def __init__(self, identity: bytes, session: _Session, hello: Hello) -> None:
+        self.identity = identity
+        self.role = hello.role
+        self.name = hello.name
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Peer({self.name})"
+
+    def post(self, message: Message) -> None:
+        """Say something with the listener's next flush."""
+        self._session.outbox.append(message)
+
+
+class Listener(Generic[Incoming]):
+    """The answering end of links from any number of callers.
+
+    Args:
+        context: of the process.
+        address: ZeroMQ endpoint to listen on.
+        role: this process's role, told to callers.
+        name: this process's name, as `shard-0`.
+        incoming: union of the message types callers send.
+
+    Raises:
+        StartupRefused: the address is none, or not safe to use, or in use.
+
+    Attributes:
+        reason_against: asked about each caller, says why it gets no session; "" where it gets one. Its owner sets it.
+        is_early: asked about each caller, says whether it is to call again later. Its owner sets it.
+    """
+
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
+    ) -> None:
+        self.address = address
+        self.socket = _socket(context, zmq.ROUTER)
+        self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._guard = _attach(context, self.socket, address, "")
+        self.more = False
+        self._welcome = Welcome(role, name)
+        self._decode = _decoder(incoming).decode
+        self.reason_against: Callable[[Hello], str] = lambda _hello: ""
+        self.is_early: Callable[[Hello], bool] = lambda _hello: False
+        self._peers: dict[bytes, Peer] = {}
+        self._ticks = Ticks()
+        self._lost: list[tuple[Peer, Lost]] = []
+
+    @property
+    def peers(self) -> list[Peer]:
+        """Those with an open session."""
+        return list(self._peers.values())
+
+    def flush(self) -> None:
+        """Send every peer what was posted to it, as one envelope each."""
+        now = time.monotonic()
+        for peer in [peer for peer in self._peers.values() if peer._session.outbox]:
+            for envelope in peer._session.envelopes(now):
+                if not self._send(peer.identity, envelope):
+                    self._lose(peer, "the peer is not connected")
+                    break
+
+    def receive(self) -> list[tuple[Peer, Opened | Lost | Incoming]]:
+        """What has come from whom, in order. At most ENVELOPES_PER_RECEIVE; `more` tells whether some are left."""
+        events: list[tuple[Peer, Opened | Lost | Incoming]] = []
+        self.more = False
+        size = 0
+        for _ in range(ENVELOPES_PER_RECEIVE):
+            if size > RECEIVE_BYTES:
+                self.more = True
+                break
+            if not _readiness(self.socket) & _POLLIN:
+                break
+            identity, key_name, parts = self._next()
+            size += sum(map(len, parts))
+            peer = self._peers.get(identity)
+            envelope = _read(self._decode, parts)
+            if envelope is None:
+                _log.warning("%s: %s sent something that is no envelope", self.address, peer or "a stranger")
+                if peer is not None:
+                    self._lose(peer, "it sent something that is no envelope")
+                    events.extend(self._take_lost())
+                continue
+            number, count, messages = envelope
+            if type(messages[0]) is Hello:
+                greeted = self._greet(identity, peer, number, messages[0], key_name)
+                events.extend(self._take_lost())
+                if greeted is not None:
+                    events.append((greeted, Opened(greeted.role, greeted.name)))
+                continue
+            if peer is None or peer._session.number != number:
+                self._reset(identity, number, "that session is not known here")
+                continue
+            session = peer._session
+            session.heard_at = time.monotonic()
+            if count != session.received + 1:
+                self._reset(identity, number, f"envelope {session.received + 1} of the session is missing")
+                self._lose(peer, f"envelope {session.received + 1} of the session is missing")
+                events.extend(self._take_lost())
+                continue
+            session.received = count
+            events.extend((peer, message) for message in messages if type(message) not in _OF_LINKS)
+        else:
+            self.more = True
+        return events
+
+    def tick(self, now: float) -> list[tuple[Peer, Lost]]:
+        """To be called every tenth of a second or so: pings, and notices silence.
+
+        Returns:
+            The sessions that ended, if noticed here or in a flush.
+        """
+        pause = self._ticks.stood_still(now)
+        for peer in list(self._peers.values()):
+            if pause:
+                peer._session.forgive(pause, now)
+            if peer._session.silent(now):
+                self._lose(peer, f"nothing heard for {LINK_SILENCE_SECONDS:.0f} s")
+            elif peer._session.ping_due(now):
+                peer.post(Ping())
+        self.flush()
+        return self._take_lost()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.socket.close()
+
+    def _next(self) -> tuple[bytes, str, list[bytes]]:
+        """Who called, the name its key is allowed under ("" where there are none), and what it said."""
+        if self._guard is None:
+            identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
+            return identity, "", parts
+        caller, *frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        key_name = str(frames[-1].get("User-Id")) if frames else ""
+        return caller.bytes, key_name, [frame.bytes for frame in frames]
+
+    def _greet(self, identity: bytes, peer: Peer | None, number: int, hello: Hello, key_name: str) -> Peer | None:
+        """Open a session; None when there is none to open, or it is open already."""
+        if self._guard is not None:
+            reason = self._guard.refuse(self.address, self._welcome.role, key_name, hello.role, hello.name)
+            if reason is not None:
+                self._reset(identity, number, reason)
+                return None
+        if hello.protocol != BUS_PROTOCOL:
+            self._reset(identity, number, f"bus protocol {hello.protocol}; this process speaks {BUS_PROTOCOL}")
+            return None
+        if reason := self.reason_against(hello):
+            self._reset(identity, number, reason)
+            return None
+        if self.is_early(hello):
+            return None
+        if peer is not None:
+            if peer._session.number == number:
+                return None  # called again before the answer came; it is on its way
+            self._lose(peer, "it began a new session")
+        for older in self.peers:
+            if older.name == hello.name:  # names are unique: this is its successor, and silence need not be waited for
+                self._lose(older, "its successor has called")
+        greeted = Peer(identity, _Session(number, time.monotonic()), hello)
+        if not self._send(identity, _encode((number, 0, [self._welcome]))):
+            return None
+        self._peers[identity] = greeted
+        return greeted
+
+    def _reset(self, identity: bytes, number: int, reason: str) -> None:
+        self._send(identity, _encode((number, 0, [Reset(reason)])))
+
+    def _send(self, identity: bytes, envelope: bytes) -> bool:
+        try:
+            self.socket.send_multipart((identity, envelope), zmq.NOBLOCK)
+        except zmq.ZMQError as fault:
+            if fault.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise
+        return True
+
+    def _lose(self, peer: Peer, reason: str) -> None:
+        if self._peers.get(peer.identity) is peer:
+            del self._peers[peer.identity]
+            self._lost.append((peer, Lost(f"{peer.name}: {reason}")))
+
+    def _take_lost(self) -> list[tuple[Peer, Lost]]:
+        lost, self._lost = self._lost, []
+        return lost

@@ -1,0 +1,14 @@
+"""What the processes say to one another: typed, tagged structs, packed with msgpack.
+
+    gateway → shard         ToShard          shard → gateway, coordinator    FromShard
+    coordinator → shard     ToShard
+    gateway → coordinator   ToCoordinator    coordinator → gateway           FromCoordinator
+
+`request` numbers are the asking side's. `consumer` numbers are the gateway's, one for each consumer (or basic.get
+client) on a link. Ranges of sequence numbers are half-open, [first, end).
+
+base.py           the base of bus messages; opening a link, answers, refusals, inspection
+shard.py          to and from shards
+coordinator.py    to and from the coordinator
+stores.py         whose a store is, and backups
+"""

@@ -1,0 +1,177 @@
+"""A connection to the broker, for asyncio programs. Everything on it belongs to the event loop it was made on."""
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from shardmq.client.aio.administration import AdminVerbs
+from shardmq.client.aio.channel import Channel
+from shardmq.client.aio.transport import Wire
+from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_SECONDS
+from shardmq.client.api.hooks import Hooks, HookVerbs
+from shardmq.client.api.metrics import Counter, Meter, Metrics, counter_of
+from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
+from shardmq.client.api.tls import check_tls
+from shardmq.client.api.url import Address, parse_all
+from shardmq.client.core.connection import Core, client_properties
+from shardmq.client.core.requests import Ask
+from shardmq.client.core.validation import check_heartbeat, check_timeout
+from shardmq.errors import ConnectionLost
+from shardmq.limits import HEARTBEAT_SECONDS
+
+_log = logging.getLogger("shardmq.client")
+
+T = TypeVar("T")
+
+HOOK_TASKS_MAX: Final = 1000
+"""Coroutines of hooks that are under way; past it, messages that come back are told by `flush`, as without a hook."""
+
+
+async def connect(
+    url: str | Sequence[str] = "shardmq://guest:guest@127.0.0.1:5672/",
+    timeout: float = TIMEOUT_SECONDS,
+    heartbeat: int = HEARTBEAT_SECONDS,
+    recovery: Recovery | None = DEFAULT_RECOVERY,
+    tls: ssl.SSLContext | None = None,
+    metrics: Metrics | Counter | None = None,
+) -> "Connection":
+    """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
+    addresses = parse_all(url)
+    check_tls(addresses, tls)
+    check_heartbeat(heartbeat)
+    check_timeout(timeout)
+    if recovery is not None:
+        recovery.check()
+    connection = Connection(addresses, timeout, heartbeat, recovery, tls,
+                            None if metrics is None else counter_of(metrics))  # fmt: skip
+    try:
+        await connection._open()
+    except BaseException:
+        connection._abort()
+        raise
+    return connection
+
+
+class Connection(HookVerbs, AdminVerbs):
+    """An open connection. Made by `connect`.
+
+    When it is lost it comes back, as `shardmq.Connection`. An async context manager: leaving it closes the connection.
+    """
+
+    def __init__(self, addresses: Sequence[Address], timeout: float, heartbeat: int, recovery: Recovery | None,
+                 tls: ssl.SSLContext | None, counter: Counter | None) -> None:  # fmt: skip
+        self.timeout = timeout
+        """Seconds each answer is waited for."""
+        self._loop = asyncio.get_running_loop()
+        self._hook_tasks: set[asyncio.Task[Any]] = set()
+        self._hooks = Hooks(self._call_soon, self._adopt)
+        self._meter = Meter(counter, self._report_later) if counter is not None else None
+        self._core = Core(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
+        self._wire = Wire(self._core, addresses, tls, recovery, timeout, client_properties())
+        self._channels: set[Channel] = set()
+        self._own_channel: Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if not self.is_open else "open" if self._core.is_up else "being recovered"
+        return f"<aio Connection to {self._core.address}, {state}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used; also while it is being recovered."""
+        return self._core.fault is None
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether it was lost and is not back yet."""
+        return self._core.fault is None and not self._core.is_up
+
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker takes no publishes now; None when it does."""
+        return self._core.blocked
+
+    @property
+    def server_properties(self) -> dict[str, Any]:
+        """What the broker said of itself."""
+        server = self._core.server
+        return {name: getattr(server, name) for name in server.__struct_fields__}
+
+    async def channel(self) -> Channel:
+        """Open a channel. Raises what `shardmq.Connection.channel` does."""
+        forget: Callable[[Channel], None] = self._channels.discard
+        channel = Channel(self._core, self._wire, self.timeout, self._has_return_hook, forget)
+        self._channels.add(channel)
+        await channel.open()
+        return channel
+
+    async def close(self) -> None:
+        """Close it, with all its channels; what is unacked returns to its queues. Always returns, within seconds."""
+        was_up = self._core.is_up
+        if self.is_open:
+            for channel in list(self._channels):
+                channel.flush()
+            self._core.close(ConnectionLost(f"the connection to {self._core.address} was closed by this program"))
+            self._wire.transmit()
+        if not was_up:
+            self._wire.stop()
+        try:
+            async with asyncio.timeout(min(CLOSE_SECONDS, self.timeout)):
+                await asyncio.shield(self._wire.closed)
+        except TimeoutError:
+            self._wire.stop()
+        self._report()
+
+    async def _open(self) -> None:
+        await self._wire.dial_first()
+        opened = self._loop.create_future()
+        self._core.open(client_properties(), opened)
+        self._wire.transmit()
+        await self._wire.wait(opened, self.timeout, f"opening the connection to {self._core.address}")
+        self._wire.start_beating()
+
+    def _abort(self) -> None:
+        self._core.lose(ConnectionLost(f"the connection to {self._core.address} was closed by this program"))
+        self._wire.stop()
+
+    async def _ask(self, ask: Ask[T]) -> T:
+        if self._own_channel is None or not self._own_channel.is_open:
+            self._own_channel = await self.channel()
+        return await self._own_channel._ask(ask)
+
+    def _has_return_hook(self) -> bool:
+        return self._hooks.takes_returns and len(self._hook_tasks) < HOOK_TASKS_MAX
+
+    def _call_soon(self, job: Callable[[], None]) -> None:
+        self._loop.call_soon(job)
+
+    def _adopt(self, outcome: Any) -> None:
+        if inspect.isawaitable(outcome):
+            task = self._loop.create_task(_await_logged(outcome))
+            self._hook_tasks.add(task)
+            task.add_done_callback(self._hook_tasks.discard)
+
+    def _report_later(self) -> None:
+        self._loop.call_later(REPORT_SECONDS, self._report)
+
+    def _report(self) -> None:
+        if self._meter is not None:
+            self._meter.report(self._meter.take())
+
+
+async def _await_logged(outcome: Any) -> None:
+    try:
+        await outcome
+    except Exception:  # noqa: BLE001  the program's fault must not cost it the connection
+        _log.exception("a hook raised")

@@ -1,0 +1,221 @@
+"""Pipelined publishing for asyncio: what is published before the event loop comes around shares runs."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from shardmq.client.core.batching import (
+    RUN_BYTES,
+    RUN_RECORDS,
+    Collecting,
+    Extras,
+    Filling,
+    Run,
+    flags_of,
+    refusal,
+    runs_of,
+)
+from shardmq.client.core.channel import ChannelCore, Publish
+from shardmq.client.core.connection import Core
+from shardmq.client.core.validation import check_delay, check_names, check_sequence
+from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
+from shardmq.message.properties import Properties
+
+if TYPE_CHECKING:
+    from shardmq.client.aio.transport import Wire
+
+
+class Publisher:
+    """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
+
+    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float, producer: int,
+                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None],
+                 publish: Publish | None = None) -> None:  # fmt: skip
+        if window < 1:
+            raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
+        self._core = core
+        self._wire = wire
+        self._channel = channel
+        self._window = window
+        self._timeout = timeout
+        self._producer = producer
+        self._has_return_hook = has_return_hook
+        self._forget = forget
+        self._publish: Publish = publish or core.publish
+        self._collecting = Collecting(producer, lambda: core.server.message_max)
+        self._sent = 0
+        self._settled = 0
+        self._refused = 0
+        self._error: ShardmqError | None = None
+        self._came_back = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_due = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self._is_closed = True
+            self._forget(self)
+            self.send()
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages published and not yet confirmed or refused."""
+        collecting = self._collecting
+        return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish one message; waits only while the window is full. Takes and raises what `shardmq.Publisher` does."""
+        filling = self._collecting.filling
+        if mandatory or delay_ms or self._producer or sequence is not None:
+            filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
+        elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
+            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
+            filling = self._collecting.filling
+        if type(body) is not bytes or len(body) > filling.body_max:
+            filling.check(body)
+        if self._sent - self._settled + len(filling.bodies) >= self._window:
+            await self._wait_for_window()
+            if sequence is not None:  # others may have published meanwhile
+                filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
+        if self._is_closed or self._channel.fault is not None:
+            self._check()
+        filling.bodies.append(body)
+        filling.size += len(body)
+        if filling is not self._collecting.filling:  # another task turned to a new one while this one waited
+            self._send_runs(self._collecting.sweep(filling))
+        elif len(filling.bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES:
+            self.send()
+            await self._wire.make_room(self._timeout)
+        elif not self._is_due:
+            self._is_due = True
+            self._wire.due(self)
+
+    async def publish_many(
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Iterable[bytes],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish many messages that share exchange, routing key and properties: a few hundred to a run."""
+        check_names(exchange=exchange, routing_key=routing_key)
+        check_delay(delay_ms)
+        check_sequence(self._producer, sequence)
+        flags = flags_of(properties, mandatory)
+        number = sequence or 0
+        for count, records in runs_of(bodies, properties, self._core.server.message_max):
+            if self.unconfirmed >= self._window:
+                await self._wait_for_window()
+            self._check()
+            run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
+            self._send_runs([*self._collecting.take(), run])
+            number += count
+            await self._wire.make_room(self._timeout)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
+        self.send()
+        await self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
+        error, refused = self._error, self._refused
+        self._error, self._refused = None, 0
+        came_back, self._came_back = self._came_back, 0
+        if error is not None:
+            raise refusal(refused, error, came_back) from error
+
+    async def close(self) -> None:
+        """Flush, and publish no more. Raises as `flush`."""
+        self._is_closed = True
+        self._forget(self)
+        if self.unconfirmed or self._error is not None:
+            await self.flush()
+
+    def send(self) -> None:
+        """Send what is being collected, without waiting for it to be confirmed."""
+        self._send_runs(self._collecting.take())
+
+    def flush_due(self) -> None:
+        """As `send`, for the event loop."""
+        self._is_due = False
+        self.send()
+
+    def returned(self, count: int, error: Unroutable) -> bool:
+        """So many came back; whether the hook is to hear of it, and not who flushes."""
+        if self._has_return_hook():
+            return True
+        self._came_back += count
+        self._error = self._error or error
+        return False
+
+    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        """Count the confirm of a run. Called by the core."""
+        self._settled += count
+        if error is not None and taken < count:
+            self._refused += count - taken
+            self._error = self._error or error
+        for wanted, waiter in self._waiters:
+            if wanted <= self._settled and not waiter.done():
+                waiter.set_result(None)
+        self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
+
+    def _special(self, exchange: str, routing_key: str, properties: Properties | None, mandatory: bool, delay_ms: int,
+                 sequence: int | None) -> Filling:  # fmt: skip
+        """What a message with extras joins; neighbours in number share a run."""
+        check_sequence(self._producer, sequence)
+        collecting = self._collecting
+        filling = collecting.filling
+        extras = Extras(mandatory, delay_ms, self._producer, sequence or 0)
+        like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
+        is_next = not self._producer or collecting.next_sequence() == sequence
+        if not is_next or not filling.is_like(exchange, routing_key, properties, like):
+            self._send_runs(collecting.turn_to(exchange, routing_key, properties, extras))
+        return collecting.filling
+
+    def _send_runs(self, runs: list[Run]) -> None:
+        for run in runs:
+            self._sent += run[3]
+            fault = self._core.fault or self._channel.fault
+            if fault is None:
+                self._publish(self._channel, run, self)
+            else:
+                self.settled(run[3], fault)
+        self._wire.transmit()
+
+    async def _wait_for_window(self) -> None:
+        self.send()
+        self._check()
+        what = f"room in the window of {self._window} messages"
+        await self._wait_for(self._sent - self._window // 2, self._timeout, what)
+
+    async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
+        if wanted > self._settled:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((wanted, waiter))
+            await self._wire.wait(waiter, seconds, what)
+
+    def _check(self) -> None:
+        self._core.check(self._channel)
+        if self._is_closed:
+            raise ChannelError("this publisher is closed")

@@ -1,0 +1,151 @@
+"""RabbitMQ's verbs for exchanges, queues and bindings, as coroutines."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
+from shardmq.client.api.message import Message
+from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
+from shardmq.client.core import requests as asks
+from shardmq.client.core.requests import Ask
+
+T = TypeVar("T")
+
+
+class TopologyVerbs(ABC):
+    """What each takes and raises is what `verbs.TopologyVerbs` says."""
+
+    @abstractmethod
+    async def _ask(self, ask: Ask[T]) -> T:
+        """Ask, and wait for the answer."""
+
+    async def exchange_declare(
+        self,
+        exchange: str,
+        exchange_type: str = "direct",
+        durable: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+    ) -> None:
+        """Make an exchange, or find the same one there.
+
+        Args:
+            exchange: its name.
+            exchange_type: direct, fanout, topic, headers or x-consistent-hash.
+            durable: whether it survives a restart.
+            arguments: alternate-exchange, and what its type knows.
+            auto_delete: it goes with the last of its bindings.
+            internal: only other exchanges publish to it.
+            passive: only ask whether it is there.
+
+        Raises:
+            PreconditionFailed: there is one of that name with other settings.
+            NotFound: passive, and there is none.
+        """
+        await self._ask(
+            asks.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
+        )
+
+    async def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
+        """Remove an exchange and its bindings."""
+        await self._ask(asks.exchange_delete(exchange, if_unused))
+
+    async def exchange_bind(
+        self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """Let an exchange have what is published to another with a routing key that matches."""
+        await self._ask(asks.exchange_bind(destination, source, routing_key, arguments))
+
+    async def exchange_unbind(
+        self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """Remove such a binding; nothing happens when there is none."""
+        await self._ask(asks.exchange_unbind(destination, source, routing_key, arguments))
+
+    async def queue_declare(
+        self,
+        queue: str = "",
+        durable: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+    ) -> QueueDeclared:
+        """Make a queue, or find the same one there.
+
+        Args:
+            queue: its name; the server makes one up for "".
+            durable: whether it, and the persistent messages in it, survive a restart.
+            arguments: x-message-ttl, x-max-length and the like; those not known are refused.
+            exclusive: it is this connection's alone, and goes with it.
+            auto_delete: it goes with the last of its consumers.
+            passive: only ask for it.
+
+        Returns:
+            Its name, how many messages are ready in it, and how many consumers it has.
+
+        Raises:
+            PreconditionFailed: there is one of that name with other settings.
+            ResourceLocked: it is another connection's alone.
+            NotFound: passive, and there is none.
+        """
+        return await self._ask(asks.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
+
+    async def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
+        """Remove a queue and its bindings; returns how many ready messages went with it."""
+        return await self._ask(asks.queue_delete(queue, if_unused, if_empty))
+
+    async def queue_bind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """Let a queue have what is published to an exchange with a routing key that matches."""
+        await self._ask(asks.queue_bind(queue, exchange, routing_key, arguments))
+
+    async def queue_unbind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """Remove a binding; nothing happens when there is none."""
+        await self._ask(asks.queue_unbind(queue, exchange, routing_key, arguments))
+
+    async def queue_purge(self, queue: str) -> int:
+        """Remove a queue's ready messages; returns how many."""
+        return await self._ask(asks.queue_purge(queue))
+
+    async def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
+        """Look at ready messages and leave all as it is; they cannot be acked."""
+        return await self._ask(asks.queue_peek(queue, offset, count))
+
+    async def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
+        """Cut what is ready in a queue into parts of about one size, for as many readers."""
+        return await self._ask(asks.queue_slices(queue, count, reservation))
+
+    async def queue_read(
+        self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
+    ) -> tuple[list[Message], int | None]:
+        """Look at the messages numbered `first` up to `end`, and leave all as it is; they cannot be acked."""
+        return await self._ask(asks.queue_read(queue, first, end, count, reservation))
+
+    async def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
+        """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them."""
+        return await self._ask(asks.queue_reserve(queue, reservation, messages_max, lease_ms))
+
+    async def reservation_end(
+        self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
+    ) -> int:
+        """End a reservation."""
+        return await self._ask(asks.reservation_end(queue, reservation, acknowledge, ranges))
+
+    async def transaction_abort(self, name: str) -> None:
+        """Abort the transaction of that name, whoever began it; nothing happens when there is none."""
+        await self._ask(asks.transaction_abort(name))
+
+    async def status(self) -> dict[str, Any]:
+        """See `Connection.status`."""
+        return await self._ask(asks.status())
+
+    async def topology(self, noun: str) -> list[dict[str, Any]]:
+        """See `Connection.topology`."""
+        return await self._ask(asks.topology(noun))

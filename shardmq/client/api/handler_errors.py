@@ -1,0 +1,53 @@
+"""What becomes of a message whose handler raised."""
+
+import logging
+from typing import Final, Literal, Protocol
+
+from shardmq.client.api.message import Message
+from shardmq.errors import InvalidRequest
+
+_log = logging.getLogger("shardmq.client")
+
+OnError = Literal["requeue", "reject", "close"]
+
+REQUEUE_DELAY_MS: Final = 1000
+"""A message whose handler raised comes again so much later: without a pause the two would keep a processor busy."""
+
+_FATES: Final = {
+    "requeue": f"it comes again in {REQUEUE_DELAY_MS} ms",
+    "reject": "it is dead-lettered, or dropped where its queue has no dead-letter exchange",
+    "close": "its channel closes",
+}
+
+
+class FailingDesk(Protocol):
+    """What is needed of the channel."""
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether the handler left that message unacked."""
+
+
+def check_handler(callback: object, on_error: str) -> None:
+    """Raise TypeError for a handler that cannot be called, InvalidRequest for a policy that does not exist."""
+    if not callable(callback):
+        raise TypeError(f"a handler is a function of a message, not {callback!r}")
+    if on_error not in _FATES:
+        raise InvalidRequest(f"on_error is 'requeue', 'reject' or 'close', not '{on_error}'")
+
+
+def handler_raised(desk: FailingDesk, message: Message, queue: str, on_error: str) -> bool:
+    """Log it, and nack the message as the policy says. Whether the channel is to close.
+
+    To be called while the exception is handled.
+    """
+    is_unsettled = desk.is_unsettled(message.delivery_tag)
+    fate = _FATES[on_error] if is_unsettled or on_error == "close" else "it was settled already"
+    _log.exception("a handler raised: message %s of queue '%s', consumer '%s'; %s", message.message_id, queue,
+                   message.consumer_tag, fate)  # fmt: skip
+    if on_error == "close":
+        return True
+    if is_unsettled and on_error == "requeue":
+        message.nack(True, REQUEUE_DELAY_MS)
+    elif is_unsettled:
+        message.nack(False)
+    return False

@@ -1,0 +1,199 @@
+"""What a program wants to hear of its connection: its functions, and their calls, made where they disturb nobody.
+
+Calls wait where a function takes its time, but not without bounds:
+
+* Confirms are counted while they wait, and told together.
+* Returned messages wait up to RETURNS_BYTES_MAX. What comes back while so much waits goes where it would go without a
+  hook: `flush` of its publisher raises `Unroutable`, and the log says so.
+* Of all else EVENTS_MAX wait. What comes then is in the log instead, as an error.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from shardmq.client.api.recovery import Recovered
+from shardmq.client.api.returns import ReturnedMessage, returned_messages
+from shardmq.errors import ShardmqError
+from shardmq.protocol.native.operations.basic import BasicReturn
+
+_log = logging.getLogger("shardmq.client")
+
+Job = Callable[[], None]
+
+RETURNS_BYTES_MAX: Final = 32 << 20
+"""Returned messages that wait for `on_return`; a return more may have come before it was noticed."""
+
+RETURN_BYTES: Final = 500
+"""What a returned message takes at least."""
+
+EVENTS_MAX: Final = 1000
+"""Other calls that wait. No program that hears them is so far behind: each is a connection lost, or an alarm."""
+
+
+class Hooks:
+    """The core's observer: it notes what happens, and has it told later.
+
+    Args:
+        later: has a job done, one after the other, somewhere else than here.
+        adopt: takes what a function returned, which may be awaitable.
+    """
+
+    def __init__(self, later: Callable[[Job], None], adopt: Callable[[Any], None] = lambda _: None) -> None:
+        self._later = later
+        self._adopt = adopt
+        self._confirmed: dict[int, int] = {}
+        self._counting = threading.Lock()  # one thread counts, another tells
+        self._returned_bytes = 0  # not told yet
+        self._events = 0  # the same
+        self._is_behind = False
+        self._blocked: str | None = None
+        self.on_recovery: list[Callable[[Recovered], object]] = []
+        self.on_lost: list[Callable[[ShardmqError], object]] = []
+        self.on_return: list[Callable[[ReturnedMessage], object]] = []
+        self.on_confirm: list[Callable[[int, int], object]] = []
+        self.on_blocked: list[Callable[[str], object]] = []
+        self.on_unblocked: list[Callable[[], object]] = []
+
+    def confirmed(self, channel: int, messages: int) -> None:
+        """Messages were confirmed: what comes until it is told is told with it."""
+        if not self.on_confirm:
+            return
+        with self._counting:
+            is_first = not self._confirmed
+            self._confirmed[channel] = self._confirmed.get(channel, 0) + messages
+        if is_first:
+            self._later(self._tell_confirmed)
+
+    @property
+    def takes_returns(self) -> bool:
+        """Whether `on_return` is to hear of what comes back now: there is one, and it is not too far behind."""
+        if not self.on_return:
+            return False
+        is_behind = self._returned_bytes > RETURNS_BYTES_MAX
+        if is_behind and not self._is_behind:
+            _log.error("on_return is over %d bytes of returned messages behind: flush raises Unroutable for those that "
+                       "come back until it has caught up", RETURNS_BYTES_MAX)  # fmt: skip
+        self._is_behind = is_behind
+        return not is_behind
+
+    def returned(self, frame: BasicReturn) -> None:
+        """Mandatory messages came back."""
+        size = len(frame.records) + frame.count * RETURN_BYTES
+        with self._counting:
+            self._returned_bytes += size
+
+        def tell() -> None:
+            try:
+                for message in returned_messages(frame):
+                    self._call(self.on_return, message)
+            finally:
+                with self._counting:
+                    self._returned_bytes -= size
+
+        self._later(tell)
+
+    def blocked(self, reason: str) -> None:
+        """The broker takes no publishes for now."""
+        self._blocked = reason
+        self._tell(self.on_blocked, reason)
+
+    def unblocked(self) -> None:
+        """It does again."""
+        self._blocked = None
+        self._tell(self.on_unblocked)
+
+    def lost(self, error: ShardmqError) -> None:
+        """The connection is lost, or ended for good."""
+        self._blocked = None
+        self._tell(self.on_lost, error)
+
+    def hear_blocked(self, hook: Callable[[str], object]) -> None:
+        """One more wants to hear of it, and does at once if it is so already."""
+        self.on_blocked.append(hook)
+        if self._blocked is not None:
+            self._tell([hook], self._blocked)
+
+    def recovered(self, recovered: Recovered) -> None:
+        """It is back."""
+        for failure in recovered.failed:
+            _log.warning("recovery could not restore %s", failure)
+        self._tell(self.on_recovery, recovered)
+
+    def _tell_confirmed(self) -> None:
+        with self._counting:
+            confirmed, self._confirmed = self._confirmed, {}
+        for channel, messages in confirmed.items():
+            self._call(self.on_confirm, channel, messages)
+
+    def _tell(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
+        if not hooks:
+            return
+        with self._counting:
+            is_full = self._events >= EVENTS_MAX
+            self._events += not is_full
+        if is_full:
+            _log.error("%d calls of hooks wait; %r is not called with %r", EVENTS_MAX, hooks, arguments)
+            return
+
+        def tell() -> None:
+            with self._counting:
+                self._events -= 1
+            self._call(hooks, *arguments)
+
+        self._later(tell)
+
+    def _call(self, hooks: list[Callable[..., object]], *arguments: Any) -> None:
+        for hook in list(hooks):
+            try:
+                self._adopt(hook(*arguments))
+            except Exception:  # noqa: BLE001  the program's fault must not cost it the connection
+                _log.exception("the hook %r raised", hook)
+
+
+class HookVerbs:
+    """The part of a connection that takes hooks. Each `on_…` may be used as a decorator, and several times.
+
+    In programs with threads hooks are called on a thread of their own, one after the other; with asyncio on the event
+    loop, where they may be coroutine functions. What they raise is logged.
+
+    A hook may take its time, but what waits for it is bounded: see `on_return`. Of other calls, 1,000 wait; what comes
+    then is logged as an error instead.
+    """
+
+    _hooks: Hooks
+
+    def on_recovery(self, hook: Callable[[Recovered], object]) -> Callable[[Recovered], object]:
+        """Hear that the connection was lost and is back: with the queues that have new names, and what failed."""
+        self._hooks.on_recovery.append(hook)
+        return hook
+
+    def on_lost(self, hook: Callable[[ShardmqError], object]) -> Callable[[ShardmqError], object]:
+        """Hear that the connection was lost, or closed by this program; `is_open`: it is being recovered."""
+        self._hooks.on_lost.append(hook)
+        return hook
+
+    def on_return(self, hook: Callable[[ReturnedMessage], object]) -> Callable[[ReturnedMessage], object]:
+        """Hear of each mandatory message of a publisher that no queue took; `flush` raises for them no more then.
+
+        While over 32 MB of them wait to be told, `flush` raises `Unroutable` for those that come back, as without a
+        hook.
+        """
+        self._hooks.on_return.append(hook)
+        return hook
+
+    def on_confirm(self, hook: Callable[[int, int], object]) -> Callable[[int, int], object]:
+        """Hear how many messages of which channel were confirmed, as (channel number, messages): many at a time."""
+        self._hooks.on_confirm.append(hook)
+        return hook
+
+    def on_blocked(self, hook: Callable[[str], object]) -> Callable[[str], object]:
+        """Hear that the broker takes no publishes for now, and why; at once, if it is so already."""
+        self._hooks.hear_blocked(hook)
+        return hook
+
+    def on_unblocked(self, hook: Callable[[], object]) -> Callable[[], object]:
+        """Hear that it takes them again."""
+        self._hooks.on_unblocked.append(hook)
+        return hook

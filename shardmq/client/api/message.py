@@ -1,0 +1,285 @@
+"""What a consumer gets: messages one by one, or whole deliveries as batches."""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from shardmq.errors import PreconditionFailed
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.message.record_batch import PERSISTENT, message_id
+from shardmq.protocol.native.operations.basic import BasicDeliver
+
+NO_PROPERTIES: Final = Properties()
+
+
+class Settler(Protocol):
+    """Who passes acks on: a channel."""
+
+    def settle_one(self, tag: int) -> None:
+        """Ack a delivery tag."""
+
+    def settle(self, first: int, last: int) -> None:
+        """Ack the delivery tags first to last."""
+
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Nack the delivery tags first to last."""
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of the delivery tags first to last anew."""
+
+
+class Message(msgspec.Struct, gc=False, eq=False):
+    """One delivered message.
+
+    A Struct of four fields, with all that a delivery has in common left in one object: made in 110 ns, where a class
+    with slots takes 250.
+
+    Attributes:
+        body: the bytes that were published.
+        delivery_tag: its number on the channel, for basic_ack.
+    """
+
+    body: bytes
+    delivery_tag: int
+    _properties: Properties | None
+    _delivery: "Delivery"
+
+    @property
+    def properties(self) -> Properties:
+        """What the publisher set; all None when it set nothing.
+
+        The broker adds headers where RabbitMQ does: x-death and its like, and x-delivery-count, which is `deliveries`.
+        """
+        properties = self._properties or NO_PROPERTIES
+        count = self._delivery.frame.deliveries
+        if not count:
+            return properties
+        return replace(properties, headers={**(properties.headers or {}), "x-delivery-count": count})
+
+    @property
+    def exchange(self) -> str:
+        """Where it was published to."""
+        return self._delivery.frame.exchange
+
+    @property
+    def routing_key(self) -> str:
+        """The key it was published with."""
+        return self._delivery.frame.routing_key
+
+    @property
+    def redelivered(self) -> bool:
+        """False means that it was never delivered before."""
+        return self._delivery.frame.redelivered
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered before and came back, where its queue counts that (x-delivery-limit); else 0."""
+        return self._delivery.frame.deliveries
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it survives a restart in a durable queue."""
+        return bool(self._delivery.frame.flags & PERSISTENT)
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the broker received it, in milliseconds since 1970."""
+        return self._delivery.frame.timestamp_ms
+
+    @property
+    def consumer_tag(self) -> str:
+        """The consumer it was delivered to; "" for basic_get."""
+        return self._delivery.frame.consumer
+
+    @property
+    def position(self) -> int | None:
+        """Its number in its queue, which it keeps for as long as it is there; None unless `queue_read` read it."""
+        first = self._delivery.first
+        return None if first is None else first + self.delivery_tag - self._delivery.frame.tag
+
+    @property
+    def message_id(self) -> str:
+        """The publisher's id for it, or else the broker's: the same in every queue and after every restart."""
+        if self._properties is not None and self._properties.message_id is not None:
+            return self._properties.message_id
+        frame = self._delivery.frame
+        return message_id(frame.origin, frame.serial + self.delivery_tag - frame.tag)
+
+    def ack(self) -> None:
+        """Tell the broker that it is done with. Acks travel together, as ranges, a moment later.
+
+        Raises:
+            ChannelError, ConnectionFault: the channel or connection it came over is closed.
+            PreconditionFailed: it was consumed with auto_ack.
+        """
+        self._delivery.settler.settle_one(self.delivery_tag)
+
+    def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
+        """Give it back to its place in the queue; or dead-letter it, or drop it where its queue has no such exchange.
+
+        Args:
+            requeue: back to the queue.
+            delay_ms: it is delivered again no sooner than so many milliseconds from now.
+
+        Raises:
+            As `ack`.
+        """
+        self._delivery.settler.give_back(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
+
+    def renew(self) -> None:
+        """Say that it is still being worked on: its acknowledgement timeout begins anew.
+
+        Raises:
+            As `ack`.
+        """
+        self._delivery.settler.renew(self.delivery_tag, self.delivery_tag)
+
+    def __repr__(self) -> str:
+        return f"Message({self.delivery_tag}, {self.routing_key!r}, {len(self.body)} bytes)"
+
+
+class Delivery:
+    """One BasicDeliver, and who settles its messages.
+
+    Attributes:
+        frame: what came.
+        settler: who passes on acks.
+        first: the first message's number in its queue, where that is known.
+    """
+
+    __slots__ = ("first", "frame", "settler")
+
+    def __init__(self, frame: BasicDeliver, settler: Settler, first: int | None = None) -> None:
+        self.frame = frame
+        self.settler = settler
+        self.first = first
+
+    @property
+    def size(self) -> int:
+        """Bytes it holds."""
+        return len(self.frame.records)
+
+    def messages(self) -> list[Message]:
+        """All of its messages, decoded at once."""
+        frame = self.frame
+        unpacked = records.unpack(frame.records, frame.count)
+        return [Message(record.body, tag, record.properties, self) for tag, record in enumerate(unpacked, frame.tag)]
+
+
+class AutoAcked:
+    """The settler of messages that were acked as they left the broker."""
+
+    def settle_one(self, tag: int) -> None:
+        """Refused."""
+        self.settle(tag, tag)
+
+    def settle(self, first: int, last: int) -> None:
+        """Refused."""
+        raise PreconditionFailed(f"delivery tags {first} to {last} were consumed with auto_ack: they are acked already")
+
+    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:  # noqa: ARG002
+        """Refused."""
+        self.settle(first, last)
+
+    def renew(self, first: int, last: int) -> None:
+        """Refused."""
+        self.settle(first, last)
+
+
+class Peeked(AutoAcked):
+    """The settler of messages that were only looked at."""
+
+    def settle(self, first: int, last: int) -> None:  # noqa: ARG002
+        """Refused."""
+        raise PreconditionFailed("this message was only looked at (queue_peek, queue_read); get or consume it to "
+                                 "settle it, or reserve it and end the reservation")  # fmt: skip
+
+
+class Batch:
+    """Messages that came together: one exchange, one routing key, rising delivery tags. For bulk work."""
+
+    __slots__ = ("_bodies", "_delivery", "_messages")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._bodies: list[bytes] | None = None
+        self._messages: list[Message] | None = None
+
+    def __len__(self) -> int:
+        return self._delivery.frame.count
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self)} messages from delivery tag {self.delivery_tag}, {self.routing_key!r})"
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Their bodies, in order."""
+        if self._bodies is None:
+            frame = self._delivery.frame
+            self._bodies = [record.body for record in records.unpack(frame.records, frame.count)]
+        return self._bodies
+
+    @property
+    def messages(self) -> list[Message]:
+        """All of them as messages, in order."""
+        if self._messages is None:
+            self._messages = self._delivery.messages()
+        return self._messages
+
+    @property
+    def exchange(self) -> str:
+        """Where they were published to."""
+        return self._delivery.frame.exchange
+
+    @property
+    def routing_key(self) -> str:
+        """The key they were published with."""
+        return self._delivery.frame.routing_key
+
+    @property
+    def redelivered(self) -> bool:
+        """False means that none of them was delivered before."""
+        return self._delivery.frame.redelivered
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the broker received them, in milliseconds since 1970."""
+        return self._delivery.frame.timestamp_ms
+
+    @property
+    def delivery_tag(self) -> int:
+        """The first message's number on the channel; message i has `delivery_tag + i`."""
+        return self._delivery.frame.tag
+
+    def ack(self) -> None:
+        """Tell the broker that all of them are done with.
+
+        Raises:
+            As `Message.ack`.
+        """
+        frame = self._delivery.frame
+        self._delivery.settler.settle(frame.tag, frame.tag + frame.count - 1)
+
+    def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
+        """As `Message.nack`, for all of them.
+
+        Raises:
+            As `Message.ack`.
+        """
+        frame = self._delivery.frame
+        self._delivery.settler.give_back(frame.tag, frame.tag + frame.count - 1, requeue, delay_ms)
+
+    def renew(self) -> None:
+        """As `Message.renew`, for all of them.
+
+        Raises:
+            As `Message.ack`.
+        """
+        frame = self._delivery.frame
+        self._delivery.settler.renew(frame.tag, frame.tag + frame.count - 1)

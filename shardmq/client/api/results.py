@@ -1,0 +1,183 @@
+"""What the broker's answers say, checked."""
+
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from shardmq.errors import ProtocolError, ReplyCode
+from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
+from shardmq.protocol.native.operations.basic import BasicDeliver
+from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION
+
+
+class ServerProperties(msgspec.Struct, frozen=True):
+    """What the server said of itself when the connection opened.
+
+    Attributes:
+        message_max: the largest body of a message that it takes, in bytes.
+    """
+
+    product: str = ""
+    version: str = ""
+    protocol: int = PROTOCOL_VERSION
+    heartbeat: int = 0
+    frame_max: int = 0
+    channel_max: int = CHANNELS_MAX
+    message_max: int = MESSAGE_BYTES_MAX
+
+
+class QueueDeclared(msgspec.Struct, frozen=True):
+    """A queue as it was when it was declared.
+
+    Attributes:
+        queue: its name.
+        messages: ready in it.
+        consumers: of it.
+    """
+
+    queue: str
+    messages: int
+    consumers: int
+
+
+class MessageCount(msgspec.Struct, frozen=True):
+    """How many messages a request concerned."""
+
+    messages: int
+
+
+class Sealed(NamedTuple):
+    """A complete attempt, for whoever commits the transaction. Two ints: it travels as such (JSON, pickle, a queue).
+
+    Attributes:
+        attempt: its number.
+        messages: staged for it, counted once for each shard they went to.
+    """
+
+    attempt: int
+    messages: int
+
+
+class QueueSlice(NamedTuple):
+    """A part of a queue, for whoever reads it. Three ints: it travels as such.
+
+    Attributes:
+        first: number of the first message in it.
+        end: number behind the last one.
+        messages: in it when the queue was cut.
+    """
+
+    first: int
+    end: int
+    messages: int
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """A reservation as it is.
+
+    Attributes:
+        messages: it holds.
+        is_acknowledged: it was ended by that before; nothing is left to do.
+    """
+
+    messages: int
+    is_acknowledged: bool
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A transaction as it was begun, or found."""
+
+    number: int
+    state: Literal["open", "committed"]
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """Whether all of a committed transaction is in its queues."""
+
+    visible: bool
+
+
+class _Reserved(msgspec.Struct, frozen=True):
+    messages: int
+    state: Literal["held", "acknowledged"]
+
+
+class _Read(msgspec.Struct, frozen=True):
+    deliveries: list[dict[str, Any]]
+    next: int | None = None
+
+
+class _Consumer(msgspec.Struct, frozen=True):
+    consumer: str
+
+
+_Result = TypeVar("_Result", bound=msgspec.Struct)
+
+
+def result_of(kind: type[_Result], result: Any) -> _Result:
+    """An answer's result as its type.
+
+    Raises:
+        ProtocolError: the server answered something else.
+    """
+    try:
+        return msgspec.convert(result, kind)
+    except msgspec.ValidationError as fault:
+        raise ProtocolError(f"the server's answer is no {kind.__name__}: {fault}", ReplyCode.SYNTAX_ERROR) from fault
+
+
+def started_consumer(result: Any) -> str:
+    """A consumer's tag. Raises as `result_of`."""
+    return result_of(_Consumer, result).consumer
+
+
+def got(result: Any) -> BasicDeliver:
+    """The message of a BasicGet. Raises as `result_of`."""
+    table = result if isinstance(result, dict) else {}
+    return _delivery({"deliveries": 0, **table}, "BasicGet")
+
+
+def peeked(result: Any) -> list[BasicDeliver]:
+    """The messages of a QueuePeek. Raises as `result_of`."""
+    if not isinstance(result, list):
+        raise ProtocolError("the server's answer to QueuePeek is no list", ReplyCode.SYNTAX_ERROR)
+    frames = []
+    for entry in result:
+        table = entry if isinstance(entry, dict) else {}
+        frame = _delivery({"deliveries": 0, **table, "tag": 1}, "QueuePeek")
+        force_setattr(frame, "tag", 0)  # they have none
+        frames.append(frame)
+    return frames
+
+
+def slices(result: Any) -> list[QueueSlice]:
+    """The parts by a QueueSlices. Raises as `result_of`."""
+    return [QueueSlice(*part) for part in _converted(result, list[tuple[int, int, int]], "QueueSlices")]
+
+
+def read(result: Any) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
+    """The messages of a QueueRead, each run with its first one's number, and where to go on. Raises as `result_of`."""
+    answer = result_of(_Read, result)
+    numbers = [_converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
+    return list(zip(peeked(answer.deliveries), numbers, strict=True)), answer.next
+
+
+def reserved(result: Any) -> Reserved:
+    """What a QueueReserve holds. Raises as `result_of`."""
+    answer = result_of(_Reserved, result)
+    return Reserved(answer.messages, answer.state == "acknowledged")
+
+
+_Plain = TypeVar("_Plain")
+
+
+def _converted(result: Any, kind: type[_Plain], request: str) -> _Plain:
+    try:
+        return msgspec.convert(result, kind)
+    except msgspec.ValidationError as fault:
+        raise ProtocolError(f"the server's answer to {request}: {fault}", ReplyCode.SYNTAX_ERROR) from fault
+
+
+def _delivery(table: dict[str, Any], request: str) -> BasicDeliver:
+    return _converted([table.get(name) for name in BasicDeliver.__struct_fields__], BasicDeliver, request)

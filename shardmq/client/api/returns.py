@@ -1,0 +1,45 @@
+"""Mandatory messages that no queue took."""
+
+import msgspec
+
+from shardmq.errors import Unroutable
+from shardmq.message import record as records
+from shardmq.message.properties import Properties
+from shardmq.protocol.native.operations.basic import BasicReturn
+
+
+class ReturnedMessage(msgspec.Struct, frozen=True):
+    """A mandatory message that came back.
+
+    Attributes:
+        body: the bytes that were published.
+        properties: what was published with it.
+        exchange: where it was published to.
+        routing_key: the key it was published with.
+        code: why, a reply code: 312 is NO_ROUTE.
+        text: why, in words.
+    """
+
+    body: bytes
+    properties: Properties
+    exchange: str
+    routing_key: str
+    code: int
+    text: str
+
+
+def returned_messages(frame: BasicReturn) -> list[ReturnedMessage]:
+    """All that one BasicReturn brings."""
+    return [
+        ReturnedMessage(record.body, record.properties or Properties(), frame.exchange, frame.routing_key, frame.code,
+                        frame.text)
+        for record in records.unpack(frame.records, frame.count)
+    ]  # fmt: skip
+
+
+def unroutable(frame: BasicReturn) -> Unroutable:
+    """The exception for what came back; it carries the first message."""
+    error = Unroutable(f"no queue took what was published to '{frame.exchange}' with "
+                       f"'{frame.routing_key}', and it was mandatory")  # fmt: skip
+    error.message = returned_messages(frame)[0]
+    return error

@@ -1,0 +1,155 @@
+"""What the core keeps of a channel, and of what was asked and published on it until it is answered."""
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from shardmq.client.api.message import Settler
+from shardmq.client.core.acknowledgements import Settlements
+from shardmq.client.core.batching import Run
+from shardmq.client.core.interfaces import Confirms, Inbox, Reply
+from shardmq.errors import ShardmqError
+from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
+from shardmq.protocol.native.operations.codec import Operation, Ranges
+from shardmq.ranges import RangeSet
+
+Finish = Callable[[Any], Any]
+"""Makes of an Ok's result what its Reply gets."""
+
+Published = tuple[Confirms, BasicPublish]
+"""A publish until it is confirmed: who counts, and what was said, to be said again. Request 0 was never sent."""
+
+
+class Asked:
+    """A request until it is answered.
+
+    Attributes:
+        channel: on which; None for the connection.
+        reply: who waits.
+        operation: what is asked.
+        finish: makes of the result what the reply gets.
+        is_repeated: it was asked before, and perhaps carried out, when the connection was lost.
+    """
+
+    __slots__ = ("channel", "finish", "is_repeated", "operation", "reply")
+
+    def __init__(self, channel: "ChannelCore | None", reply: Reply, operation: Any, finish: Finish | None) -> None:
+        self.channel = channel
+        self.reply = reply
+        self.operation = operation
+        self.finish = finish
+        self.is_repeated = False
+
+
+class ChannelCore:
+    """A channel, over all lives of its connection.
+
+    Delivery tags rise over all lives, so that a tag means one message: the broker's are `tag_offset` less.
+
+    Attributes:
+        number: of the channel.
+        settler: passes on the acks of its messages.
+        opening: who waits for it to be opened, if somebody does.
+        is_open: whether it is open at the broker, in this life of the connection.
+        inboxes: its consumers' by their tag.
+        unheard: tags of consumers whose messages are acked as they are sent, and thrown away until they are cancelled.
+        manual: tags of those consumers whose messages are acked.
+        consumers: what was asked for each, by its tag.
+        producer: its number as a publisher.
+        sequence: of the next message it publishes.
+        unconfirmed: its publishes by request number.
+        held: what is to be sent when that is possible again, in order.
+        put_off: its publishes that were refused for now, until `Core.publish_again`.
+        unacked: delivery tags that came and are not settled with the broker.
+        last_tag: the highest that came.
+        stale_tag: messages up to this one are the broker's again; settling them means nothing.
+        tag_offset: see above.
+        settlements: acks and nacks the broker was not told yet.
+        fault: why it is closed, if it is.
+    """
+
+    __slots__ = ("consumers", "fault", "held", "inboxes", "is_open", "last_tag", "manual", "number", "opening",
+                 "producer", "put_off", "sequence", "settlements", "settler", "stale_tag", "tag_offset", "unacked",
+                 "unconfirmed", "unheard")  # fmt: skip
+
+    def __init__(self, number: int, settler: Settler, opening: Reply | None) -> None:
+        self.number = number
+        self.settler = settler
+        self.opening = opening
+        self.is_open = False
+        self.inboxes: dict[str, Inbox] = {}
+        self.manual: set[str] = set()
+        self.unheard: set[str] = set()
+        self.consumers: dict[str, BasicConsume] = {}
+        self.producer = FRAMED_PRODUCERS | secrets.randbits(62)
+        self.sequence = 1
+        self.unconfirmed: dict[int, Published] = {}
+        self.held: deque[Asked | Published] = deque()
+        self.put_off: list[Published] = []
+        self.unacked = RangeSet()
+        self.last_tag = 0
+        self.stale_tag = 0
+        self.tag_offset = 0
+        self.settlements = Settlements()
+        self.fault: ShardmqError | None = None
+
+    def unacked_up_to(self, delivery_tag: int) -> Ranges:
+        """What acking a tag with `multiple` means: all that is unacked up to it (0: all there is), else itself."""
+        end = delivery_tag + 1 if delivery_tag else 2**63
+        found = [(first, stop - 1) for first, stop in self.unacked.within(1, end)]
+        return found or ([(delivery_tag, delivery_tag)] if delivery_tag else [])
+
+    def forget_consumer(self, tag: str) -> Inbox | None:
+        """A consumer is no more; returns its inbox."""
+        self.manual.discard(tag)
+        self.consumers.pop(tag, None)
+        return self.inboxes.pop(tag, None)
+
+    def break_off(self, again: list[tuple[int, Asked]]) -> None:
+        """The connection is lost, and may come again: `again` is what is to be asked again, by request number."""
+        self.is_open = False
+        self.stale_tag = self.tag_offset = self.last_tag
+        self.unacked.clear()
+        self.settlements = Settlements()
+        sent: list[tuple[int, Asked | Published]] = [*self.unconfirmed.items(), *again]
+        self.unconfirmed = {}
+        sent.sort(key=lambda entry: entry[0])
+        self.held.extendleft(entry for _, entry in reversed(sent))
+
+    def withdraw(self, confirms: Confirms) -> bool:
+        """Take back what was published by that one and never sent; whether there was something."""
+        for place, entry in enumerate(self.held):
+            if isinstance(entry, tuple) and entry[0] is confirms and not entry[1].request:
+                del self.held[place]
+                return True
+        return False
+
+
+ENDED_BY_LOSS: frozenset[str] = frozenset({"ChannelClose", "BasicCancel", "BasicRecover"})
+"""Requests that a lost connection carries out itself."""
+
+ASKED_AGAIN: frozenset[str] = frozenset(
+    {"ExchangeDeclare", "ExchangeDelete", "ExchangeBind", "ExchangeUnbind", "QueueDeclare", "QueueDelete", "QueueBind",
+     "QueueUnbind", "QueuePeek", "TopologyList", "StatusGet", "VhostPut", "VhostDelete", "UserPut", "UserDelete",
+     "PermissionPut", "PermissionDelete", "LimitsPut", "DefinitionsExport", "DefinitionsImport", "BasicConsume",
+     "BasicQos", "TransactionBegin", "TransactionSeal", "TransactionCommit", "TransactionAbort", "QueueSlices",
+     "QueueRead", "QueueReserve", "ReservationEnd", "BackupLook"}
+)  # fmt: skip
+"""Requests that do no harm when they are carried out twice."""
+
+GONE_IS_DONE: frozenset[str] = frozenset({"ExchangeDelete", "QueueDelete", "VhostDelete", "UserDelete"})
+"""Requests that, asked again, find it done: 404 is what they wanted."""
+
+
+def survives_loss(operation: Operation) -> bool:
+    """Whether a request that was under way when the connection was lost may be asked again."""
+    kind = type(operation).__name__
+    if kind == "QueueDeclare":  # one that the server named is there already, under a name nobody knows
+        return bool(getattr(operation, "queue", "")) or bool(getattr(operation, "exclusive", False))
+    return kind in ASKED_AGAIN
+
+
+Publish = Callable[[ChannelCore, Run, Confirms], None]
+"""Publishes a run: `Core.publish`, or a transaction's way of it."""

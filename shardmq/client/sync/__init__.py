@@ -1,0 +1,14 @@
+"""The SDK for threads.
+
+connection.py      Connection.
+administration.py  Virtual hosts, users, permissions: part of Connection.
+channel.py         Channel.
+topology.py        Exchanges, queues, bindings: part of Channel.
+publisher.py       Publisher: pipelined publishing.
+transaction.py     Transaction.
+consumer.py        Iterators and handlers that consume.
+transport.py       The thread that serves a socket, and how other threads get past it.
+sockets.py         Making a socket in time; TLS on a socket that one thread reads and others write.
+answers.py         Waiting for an answer or a delivery.
+workers.py         The threads that run handlers, hooks and metrics.
+"""

@@ -1,0 +1,111 @@
+"""Administration: the part of a connection that makes virtual hosts, users and permissions, and looks at everything."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from shardmq.client.core import requests as asks
+from shardmq.client.core.requests import Ask
+
+T = TypeVar("T")
+
+
+class AdminVerbs(ABC):
+    """What changes something is for users with the tag administrator; others get AccessRefused."""
+
+    @abstractmethod
+    def _ask(self, ask: Ask[T]) -> T:
+        """Ask, and wait for the answer."""
+
+    def status(self) -> dict[str, Any]:
+        """The state of every process and queue, as `shardmq status` shows it.
+
+        Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
+        hosts, and as "own" how many connections, channels and consumers they have.
+        """
+        return self._ask(asks.status())
+
+    def topology(self, noun: str) -> list[dict[str, Any]]:
+        """What there is: a table for each.
+
+        Args:
+            noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
+                "users", "permissions", "connections", "channels" or "consumers": those the user may see.
+        """
+        return self._ask(asks.topology(noun))
+
+    def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
+        """Make a virtual host, or change what is said of it."""
+        self._ask(asks.vhost_put(vhost, description, tags))
+
+    def vhost_delete(self, vhost: str) -> None:
+        """Remove a virtual host with everything in it; its connections are closed."""
+        self._ask(asks.vhost_delete(vhost))
+
+    def user_put(
+        self,
+        user: str,
+        password: str | None = None,
+        password_hash: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> None:
+        """Make a user, or change one: what is None stays.
+
+        Args:
+            user: the name.
+            password: as it is typed.
+            password_hash: instead of a password, as `topology("users")` and RabbitMQ's definitions have it.
+            tags: administrator, monitoring, management, impersonator.
+        """
+        self._ask(asks.user_put(user, password, password_hash, tags))
+
+    def user_delete(self, user: str) -> None:
+        """Remove a user with all permissions; its connections are closed."""
+        self._ask(asks.user_delete(user))
+
+    def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        """Say what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
+        self._ask(asks.permission_put(user, vhost, configure, write, read))
+
+    def permission_delete(self, user: str, vhost: str) -> None:
+        """A user may not open a virtual host any more; nothing happens when it might not before."""
+        self._ask(asks.permission_delete(user, vhost))
+
+    def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
+        """Set limits; None lifts one.
+
+        Args:
+            noun: "vhost" (max-connections, max-queues) or "user" (max-connections, max-channels).
+            name: which.
+            limits: by name.
+        """
+        self._ask(asks.limits_put(noun, name, limits))
+
+    def connection_expel(self, connection: str, reason: str = "") -> None:
+        """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
+        self._ask(asks.connection_expel(connection, reason))
+
+    def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
+        """Have the broker copy its stores, while it goes on. Returns once it is settled what is in the backup.
+
+        Args:
+            directory: an absolute path on the hosts of the broker's processes; there must be nothing in it.
+            bytes_per_second: at most, of all shards together.
+        """
+        self._ask(asks.backup_begin(directory, bytes_per_second))
+
+    def backup_look(self) -> dict[str, Any]:
+        """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
+        return self._ask(asks.backup_look())
+
+    def definitions_export(self) -> dict[str, Any]:
+        """All that is durable, in the shape of RabbitMQ's definitions."""
+        return self._ask(asks.definitions_export())
+
+    def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
+        """Make what is in definitions of RabbitMQ's shape and not there yet.
+
+        Returns:
+            `{"imported": {noun: count}, "skipped": [sentence, …]}`.
+        """
+        return self._ask(asks.definitions_import(definitions))

@@ -1,0 +1,166 @@
+"""Making a socket to an address, for programs with threads: in time, and not a moment longer than it is wanted."""
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+
+from shardmq.client.api.tls import context_for, server_name, why
+from shardmq.client.api.url import Address
+from shardmq.errors import ConnectionLost
+
+
+class TlsSocket:
+    """As a non-blocking socket, once its handshake is over.
+
+    OpenSSL's objects are not safe from several threads: one lock. What it has decrypted and not handed out shows in no
+    poll, so a read takes all there is.
+    """
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._socket = sock
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """For poll."""
+        return self._socket.fileno()
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send what the socket takes.
+
+        Raises:
+            BlockingIOError: it takes nothing now.
+        """
+        view = memoryview(data)
+        sent = 0
+        with self._lock:
+            try:
+                while sent < len(view):  # a call sends one TLS record, of 16 KiB
+                    sent += self._socket.send(view[sent:])
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError) as full:
+                if not sent:
+                    raise BlockingIOError from full
+        return sent
+
+    def recv_into(self, buffer: bytearray) -> int:
+        """Read what there is; 0 at the end.
+
+        Raises:
+            BlockingIOError: there is nothing now.
+        """
+        view = memoryview(buffer)
+        count = 0
+        with self._lock:
+            try:
+                while count < len(view):
+                    got = self._socket.recv_into(view[count:])
+                    count += got
+                    if not got:
+                        break
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as empty:
+                if not count:
+                    raise BlockingIOError from empty
+            except ssl.SSLEOFError:  # the peer hung up without a goodbye; frames have their own length
+                pass
+        return count
+
+    def pending(self) -> bool:
+        """Whether something is decrypted and not read, that no poll tells of."""
+        with self._lock:
+            return self._socket.pending() > 0
+
+    def close(self) -> None:
+        """Close it."""
+        with self._lock:
+            self._socket.close()
+
+
+Stream = socket.socket | TlsSocket
+
+
+def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: socket.socket) -> Stream:
+    """Connect, and shake hands where there is TLS.
+
+    Args:
+        address: where to.
+        tls: the program's context.
+        seconds: for all of it.
+        stop: when this can be read, it is given up.
+
+    Raises:
+        ConnectionLost: nobody answers there, or not in time, or not as is wanted.
+    """
+    deadline = time.monotonic() + seconds
+    context = context_for(address, tls)
+    fault: OSError | None = None
+    try:
+        places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, place in places:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                _connect(sock, place, deadline, stop)
+                return _dressed(sock, address, context, deadline, stop)
+            except OSError as refused:
+                sock.close()
+                fault = refused
+            except BaseException:
+                sock.close()
+                raise
+    except OSError as unknown:
+        fault = unknown
+    raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
+
+
+def _connect(sock: socket.socket, place: object, deadline: float, stop: socket.socket) -> None:
+    sock.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        sock.connect(place)  # type: ignore[arg-type]  # it is from getaddrinfo
+    _wait(sock, select.POLLOUT, deadline, stop)
+    failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _dressed(sock: socket.socket, address: Address, context: ssl.SSLContext | None, deadline: float,
+             stop: socket.socket) -> Stream:  # fmt: skip
+    if context is None:
+        return sock
+    wrapped = context.wrap_socket(sock, server_hostname=server_name(address), do_handshake_on_connect=False)
+    try:
+        for wanted in _handshake(wrapped):
+            _wait(wrapped, wanted, deadline, stop)
+    except BaseException:
+        wrapped.close()
+        raise
+    return TlsSocket(wrapped)
+
+
+def _handshake(wrapped: ssl.SSLSocket) -> Iterator[int]:
+    while True:
+        try:
+            wrapped.do_handshake()
+        except ssl.SSLWantReadError:
+            yield select.POLLIN
+        except ssl.SSLWantWriteError:
+            yield select.POLLOUT
+        else:
+            return
+
+
+def _wait(sock: socket.socket, wanted: int, deadline: float, stop: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(sock, wanted)
+    poll.register(stop, select.POLLIN)
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        for descriptor, _ in poll.poll(left * 1000):
+            if descriptor == stop.fileno():
+                raise InterruptedError("it is not wanted any more")
+            return

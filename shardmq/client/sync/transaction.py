@@ -1,0 +1,223 @@
+"""Transactions: messages to any number of queues that appear whole or not at all."""
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from shardmq.client.api.results import Sealed
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import Core
+from shardmq.client.core.requests import Ask
+from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
+from shardmq.client.sync.publisher import Publisher
+from shardmq.client.sync.transport import IoThread
+from shardmq.message.properties import Properties
+
+T = TypeVar("T")
+
+
+def _no_matter(_: Publisher) -> None:
+    """The channel does not look after a transaction's publisher."""
+
+
+class Transaction:
+    """Made by `Channel.transaction`. Safe from several threads; each thread's messages keep their order.
+
+    A context manager: leaving it seals and commits; leaving it by an exception aborts, and raises that exception with a
+    note of what became of the transaction. Who publishes a part and lets somebody else commit uses it without `with`.
+    """
+
+    def __init__(self, core: Core, io: IoThread, channel: ChannelCore, name: str, timeout_ms: int, window: int,
+                 seconds: float, has_return_hook: Callable[[], bool],
+                 ask: Callable[[Ask[Any], float], Any]) -> None:  # fmt: skip
+        self._io = io
+        self._ask = ask
+        self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
+        self._publisher = Publisher(core, io, channel, window, seconds, 0, has_return_hook, _no_matter,
+                                    self._core.publish)  # fmt: skip
+        self._resend_at = 0.0
+        self._carry_out(self._core.begin())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._carry_out(self._core.leave(error))
+
+    def __repr__(self) -> str:
+        return f"<Transaction '{self.name}', number {self.number}, {self._core.state.name.lower()}>"
+
+    @property
+    def name(self) -> str:
+        """Its name, which makes beginning it again harmless."""
+        return self._core.name
+
+    @property
+    def number(self) -> int:
+        """The broker's number for it."""
+        return self._core.number
+
+    @property
+    def attempt(self) -> int:
+        """This attempt's own number."""
+        return self._core.attempt
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly: a program that is
+        run again changes nothing."""
+        return self._core.is_committed
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+    ) -> None:
+        """Publish one message, which is staged: on disk, in no queue. Waits only while the window is full.
+
+        What the broker refuses is raised by the next call. It is published again by itself while its shard is away.
+
+        Args:
+            exchange: where to, "" for the default exchange.
+            routing_key: what the exchange's bindings are matched with, now.
+            body: the message.
+            properties: of the message; its time to live begins with the commit.
+            mandatory: it comes back where no queue takes it: to the hook (`Connection.on_return`), else `flush`, `seal`
+                or the end of `with` raise.
+            delay_ms: it joins its queues so many milliseconds after the commit.
+
+        Raises:
+            TypeError: the body is not bytes.
+            ContentTooLarge: over the message limit; nothing was sent.
+            NotFound, AccessRefused, PublishRefused, …: a message before was refused; it cannot be committed any more.
+            PreconditionFailed: it is sealed, committed, aborted or has expired.
+            Timeout: the window stayed full; the message was not taken.
+            ChannelError, ConnectionFault: the channel or the connection is closed.
+        """
+        if self._core.is_taking:
+            self._publisher.publish(exchange, routing_key, body, properties, mandatory, delay_ms)
+        else:
+            self._core.check_taking()
+
+    def publish_many(
+        self,
+        exchange: str,
+        routing_key: str,
+        bodies: Iterable[bytes],
+        properties: Properties | None = None,
+        mandatory: bool = False,
+        delay_ms: int = 0,
+    ) -> None:
+        """Publish many messages that share exchange, routing key and properties, in runs of some hundred.
+
+        Args:
+            exchange: where to.
+            routing_key: for all of them.
+            bodies: the messages, in any iterable; taken a run at a time.
+            properties: of all of them.
+            mandatory: as in `publish`.
+            delay_ms: as in `publish`.
+
+        Raises:
+            As `publish`.
+        """
+        if self._core.is_taking:
+            self._publisher.publish_many(exchange, routing_key, bodies, properties, mandatory, delay_ms)
+        else:
+            self._core.check_taking()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all that was published is staged; `seal` and `commit` do.
+
+        Args:
+            timeout: seconds to wait; the transaction's when None.
+
+        Raises:
+            NotFound, AccessRefused, PublishRefused, …: messages were refused; it cannot be committed any more.
+            Unroutable: mandatory messages came back, which is told once.
+            Timeout: not all was confirmed in time; it may still be.
+            ChannelError, ConnectionFault: the channel or the connection is closed.
+        """
+        self._carry_out(self._core.flush(timeout))
+
+    def seal(self) -> Sealed:
+        """Wait until all that was published is confirmed, and say that it is complete. It takes no more then.
+
+        Returns:
+            What `commit` has to name, where somebody else commits: (attempt, messages), two ints.
+
+        Raises:
+            As `flush`.
+            PreconditionFailed: the transaction was aborted, or has expired.
+            Timeout, Unavailable: the broker did not or cannot do it now; it may be sealed again.
+        """
+        return self._carry_out(self._core.seal())
+
+    def commit(self, sealed: Iterable[tuple[int, int]] | None = None, timeout: float | None = None) -> bool:
+        """Make it appear: decided at once and for good, then put into its queues. Doing it again does no harm.
+
+        Args:
+            sealed: the attempts that count, in this order: what `seal` returned to each. Its own when None. What other
+                attempts published disappears.
+            timeout: seconds to wait until all is in its queues; the transaction's when None.
+
+        Returns:
+            Whether all of it is in its queues. False: not within the timeout, it follows by itself.
+
+        Raises:
+            PreconditionFailed: an attempt is not sealed or has other messages; or the transaction was aborted.
+            Timeout, Unavailable, ChannelError, ConnectionFault: the answer did not come. Whether it is committed is
+                told by beginning it again.
+            As `seal`, for what was published here.
+        """
+        return self._carry_out(self._core.commit(sealed, timeout))
+
+    def abort(self) -> None:
+        """End it: nothing that anybody published there appears. Does nothing where it was aborted.
+
+        Raises:
+            PreconditionFailed: it is committed.
+            Timeout, Unavailable, ChannelError, ConnectionFault: no answer. It is aborted when its time is over.
+        """
+        self._carry_out(self._core.abort())
+
+    def flush_due(self) -> None:
+        """Publish again what a shard that was away did not take, for the I/O thread."""
+        if time.monotonic() < self._resend_at:
+            self._io.due(self)
+            return
+        with self._io.lock:
+            self._core.resend()
+            self._io.transmit()
+
+    def _resend_in(self, seconds: float) -> None:
+        self._resend_at = time.monotonic() + seconds
+        self._io.due(self)
+
+    def _carry_out(self, steps: Steps[T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = self._do(step)
+                except BaseException as error:  # noqa: BLE001  it is raised where the step was asked for
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _do(self, step: Step) -> Any:
+        if isinstance(step, Asking):
+            return self._ask(step.ask, step.seconds)
+        if isinstance(step, Flush):
+            return self._publisher.flush(step.seconds)
+        return time.sleep(step.seconds)

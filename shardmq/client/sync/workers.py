@@ -1,0 +1,162 @@
+"""The threads of a connection that run the program's own functions: handlers, hooks, metrics."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.client.api.defaults import REPORT_SECONDS
+from shardmq.client.api.metrics import Meter
+
+_log = logging.getLogger("shardmq.client")
+
+Job = Callable[[], None]
+
+WORKERS: Final = 8
+"""Handlers that may run at once on a connection, unless told otherwise: one that waits holds up no other channel."""
+
+TURN_JOBS: Final = 64
+"""A strand gives its thread back after so many jobs, where others may be waiting for one."""
+
+
+class Workers:
+    """Threads that do jobs, made when there are jobs, gone with the connection.
+
+    Args:
+        size: how many at most.
+        name: of the threads.
+    """
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._is_stopped = False
+
+    def do(self, job: Job) -> None:
+        """Have a job done by the next thread that is free."""
+        with self._changed:
+            if self._is_stopped:
+                return
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs):  # a thread takes its job and stops being idle in one step
+                self._changed.notify()
+                return
+            if self._threads >= self._size:
+                return
+            self._threads += 1
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def stop(self) -> None:
+        """No more jobs; those under way and waiting are done. Waits for nobody."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                job()
+            except Exception:  # noqa: BLE001  a thread that ends would be missed by all that wait
+                _log.exception("a job of the connection raised")
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            while not self._jobs:
+                if self._is_stopped:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return self._jobs.popleft()
+
+
+class Strand:
+    """Jobs of one channel: one after the other, in order, by whichever thread.
+
+    Args:
+        workers: who do them.
+        idle: called when there are no more for now.
+    """
+
+    def __init__(self, workers: Workers, idle: Job = lambda: None) -> None:
+        self._workers = workers
+        self._idle = idle
+        self._lock = threading.Lock()
+        self._jobs: deque[Job] = deque()
+        self._is_running = False
+
+    def do(self, job: Job) -> None:
+        """Have a job done behind those before it."""
+        with self._lock:
+            self._jobs.append(job)
+            if self._is_running:
+                return
+            self._is_running = True
+        self._workers.do(self._run)
+
+    def _run(self) -> None:
+        for _ in range(TURN_JOBS):
+            self._do(self._jobs.popleft())
+            if not self._jobs:
+                self._do(self._idle)
+            with self._lock:
+                if not self._jobs:
+                    self._is_running = False
+                    return
+        self._workers.do(self._run)
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except Exception:  # noqa: BLE001  the jobs behind it are not to blame
+            _log.exception("a job of the connection raised")
+
+
+class Reporter:
+    """The thread that reports a meter's counts.
+
+    Args:
+        name: of the thread.
+        lock: under which counts rise.
+    """
+
+    def __init__(self, name: str, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._due = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._meter: Meter | None = None
+
+    def start(self, meter: Meter) -> None:
+        """Begin to report."""
+        self._meter = meter
+        self._thread.start()
+
+    def due(self) -> None:
+        """There is something to report."""
+        self._due.set()
+
+    def stop(self, seconds: float) -> None:
+        """Report the rest; waits for that, but not for ever."""
+        self._over.set()
+        self._due.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        assert self._meter is not None
+        while not self._over.is_set():
+            self._due.wait()
+            self._over.wait(REPORT_SECONDS)
+            self._due.clear()
+            with self._lock:
+                counts = self._meter.take()
+            self._meter.report(counts)
+        with self._lock:
+            counts = self._meter.take()
+        self._meter.report(counts)

@@ -1,0 +1,8 @@
+"""What is asked of the coordinator.
+
+commands.py      Commands under way: whose turn it is, what each waits for, its deadline.
+transactions.py  Two-phase commit: all shards are asked before, and told after.
+connections.py   Connections over all gateways: limits, and exclusive queues without an owner.
+status.py        Gateways asked how they are, on behalf of one of them.
+backup.py        A backup of all stores, taken while the broker runs.
+"""

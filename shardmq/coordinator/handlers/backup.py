@@ -1,0 +1,236 @@
+"""A backup of all stores, taken while the broker runs.
+
+    FREEZE ──► HOLD ──► COPY ──► COPYING ──► the coordinator's own copy, then the manifest
+
+No command is begun, and every decision about a transaction is followed by all shards (FREEZE); then every shard stands
+still (HOLD) before any of them settles what it copies (COPY). The coordinator settles its own copy last, and all go on,
+some hundredths of a second after they stopped. So all copies are of one moment, in which no transaction is half and
+nothing is on its way from shard to shard. The manifest is written when everything else is on disk: without it, a backup
+is none.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.stores import BeginBackup, Copy, Hold, LookBackup
+from shardmq.coordinator.handlers.commands import Desk
+from shardmq.coordinator.handlers.transactions import Endings
+from shardmq.coordinator.links.shard import Shard
+from shardmq.coordinator.rules.shard_identity import Founding
+from shardmq.coordinator.storage.store import Store
+from shardmq.errors import PreconditionFailed, RequestError
+from shardmq.storage.backup_manifest import MANIFEST, BackedUp, BackedUpFile, Manifest
+from shardmq.storage.files import make_folder, sync_folder
+from shardmq.storage.store_copy import StoreCopy
+from shardmq.version import VERSION
+
+STANDSTILL_SECONDS: Final = 2.0
+"""What has not stood still by then goes on without a backup: less than shards hold gateways back."""
+
+
+class Stage(Enum):
+    """How far a backup is."""
+
+    NONE = auto()
+    FREEZE = auto()
+    HOLD = auto()
+    COPY = auto()
+    COPYING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(slots=True)
+class _Request:
+    peer: Peer
+    number: int
+    folder: Path
+    bytes_per_second: int
+    began_at: float
+    deadline: float
+
+
+class Backup:
+    """See the module.
+
+    Args:
+        store: the coordinator's.
+        shards: all.
+        desk: is frozen for a moment.
+        endings: knows which decisions are not followed yet.
+        founding: whose the broker is.
+    """
+
+    def __init__(
+        self, store: Store, shards: Sequence[Shard], desk: Desk, endings: Endings, founding: Founding
+    ) -> None:
+        self._store = store
+        self._shards = shards
+        self._desk = desk
+        self._endings = endings
+        self._founding = founding
+        self._stage = Stage.NONE
+        self._request: _Request | None = None
+        self._missing = 0
+        self._own: StoreCopy | None = None
+        self._text = ""
+        self._settled_at = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is being taken."""
+        return self._stage not in (Stage.NONE, Stage.DONE, Stage.FAILED)
+
+    def begin(self, peer: Peer, message: BeginBackup, now: float) -> None:
+        """A gateway asks for one; it is answered when it is settled what is in it."""
+        try:
+            if self.is_busy:
+                raise PreconditionFailed("a backup is being taken already; wait for it")
+            self._make_folder(Path(message.folder))
+        except RequestError as refusal:
+            peer.post(Refusal(message.request, refusal.code, refusal.text))
+            return
+        self._request = _Request(peer, message.request, Path(message.folder), max(1, message.bytes_per_second),
+                                 time.time(), now + STANDSTILL_SECONDS)  # fmt: skip
+        self._own, self._text = None, ""
+        for shard in self._shards:
+            shard.copying = None
+        self._stage = Stage.FREEZE
+        self._desk.is_frozen = True
+
+    def look(self, peer: Peer, message: LookBackup) -> None:
+        """A gateway asks how far it is."""
+        peer.post(Answer(message.request, self.table()))
+
+    def table(self) -> dict[str, Any]:
+        """How far the last backup is."""
+        rows: list[dict[str, Any]] = []
+        if self._stage in (Stage.COPYING, Stage.DONE, Stage.FAILED):
+            for shard in self._shards:
+                told = shard.copying
+                done, total = (told.done, told.total) if told is not None else (0, 0)
+                rows.append({"store": shard.name, "bytes": done, "total": total})
+            if self._own is not None:
+                rows.append({"store": "coordinator", "bytes": self._own.done, "total": self._own.total})
+        folder = str(self._request.folder) if self._request is not None else ""
+        return {"state": self._stage.name.lower(), "directory": folder, "text": self._text, "stores": rows}
+
+    def work(self, now: float) -> None:
+        """Carry on; called with every pass."""
+        request = self._request
+        if request is None or not self.is_busy:
+            return
+        if self._stage is Stage.COPYING:
+            self._watch(request)
+        elif now >= request.deadline:
+            self._fail(f"the broker did not stand still within {STANDSTILL_SECONDS:.0f} s; try again")
+        elif self._stage is Stage.FREEZE and not self._endings.concluding:
+            self._ask_all(Stage.HOLD, Hold(0))
+        elif self._stage is Stage.HOLD and not self._missing:
+            self._ask_copies(request)
+        elif self._stage is Stage.COPY and not self._missing:
+            self._settle(request)
+
+    def close(self) -> None:
+        """The process ends, and the backup with it."""
+        if self._own is not None:
+            self._own.close()
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.is_absolute():
+            raise PreconditionFailed(f"'{folder}' is no absolute path; the processes of the broker are elsewhere")
+        away = [shard.name for shard in self._shards if not shard.is_open]
+        if away:
+            raise PreconditionFailed(f"{', '.join(away)} is not there; a backup needs every shard")
+        try:
+            make_folder(folder)
+            if any(folder.iterdir()):
+                raise PreconditionFailed(f"{folder} is not empty; name a folder that is not there yet")
+        except OSError as fault:
+            raise PreconditionFailed(f"{folder} cannot hold a backup: {fault.strerror}") from fault
+
+    def _ask_all(self, stage: Stage, message: Hold) -> None:
+        self._stage, self._missing = stage, len(self._shards)
+        for shard in self._shards:
+            shard.ask_once(message, partial(self._heard, stage, shard))
+
+    def _ask_copies(self, request: _Request) -> None:
+        self._stage, self._missing = Stage.COPY, len(self._shards)
+        rate = max(1, request.bytes_per_second // len(self._shards))
+        for shard in self._shards:
+            folder = str(request.folder / shard.name)
+            shard.ask_once(Copy(0, folder, rate), partial(self._heard, Stage.COPY, shard))
+
+    def _heard(self, stage: Stage, shard: Shard, answer: Answer | Refusal | None) -> None:
+        if self._stage is not stage:
+            return
+        if isinstance(answer, Answer):
+            self._missing -= 1
+        else:
+            self._fail(f"{shard.name} {'went away' if answer is None else f'refused: {answer.text}'}")
+
+    def _settle(self, request: _Request) -> None:
+        """All shards have settled what they copy: so does the coordinator, and all go on."""
+        try:
+            self._own = self._store.copy(request.folder / "coordinator", request.bytes_per_second)
+        except OSError as fault:
+            self._fail(f"{request.folder / 'coordinator'} cannot be written: {fault.strerror}")
+            return
+        self._settled_at = time.time()
+        self._stage = Stage.COPYING
+        self._desk.is_frozen = False
+        request.peer.post(Answer(request.number))
+
+    def _watch(self, request: _Request) -> None:
+        own = self._own
+        assert own is not None, "the coordinator's copy began before"
+        told = [shard.copying for shard in self._shards]
+        faults = [f"{shard.name}: {shard.copying.fault}" for shard in self._shards
+                  if shard.copying is not None and shard.copying.fault]  # fmt: skip
+        if own.fault:
+            faults.append(f"coordinator: {own.fault}")
+        if faults:
+            self._fail("; ".join(faults))
+        elif own.is_over and all(each is not None and each.files for each in told):
+            assert own.copied is not None, "it is over, and has not failed"
+            stores = [BackedUp("coordinator", [BackedUpFile(own.copied.name, own.copied.bytes, own.copied.checksum)])]
+            stores += [BackedUp(shard.name, [BackedUpFile(*file) for file in shard.copying.files])
+                       for shard in self._shards if shard.copying is not None]  # fmt: skip
+            self._write_manifest(request, stores)
+
+    def _write_manifest(self, request: _Request, stores: list[BackedUp]) -> None:
+        manifest = Manifest(self._founding.broker, self._founding.generation, VERSION, request.began_at,
+                            self._settled_at, time.time(), stores)  # fmt: skip
+        aside = request.folder / f"{MANIFEST}.new"
+        try:
+            with aside.open("wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            aside.rename(request.folder / MANIFEST)
+            sync_folder(request.folder)
+        except OSError as fault:
+            self._fail(f"{request.folder} cannot be written: {fault.strerror}")
+            return
+        self._stage = Stage.DONE
+
+    def _fail(self, text: str) -> None:
+        was_answered = self._stage is Stage.COPYING
+        self._stage, self._text = Stage.FAILED, text
+        self._desk.is_frozen = False
+        if self._own is not None:
+            self._own.close()
+        if self._request is not None and not was_answered:
+            self._request.peer.post(Refusal(self._request.number, PreconditionFailed.code, f"no backup: {text}"))
+
+

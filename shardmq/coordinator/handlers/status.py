@@ -1,0 +1,91 @@
+"""Gateways asked how they are, on behalf of one of them.
+
+A client's `status` reaches one gateway. It knows the shards and the coordinator; the other gateways, only the
+coordinator knows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer, Inspect
+
+ANSWER_SECONDS: Final = 1.0
+"""A gateway silent for so long is left out; half of what a gateway waits for the coordinator."""
+
+Table = dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """One gateway's wish to know, while others are still to answer."""
+
+    peer: Peer
+    request: int
+    table: Table
+    missing: set[Peer]
+    since: float
+    noun: str
+    others: list[Any] = field(default_factory=list)
+
+
+class Census:
+    """See the module. What is said is only posted; the owner flushes."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[int, _Round] = {}
+        self._number = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is still to answer."""
+        return bool(self._rounds)
+
+    def begin(
+        self, peer: Peer, request: int, table: Table, gateways: Iterable[Peer], now: float, noun: str = ""
+    ) -> None:
+        """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
+
+        With a `noun`, with what all gateways but its own list under it, joined.
+        """
+        self._number += 1
+        missing = {gateway for gateway in gateways if gateway is not peer}
+        self._rounds[self._number] = _Round(peer, request, table, missing, now, noun)
+        for gateway in missing:
+            gateway.post(Inspect(self._number, noun))
+        self._end_if(self._number)
+
+    def take(self, peer: Peer, answer: Answer) -> None:
+        """A gateway has answered."""
+        asked = self._rounds.get(answer.request)
+        if asked is not None and peer in asked.missing:
+            asked.missing.remove(peer)
+            asked.others.append(answer.result)
+            self._end_if(answer.request)
+
+    def lose(self, peer: Peer) -> None:
+        """A gateway is gone: it answers no more, and what it asked is nobody's."""
+        for number, asked in list(self._rounds.items()):
+            asked.missing.discard(peer)
+            if asked.peer is peer:
+                del self._rounds[number]
+            else:
+                self._end_if(number)
+
+    def tick(self, now: float) -> None:
+        """Wait no longer for those who are silent."""
+        for number, asked in list(self._rounds.items()):
+            if now - asked.since >= ANSWER_SECONDS:
+                asked.missing.clear()
+                self._end_if(number)
+
+    def _end_if(self, number: int) -> None:
+        asked = self._rounds[number]
+        if not asked.missing:
+            del self._rounds[number]
+            if asked.noun:
+                result: Any = [row for rows in asked.others for row in rows]
+            else:
+                result = {**asked.table, "others": asked.others}
+            asked.peer.post(Answer(asked.request, result))

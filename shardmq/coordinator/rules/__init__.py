@@ -1,0 +1,11 @@
+"""What a command changes, or why it is refused; pure functions of the topology.
+
+changes.py         Which rule is for which command.
+exchanges.py       Exchanges and bindings.
+queues.py          Queues, and which shard a new one goes to.
+access.py          Virtual hosts, users, permissions, limits; the default user of a first start.
+transactions.py    Beginning, committing, aborting, expiring.
+equivalence.py     Declaring again what is there.
+shard_identity.py  Which store serves as which shard, and whether a shard that calls is the one that is expected.
+users.py           The users of a first start. Their passwords are kept as hashes (`shardmq.topology.passwords`).
+"""

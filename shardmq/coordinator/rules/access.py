@@ -1,0 +1,181 @@
+"""What commands on virtual hosts, users and permissions change, or why they are refused."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import regex
+
+from shardmq.errors import InvalidRequest, NotFound
+from shardmq.topology.cascade import removal
+from shardmq.topology.changes import (
+    Change,
+    ConnectionExpelled,
+    ExchangeAdded,
+    PermissionPut,
+    PermissionRemoved,
+    UserPut,
+    UserRemoved,
+    VhostPut,
+    VhostRemoved,
+)
+from shardmq.topology.commands import (
+    DeletePermission,
+    DeleteUser,
+    DeleteVhost,
+    Expel,
+    PutLimits,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from shardmq.topology.entities import PREDECLARED, Exchange, Permission, User, Vhost, check_name
+from shardmq.topology.passwords import check_hash
+from shardmq.topology.topology import Topology
+
+VHOST_LIMITS: Final = ("max-connections", "max-queues")
+USER_LIMITS: Final = ("max-connections", "max-channels")
+
+TAGS_MAX: Final = 64
+"""Tags of one user or virtual host; all of them travel to every gateway."""
+
+EXPRESSION_MAX: Final = 4096
+"""Characters of a permission's expression: matched against a name with every declaration."""
+
+DESCRIPTION_MAX: Final = 4096
+"""Characters of a virtual host's description."""
+
+
+def new_vhost(name: str, description: str = "", tags: tuple[str, ...] = ()) -> list[Change]:
+    """A virtual host and the exchanges it is born with."""
+    exchanges = [ExchangeAdded(Exchange(name, exchange, kind)) for exchange, kind in PREDECLARED]
+    return [VhostPut(Vhost(name, description, tags)), *exchanges]
+
+
+def put_vhost(topology: Topology, command: PutVhost) -> list[Change]:
+    """A new virtual host, or another description and other tags of one."""
+    check_name("virtual host", command.vhost)
+    _check_tags(command.tags)
+    if len(command.description) > DESCRIPTION_MAX:
+        raise InvalidRequest(f"the description of vhost '{command.vhost}' is over {DESCRIPTION_MAX} characters")
+    there = topology.vhosts.get(command.vhost)
+    if there is None:
+        return new_vhost(command.vhost, command.description, command.tags)
+    put = Vhost(command.vhost, command.description, command.tags, there.limits)
+    return [VhostPut(put)] if put != there else []
+
+
+def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
+    """Everything in it goes, then itself."""
+    vhost = command.vhost
+    topology.check_vhost(vhost)
+    return [
+        *removal(
+            topology,
+            queues=[queue for queue in topology.queues.values() if queue.vhost == vhost],
+            exchanges=[exchange for exchange in topology.exchanges.values() if exchange.vhost == vhost],
+        ),
+        *_without(permission for permission in topology.permissions.values() if permission.vhost == vhost),
+        VhostRemoved(vhost),
+    ]
+
+
+def put_user(topology: Topology, command: PutUser) -> list[Change]:
+    """A new user, or another password and other tags of one. A new one without a password is let in by none."""
+    check_name("user", command.name)
+    _check_tags(command.tags or ())
+    check_hash(command.password or "")
+    there = topology.users.get(command.name, User(command.name, ""))
+    put = User(
+        command.name,
+        there.password if command.password is None else command.password,
+        there.tags if command.tags is None else command.tags,
+        there.limits,
+    )
+    return [UserPut(put)] if topology.users.get(command.name) != put else []
+
+
+def delete_user(topology: Topology, command: DeleteUser) -> list[Change]:
+    """The user goes, and what they were allowed."""
+    _check_user(topology, command.name)
+    allowed = (permission for permission in topology.permissions.values() if permission.user == command.name)
+    return [*_without(allowed), UserRemoved(command.name)]
+
+
+def put_permission(topology: Topology, command: PutPermission) -> list[Change]:
+    """What a user may do in a virtual host, from now on."""
+    topology.check_vhost(command.vhost)
+    _check_user(topology, command.user)
+    for verb in ("configure", "write", "read"):
+        _check_expression(verb, getattr(command, verb))
+    put = Permission(command.user, command.vhost, command.configure, command.write, command.read)
+    return [PermissionPut(put)] if topology.permissions.get((command.user, command.vhost)) != put else []
+
+
+def delete_permission(topology: Topology, command: DeletePermission) -> list[Change]:
+    """A user may do nothing there any more; nothing changes where they might not before."""
+    topology.check_vhost(command.vhost)
+    _check_user(topology, command.user)
+    there = (command.user, command.vhost) in topology.permissions
+    return [PermissionRemoved(command.user, command.vhost)] if there else []
+
+
+def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
+    """Other limits of a user, or of a virtual host. A negative limit is none, as in RabbitMQ."""
+    if command.user:
+        _check_user(topology, command.user)
+        user = topology.users[command.user]
+        limits = _limited(f"user '{command.user}'", user.limits, command.limits, USER_LIMITS)
+        return [UserPut(msgspec.structs.replace(user, limits=limits))] if limits != user.limits else []
+    topology.check_vhost(command.vhost)
+    vhost = topology.vhosts[command.vhost]
+    limits = _limited(f"vhost '{command.vhost}'", vhost.limits, command.limits, VHOST_LIMITS)
+    return [VhostPut(msgspec.structs.replace(vhost, limits=limits))] if limits != vhost.limits else []
+
+
+def expel(topology: Topology, command: Expel) -> list[Change]:  # noqa: ARG001  (connections are none of the topology)
+    """Nothing of the topology: the gateways are told."""
+    return [ConnectionExpelled(command.connection, command.reason)]
+
+
+def _without(permissions: Iterable[Permission]) -> list[Change]:
+    return [PermissionRemoved(permission.user, permission.vhost) for permission in permissions]
+
+
+def _check_user(topology: Topology, name: str) -> None:
+    if name not in topology.users:
+        raise NotFound(f"no user '{name}'; add them first")
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    if len(tags) > TAGS_MAX:
+        raise InvalidRequest(f"{len(tags)} tags are more than the {TAGS_MAX} there may be")
+    for tag in tags:
+        check_name("tag", tag)
+
+
+def _check_expression(verb: str, expression: str) -> None:
+    if len(expression) > EXPRESSION_MAX:
+        raise InvalidRequest(f"the {verb} expression is over {EXPRESSION_MAX} characters; write a shorter one")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of syntax that may mean something else in a later Python
+            regex.compile(expression)
+    except (regex.error, RecursionError, OverflowError) as fault:
+        raise InvalidRequest(f"the {verb} expression '{expression[:64]}' is no regular expression: {fault}") from fault
+
+
+def _limited(
+    thing: str, limits: Mapping[str, int], asked: Mapping[str, int | None], known: tuple[str, ...]
+) -> dict[str, int]:
+    """Limits as they are after a command."""
+    put = dict(limits)
+    for name, limit in asked.items():
+        if name not in known:
+            raise InvalidRequest(f"unknown limit '{name}' for {thing}; known are {', '.join(known)}")
+        if limit is None or limit < 0:
+            put.pop(name, None)
+        else:
+            put[name] = limit
+    return put

@@ -1,0 +1,72 @@
+"""What a command changes, or why it is refused. RabbitMQ's rules; pure functions of the topology."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shardmq.coordinator.rules import access, exchanges, queues
+from shardmq.coordinator.rules.queues import Places
+from shardmq.topology.changes import Change
+from shardmq.topology.commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeletePermission,
+    DeleteQueue,
+    DeleteUser,
+    DeleteVhost,
+    Expel,
+    PutLimits,
+    PutPermission,
+    PutUser,
+    PutVhost,
+    Unbind,
+)
+from shardmq.topology.entities import check_nesting
+from shardmq.topology.topology import Topology
+
+
+def changes_for(topology: Topology, command: Command, places: Places) -> list[Change]:
+    """What a command changes; nothing when all is already as it asks.
+
+    Args:
+        topology: as it is now; not touched.
+        command: what is asked for.
+        places: for a queue that is new.
+
+    Raises:
+        RequestError: refused; NotFound, PreconditionFailed, AccessRefused, ResourceLocked or InvalidRequest.
+    """
+    access_rule = _ACCESS.get(type(command))
+    if access_rule is not None:
+        return access_rule(topology, command)
+    topology.check_vhost(command.vhost)
+    check_nesting(getattr(command, "arguments", None))
+    if isinstance(command, DeclareQueue):
+        return queues.declare_queue(topology, command, places)
+    return _INSIDE[type(command)](topology, command)
+
+
+_Rule = Callable[[Topology, Any], list[Change]]
+
+_INSIDE: Final[dict[type[Any], _Rule]] = {
+    DeclareExchange: exchanges.declare_exchange,
+    DeleteExchange: exchanges.delete_exchange,
+    Bind: exchanges.bind,
+    Unbind: exchanges.unbind,
+    DeleteQueue: queues.delete_queue,
+}
+"""Inside a virtual host."""
+
+_ACCESS: Final[dict[type[Any], _Rule]] = {
+    PutVhost: access.put_vhost,
+    DeleteVhost: access.delete_vhost,
+    PutUser: access.put_user,
+    DeleteUser: access.delete_user,
+    PutPermission: access.put_permission,
+    DeletePermission: access.delete_permission,
+    PutLimits: access.put_limits,
+    Expel: access.expel,
+}
+"""On virtual hosts and users."""

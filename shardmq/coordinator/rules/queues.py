@@ -1,0 +1,85 @@
+"""What commands on queues change, or why they are refused; and where a new queue goes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xxhash import xxh3_64_intdigest
+
+from shardmq.coordinator.rules.equivalence import check_same
+from shardmq.errors import NotFound, PreconditionFailed, ResourceLocked
+from shardmq.topology.arguments import check_queue_arguments
+from shardmq.topology.cascade import removal
+from shardmq.topology.changes import Change, QueueAdded
+from shardmq.topology.commands import DeclareQueue, DeleteQueue
+from shardmq.topology.entities import REPLY_QUEUES, Queue, check_name, check_name_free
+from shardmq.topology.topology import Topology
+
+SERVER_NAMED: Final = ("amq.gen-", REPLY_QUEUES)
+"""What the names begin with that gateways make up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the next queue goes.
+
+    Attributes:
+        next_queue: the id it gets; ids are never given twice.
+        shards: how many there are.
+        coming: by virtual host, queues that are being declared and not in the topology yet; they count for its limit.
+    """
+
+    next_queue: int
+    shards: int
+    coming: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, vhost: str, name: str) -> int:
+        """The shard of a queue's name. Asked once, at declaration; from then on it stands in the queue."""
+        return xxh3_64_intdigest(f"{vhost}\0{name}".encode()) % self.shards
+
+
+def declare_queue(topology: Topology, command: DeclareQueue, places: Places) -> list[Change]:
+    """A new queue, or nothing where the same one is there."""
+    thing = f"queue '{command.name}' in vhost '{command.vhost}'"
+    there = topology.queues.get((command.vhost, command.name))
+    if there is not None and there.owner != command.owner:
+        raise ResourceLocked(f"cannot obtain exclusive access to locked {thing}. It could be originally declared on "
+                             "another connection or the exclusive property value does not match that of the original "
+                             "declaration.")  # fmt: skip
+    check_queue_arguments(thing, command.arguments)
+    if there is not None:
+        check_same(thing, _comparable(command), _comparable(there))
+        return []
+    if command.server_named and command.name.startswith(SERVER_NAMED):
+        check_name("queue", command.name)
+    else:
+        check_name_free("queue", command.name)
+    if not command.name.startswith(REPLY_QUEUES):  # which nobody has declared
+        _check_limit(topology, command, places)
+    shard = places.of(command.vhost, command.name)
+    queue = Queue(command.vhost, command.name, places.next_queue, shard, command.durable, command.arguments,
+                  command.auto_delete, command.owner)  # fmt: skip
+    return [QueueAdded(queue)]
+
+
+def delete_queue(topology: Topology, command: DeleteQueue) -> list[Change]:
+    """The queue goes, with its bindings. Whether it is used or empty, its shard has been asked before."""
+    queue = topology.queues.get((command.vhost, command.name))
+    if queue is None or command.queue not in (0, queue.id):
+        raise NotFound(f"no queue '{command.name}' in vhost '{command.vhost}'")
+    return removal(topology, queues=[queue])
+
+
+def _check_limit(topology: Topology, command: DeclareQueue, places: Places) -> None:
+    vhost = command.vhost
+    limit = topology.vhosts[vhost].limits.get("max-queues")
+    if limit is not None and topology.queue_count(vhost) + places.coming.get(vhost, 0) >= limit:
+        raise PreconditionFailed(
+            f"cannot declare queue '{command.name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+        )
+
+
+def _comparable(queue: Queue | DeclareQueue) -> dict[str, Any]:
+    """What makes a queue the same. Its type is classic where nothing is said, as RabbitMQ fills in."""
+    arguments = {"x-queue-type": "classic", **queue.arguments}
+    return {"durable": queue.durable, "auto_delete": queue.auto_delete, **arguments}

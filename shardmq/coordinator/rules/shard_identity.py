@@ -1,0 +1,242 @@
+"""Which store serves as which shard, and whether a shard that calls is the one that is expected.
+
+A coordinator has a generation, a number that is raised at each start. Each shard records the generation of the newest
+coordinator it has heard of, and the coordinator records, before it tells, what it tells whom. So a copy of a store that
+was put back is noticed from both sides: a shard that has heard more than the coordinator told makes the coordinator the
+older one; one that has heard less than it once confirmed is older itself.
+
+Generations are milliseconds since 1970 where the clock goes forward, so that a copy of a whole data directory goes on
+with a generation that nobody had before. Queue ids begin with the generation: none is ever given twice, whatever is put
+back.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from shardmq.bus.messages.stores import Identity
+from shardmq.errors import StartupRefused
+
+QUEUES_BITS: Final = 12
+"""An id begins with the generation, and has so many bits to count with. That it counts beyond them does no harm: nobody
+declares 4,096 queues in every millisecond of a life, as it would take to reach the ids of the next one. Ids stay below
+2**53, up to where all JSON readers are exact, until 2039."""
+
+ADOPT: Final = "or stop everything and run `shardmq store adopt DATA_DIR`, which rebuilds it from what the shards have"
+LOST: Final = "where there is none, stop everything and run `shardmq store adopt DATA_DIR`, which goes on without"
+
+
+class Member(msgspec.Struct, array_like=True, frozen=True):
+    """The store that serves as a shard.
+
+    Attributes:
+        store: its id; "" for one of an earlier version, which did not know any.
+        told: the newest generation it was told, or is about to be.
+        heard: the newest generation it confirmed to have recorded.
+    """
+
+    store: str
+    told: int = 0
+    heard: int = 0
+
+
+class ShardRefused(Exception):
+    """A shard's store is not the one that belongs there; the text is for its operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Founding:
+    """What a coordinator knows of itself when it starts.
+
+    Attributes:
+        broker: the broker's id.
+        generation: of this start.
+        next_queue: id of the next new queue, as it was stored.
+        members: by shard number.
+        next_transaction: number of the next new transaction at least; 0 where the store knows.
+        is_new: the store has never served: it has no member.
+    """
+
+    broker: str
+    generation: int
+    next_queue: int
+    members: Mapping[int, Member]
+    next_transaction: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no shard was ever enrolled."""
+        return not self.members
+
+    @property
+    def first_queue(self) -> int:
+        """The id that the next new queue gets."""
+        return max(self.next_queue, self.generation << QUEUES_BITS)
+
+
+def new_broker() -> str:
+    """The id of a broker that is being founded."""
+    return secrets.token_hex(8)
+
+
+def next_generation(last: int) -> int:
+    """The generation after that one."""
+    return max(last + 1, time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the coordinator knows to be on a shard.
+
+    Attributes:
+        queues: (vhost, name) by id, of those that exist.
+        durable: how many of them are durable.
+        gone: ids of queues that the shard has yet to drop.
+        concluding: how many decided transactions it has yet to follow.
+    """
+
+    queues: Mapping[int, tuple[str, str]]
+    durable: int
+    gone: frozenset[int]
+    concluding: int
+
+
+class Members:
+    """Which stores serve, on disk before they are told so.
+
+    Args:
+        founding: what the coordinator knew when it started.
+        write: puts all members on disk.
+    """
+
+    def __init__(self, founding: Founding, write: Callable[[Mapping[int, Member]], None]) -> None:
+        self._founding = founding
+        self._members = dict(founding.members)
+        self._write = write
+
+    @property
+    def broker(self) -> str:
+        """The broker's id."""
+        return self._founding.broker
+
+    @property
+    def generation(self) -> int:
+        """The coordinator's."""
+        return self._founding.generation
+
+    def enroll(self, shard: int, said: Identity, known: Expected) -> int:
+        """Accept a shard; returns the generation it is to be told.
+
+        Raises:
+            StartupRefused, ShardRefused: as `judge`.
+        """
+        judge(self._founding, self._members, shard, said, known)
+        heard = said.generation if said.broker else 0
+        self._put(shard, Member(said.store, self.generation, heard))
+        return self.generation
+
+    def heard(self, shard: int) -> None:
+        """A shard has recorded the generation."""
+        self._put(shard, msgspec.structs.replace(self._members[shard], heard=self.generation))
+
+    def _put(self, shard: int, member: Member) -> None:
+        if self._members.get(shard) != member:
+            self._members[shard] = member
+            self._write(self._members)
+
+
+def judge(founding: Founding, members: Mapping[int, Member], shard: int, said: Identity, known: Expected) -> None:
+    """Accept a shard, or say what is wrong.
+
+    Args:
+        founding: what the coordinator knew when it started.
+        members: what it knows now.
+        shard: the number by which it calls the shard.
+        said: what the shard says of itself.
+        known: what is to be there.
+
+    Raises:
+        StartupRefused: the coordinator's own store is not the one that belongs here, or its addresses are in disorder.
+        ShardRefused: the shard's is not.
+    """
+    if said.shard != shard:
+        raise StartupRefused(f"the address given for shard {shard} is answered by shard {said.shard}; give the shards' "
+                             "addresses in order of their numbers")  # fmt: skip
+    member = members.get(shard)
+    if said.broker and said.broker != founding.broker:
+        _refuse_stranger(founding, shard, said)
+    if member is None or member.store != said.store:
+        _check_place(member, shard, said, known)
+    else:
+        _check_age(member, shard, said)
+    _check_queues(founding, shard, said, known)
+
+
+def _refuse_stranger(founding: Founding, shard: int, said: Identity) -> None:
+    has = f"its store belongs to broker {said.broker}"
+    if founding.is_new:
+        raise StartupRefused(
+            f"the coordinator's store is new (broker {founding.broker}), but shard {shard} has served another one: "
+            f"{has} and has {_count(len(said.queues), 'durable queue')}; put the coordinator's store back from a copy, "
+            f"{ADOPT}"
+        )
+    raise ShardRefused(f"expected shard {shard} of broker {founding.broker}, but {has}; put the shard's own store back")
+
+
+def _check_place(member: Member | None, shard: int, said: Identity, known: Expected) -> None:
+    """The shard comes with another store than served there last, or for the first time."""
+    if member is None or (not member.store and said.is_adopted):
+        return
+    missing = []
+    if known.durable:
+        missing.append(f"{_count(known.durable, 'queue')} registered")
+    if known.concluding:
+        missing.append(f"{_count(known.concluding, 'committed transaction')} to carry out")
+    if missing:
+        what = "another one" if said.broker else "new"
+        expected = f"store {member.store}" if member.store else "a store of an earlier version"
+        raise ShardRefused(
+            f"shard {shard} has {' and '.join(missing)}, but its store is {what}: expected {expected}, found "
+            f"{said.store} with {_count(len(said.queues), 'durable queue')}; put the shard's store back from a copy; "
+            f"{LOST} the messages that are lost"
+        )
+
+
+def _check_age(member: Member, shard: int, said: Identity) -> None:
+    if said.generation > member.told:
+        raise _older(shard, f"the shard has heard of generation {said.generation}, and the coordinator told it "
+                            f"{member.told or 'none'}")  # fmt: skip
+    if said.generation < member.heard:
+        raise ShardRefused(
+            f"shard {shard}'s store is older than the coordinator's: it has heard of generation {said.generation}, and "
+            f"confirmed generation {member.heard} before; put the newer copy of the shard's store back; {LOST} what "
+            "only the newer one has"
+        )
+
+
+def _check_queues(founding: Founding, shard: int, said: Identity, known: Expected) -> None:
+    for queue, vhost, name in said.queues:
+        there = known.queues.get(queue)
+        if there is None and queue not in known.gone:
+            raise _older(shard, f"the shard has queue '{name}' in vhost '{vhost}' (id {queue}), which the coordinator "
+                                "does not know")  # fmt: skip
+        if there is not None and there != (vhost, name):
+            raise _older(shard, f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
+                                f"in vhost '{there[0]}' for the coordinator")  # fmt: skip
+    was_told_now = said.generation == founding.generation  # ids that it has had since are this coordinator's own
+    if not was_told_now and said.queue >= founding.first_queue:
+        raise _older(shard, f"the shard was given queue id {said.queue}, and the coordinator's next one would be "
+                            f"{founding.first_queue}")  # fmt: skip
+
+
+def _older(shard: int, how: str) -> StartupRefused:
+    return StartupRefused(f"the coordinator's store is older than shard {shard}'s: {how}; put the newer copy of the "
+                          f"coordinator's store back, {ADOPT}")  # fmt: skip
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

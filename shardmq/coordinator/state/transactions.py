@@ -1,0 +1,110 @@
+"""What the coordinator knows of transactions beside the topology: their numbers, committed names, the time."""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from shardmq.coordinator.rules.transactions import Circumstances, TransactionCommand, is_overdue
+from shardmq.coordinator.storage.store import Store
+from shardmq.runtime.clock import ClockNote, SteadyClock
+from shardmq.topology.changes import Change, TransactionBegun, TransactionEnded, VhostRemoved
+from shardmq.topology.entities import Transaction
+from shardmq.topology.topology import Topology
+
+NOTE_SECONDS: Final = 1.0
+"""While something is undecided, the time is noted this often: by so much a machine's wrong clock can prolong it."""
+
+SWEEP_SECONDS: Final = 1.0
+"""How often a portion of the committed names is forgotten, if any are past their time."""
+
+
+class Registry:
+    """See the module.
+
+    Args:
+        topology: the authority; only looked at.
+        store: knows what was committed.
+        clock: steady time.
+        next_number: of the next new transaction.
+    """
+
+    def __init__(self, topology: Topology, store: Store, clock: SteadyClock, next_number: int) -> None:
+        self._topology = topology
+        self._store = store
+        self._clock = clock
+        self._next_number = next_number
+        self._committed: dict[tuple[str, str], int] = {}  # decided in this pass, not yet on disk
+        self._removed: set[str] = set()  # virtual hosts, likewise
+        self._expiring: set[int] = set()
+        self._next_due_ms = 0.0
+        self._note_at = self._sweep_at = 0.0
+        self._is_note_due = False
+
+    @property
+    def now_ms(self) -> int:
+        """Steady time."""
+        return self._clock.now_ms()
+
+    def circumstances(self, command: TransactionCommand, concluding: int) -> Circumstances:
+        """What the rules need to know for a command."""
+        now_ms = self.now_ms
+        return Circumstances(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), concluding)
+
+    def take_in(self, changes: Iterable[Change]) -> None:
+        """These changes are decided, and will be on disk by the end of the pass."""
+        for change in changes:
+            match change:
+                case TransactionBegun(there):
+                    self._next_number = max(self._next_number, there.number + 1)
+                    self._next_due_ms = min(self._next_due_ms, there.touched_ms + there.timeout_ms)
+                    self._is_note_due = True
+                case TransactionEnded():
+                    self._is_note_due = True
+                    if change.is_committed:
+                        self._committed[change.vhost, change.name] = change.number
+                case VhostRemoved():
+                    self._removed.add(change.name)
+                    self._committed = {name: number for name, number in self._committed.items()
+                                       if name[0] != change.name}  # fmt: skip
+
+    def written(self) -> None:
+        """All that was taken in is on disk."""
+        self._committed.clear()
+        self._removed.clear()
+
+    def take_note(self) -> ClockNote | None:
+        """What time it is, if that is to be written with this pass."""
+        if not self._is_note_due:
+            return None
+        self._is_note_due = False
+        return self._clock.note()
+
+    def tick(self, now: float) -> None:
+        """Note the time and forget old names when it is time to; monotonic seconds."""
+        if self._topology.transactions and now >= self._note_at:
+            self._note_at = now + NOTE_SECONDS
+            self._is_note_due = True
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._store.forget_committed(self.now_ms)
+
+    def take_overdue(self) -> list[Transaction]:
+        """The transactions whose time is over, each once until it is `expired`."""
+        now_ms = self.now_ms
+        if now_ms < self._next_due_ms:
+            return []
+        there = self._topology.transactions.values()
+        self._next_due_ms = min((each.touched_ms + each.timeout_ms for each in there), default=math.inf)
+        overdue = [each for each in there if is_overdue(each, now_ms) and each.number not in self._expiring]
+        self._expiring.update(each.number for each in overdue)
+        return overdue
+
+    def expired(self, transaction: int) -> None:
+        """Its end was tried; should it still be there, and overdue, it is to be tried again."""
+        self._expiring.discard(transaction)
+
+    def _find(self, vhost: str, name: str, now_ms: int) -> int | None:
+        found = self._committed.get((vhost, name))
+        if found is None and vhost not in self._removed:
+            found = self._store.committed(vhost, name, now_ms)
+        return found

@@ -1,0 +1,209 @@
+"""A coordinator's store made anew from what the shards have recorded, and from the old store where it can be read.
+
+What shards know of a queue is all there is to know of it: its name, its arguments, its id. Exchanges, bindings, users
+and permissions are in the coordinator's store alone; they are taken from the old one if it is the same broker's,
+however old.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.shard_identity import Founding, Member, new_broker, next_generation
+from shardmq.coordinator.rules.users import guest
+from shardmq.coordinator.storage.store import Store, Stored
+from shardmq.errors import StartupRefused
+from shardmq.topology.changes import (
+    Change,
+    PermissionPut,
+    QueueAdded,
+    QueueRemoved,
+    TransactionEnded,
+    UserPut,
+)
+from shardmq.topology.entities import DEFAULT_VHOST, Permission, Queue
+
+SHARDS_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a shard's store has recorded.
+
+    Attributes:
+        shard: its number.
+        store: its store's id.
+        broker: whose it is; "" where it does not know.
+        generation: of the newest coordinator it heard of.
+        queue: the highest id it was ever given.
+        queues: durable ones.
+        staged: numbers of transactions that have messages there, and are not decided there.
+        transaction: the highest number of a transaction it knows.
+    """
+
+    shard: int
+    store: str
+    broker: str
+    generation: int
+    queue: int
+    queues: list[Queue]
+    staged: frozenset[int]
+    transaction: int
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What is rebuilt, and what cannot be.
+
+    Attributes:
+        broker: the broker's id.
+        kept: whether exchanges, bindings, users, permissions and transactions are taken from the old store.
+        queues: (vhost, name, shard) of those that the shards have.
+        empty: those that only the old store has: they are declared anew.
+        gone: those that are being deleted, or whose connection is gone: they go.
+        vhosts: that were made for queues.
+        aborted: how many transactions with messages in shards nobody knows any more: they are aborted.
+    """
+
+    broker: str
+    kept: bool
+    queues: list[tuple[str, str, int]] = field(default_factory=list)
+    empty: list[tuple[str, str, int]] = field(default_factory=list)
+    gone: list[tuple[str, str, int]] = field(default_factory=list)
+    vhosts: list[str] = field(default_factory=list)
+    aborted: int = 0
+
+
+def broker_of(shards: Sequence[Recorded]) -> str:
+    """The broker that all shards belong to; "" where none of them knows.
+
+    Raises:
+        StartupRefused: they belong to several.
+    """
+    brokers = {each.broker: each.shard for each in shards if each.broker}
+    if len(brokers) > 1:
+        whose = ", ".join(f"shard {shard} to {broker}" for broker, shard in sorted(brokers.items()))
+        raise StartupRefused(f"the shards belong to different brokers ({whose}); put together those of one")
+    return next(iter(brokers), "")
+
+
+def adopt(folder: Path, shards: Sequence[Recorded]) -> Adoption:
+    """Make a coordinator's store fit what its shards have.
+
+    Args:
+        folder: of the store: a copy of the old one, or one that is not there yet.
+        shards: all that there are.
+
+    Raises:
+        StartupRefused: the shards are of different brokers, or the store is of another one; it is not to be used.
+    """
+    broker = broker_of(shards)
+    is_old = (folder / "data.mdb").exists()
+    store = Store(folder, "adopted")
+    try:
+        stored = _load(store, max(each.shard for each in shards) + 1)
+        if is_old and broker and stored.founding.broker != broker:
+            raise StartupRefused(f"it belongs to broker {stored.founding.broker}")
+        rebuilding = _Rebuilding(stored, shards, Adoption(broker or stored.founding.broker or new_broker(), is_old))
+        for changes in rebuilding.stages():
+            store.write(changes)
+        store.found(rebuilding.founding())
+        return rebuilding.adoption
+    finally:
+        store.close()
+
+
+def _load(store: Store, shards: int) -> Stored:
+    """What is in the store, for as many shards as it has had."""
+    while True:
+        try:
+            return store.load(shards)
+        except StartupRefused:
+            shards += 1
+            if shards > SHARDS_MAX:
+                raise
+
+
+class _Rebuilding:
+    """The changes that make a store fit its shards."""
+
+    def __init__(self, stored: Stored, shards: Sequence[Recorded], adoption: Adoption) -> None:
+        self.adoption = adoption
+        self._stored = stored
+        self._shards = shards
+        self._old = {(queue.vhost, queue.name): queue for queue in stored.topology.queues}
+        self._found: dict[tuple[str, str], Queue] = {}
+        self._over: list[Queue] = []
+        for queue in sorted((queue for each in shards for queue in each.queues), key=lambda queue: queue.id):
+            self._take(queue)
+        ids = [queue.id for each in shards for queue in each.queues]
+        self._next = max([stored.founding.first_queue, *(each.queue + 1 for each in shards), *(id + 1 for id in ids)])
+
+    def _take(self, queue: Queue) -> None:
+        """Of two queues of one name the older one was deleted, and its shard has not heard of it."""
+        if queue.id in self._stored.tombstones:
+            self.adoption.gone.append((queue.vhost, queue.name, queue.shard))
+        elif queue.owner:
+            self._over.append(queue)
+        else:
+            older = self._found.pop((queue.vhost, queue.name), None)
+            if older is not None:
+                self._over.append(older)
+            self._found[queue.vhost, queue.name] = queue
+
+    def stages(self) -> list[list[Change]]:
+        """In order; each is one transaction."""
+        return [self._worlds(), self._queues(), self._transactions()]
+
+    def _worlds(self) -> list[Change]:
+        """Virtual hosts that queues name and, where nobody may do anything, somebody who may."""
+        there = {vhost.name for vhost in self._stored.topology.vhosts}
+        wanted = {DEFAULT_VHOST, *(vhost for vhost, _ in self._found)} - there
+        if self.adoption.kept:
+            wanted -= {DEFAULT_VHOST}
+        changes: list[Change] = [change for vhost in sorted(wanted) for change in new_vhost(vhost)]
+        self.adoption.vhosts = sorted(wanted)
+        if not self._stored.topology.users:
+            changes.append(UserPut(guest()))
+            changes += [PermissionPut(Permission("guest", vhost, ".*", ".*", ".*")) for vhost in sorted(wanted)]
+        return changes
+
+    def _queues(self) -> list[Change]:
+        adoption = self.adoption
+        changes: list[Change] = []
+        for queue in self._over:
+            changes += [QueueAdded(queue), QueueRemoved(queue.vhost, queue.name)]
+            adoption.gone.append((queue.vhost, queue.name, queue.shard))
+        erased = {(queue.vhost, queue.name) for queue in self._over}
+        for name, queue in self._found.items():
+            old = self._old.get(name) if name not in erased else None
+            adoption.queues.append((*name, queue.shard))
+            if old is None or old.id != queue.id:
+                changes += [QueueRemoved(*name)] if old is not None else []
+                changes.append(QueueAdded(queue))
+        for name, old in self._old.items():
+            if name not in self._found:
+                adoption.empty.append((*name, old.shard))
+                anew = Queue(old.vhost, old.name, self._next, old.shard, old.durable, old.arguments, old.auto_delete)
+                changes += [*([] if name in erased else [QueueRemoved(*name)]), QueueAdded(anew)]
+                self._next += 1
+        return changes
+
+    def _transactions(self) -> list[Change]:
+        """What was staged for transactions that nobody knows any more is removed, on every shard alike."""
+        transactions = self._stored.transactions
+        known = {each.number for each in transactions.undecided} | set(transactions.conclusions)
+        unknown = sorted({number for each in self._shards for number in each.staged} - known)
+        self.adoption.aborted = len(unknown)
+        return [TransactionEnded("", "", number, False, [], 0) for number in unknown]
+
+    def founding(self) -> Founding:
+        """Whose the store is, and where its numbers go on."""
+        members: Mapping[int, Member] = {
+            each.shard: Member(each.store, each.generation, each.generation) for each in self._shards
+        }
+        last = max([self._stored.founding.generation, *(each.generation for each in self._shards)])
+        transaction = max(each.transaction for each in self._shards) + 1
+        return Founding(self.adoption.broker, next_generation(last), self._next, members, transaction)

@@ -1,0 +1,179 @@
+"""A look through the coordinator's closed store: every row is read. Nothing is changed."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from shardmq.coordinator.storage import store as stored
+from shardmq.coordinator.storage import transactions as ledger
+from shardmq.errors import StoreDamaged
+from shardmq.storage.checksums import row_content, sealed_row
+from shardmq.storage.lmdb_engine import MAP_BYTES, VERSION, check_file
+from shardmq.storage.repair.findings import Edit, Finding
+from shardmq.storage.repair.repair import write_edits
+from shardmq.topology.entities import Queue
+
+_DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
+    b"exchanges": stored._decode_exchange,
+    b"queues": stored._decode_queue,
+    b"bindings": stored._decode_binding,
+    b"users": stored._decode_user,
+    b"permissions": stored._decode_permission,
+    b"transactions": ledger._decode_transaction,
+    b"decisions": ledger._decode_attempts,
+}
+"""What rows of each database are; those of the others are numbers and names."""
+
+_NAMES: Final = {b"exchanges": "exchange", b"queues": "queue", b"vhosts": "virtual host", b"users": "user"}
+
+_IRREPLACEABLE: Final = frozenset({stored.NEXT_QUEUE, ledger.NEXT_TRANSACTION})
+"""Rows of `state` whose loss would have numbers given twice."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What the coordinator knows, as far as it can be read.
+
+    Attributes:
+        queues: durable ones.
+        deleted: ids of queues that a shard is still to drop.
+        decisions: attempts that count, by transaction.
+        undecided: numbers of transactions.
+        next_transaction: number of the next one.
+    """
+
+    queues: list[Queue] = field(default_factory=list)
+    deleted: set[int] = field(default_factory=set)
+    decisions: dict[int, list[int]] = field(default_factory=dict)
+    undecided: set[int] = field(default_factory=set)
+    next_transaction: int | None = None
+
+
+class ClosedRegistry:
+    """The coordinator's store, which no process has open.
+
+    Args:
+        folder: of the coordinator.
+
+    Raises:
+        StoreDamaged: LMDB cannot open it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "data.mdb"
+        self._version = check_file(self.file, stored.FORMAT, stored.DATABASES)
+        try:
+            self._env = lmdb.open(str(folder), readonly=True, lock=False, create=False, max_dbs=64,
+                                  map_size=MAP_BYTES, readahead=False)  # fmt: skip
+            with self._env.begin() as reading:
+                there = {bytes(name) for name in reading.cursor().iternext(values=False)}
+            self._dbs = {name: self._env.open_db(name, create=False) for name in stored.DATABASES if name in there}
+        except lmdb.Error as fault:
+            raise StoreDamaged(self.file, f"LMDB cannot open it: {fault}") from fault
+        self.known = Known()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._env.close()
+
+    def entries(self) -> int:
+        """About how many rows it has."""
+        with self._env.begin() as reading:
+            return sum([int(reading.stat(db)["entries"]) for db in self._dbs.values()])
+
+    def check(self, seen: Callable[[], None] = lambda: None) -> Iterator[Finding]:
+        """Everything that is wrong with it; what is well is noted in `known`.
+
+        Args:
+            seen: called for every row.
+        """
+        for name, db in self._dbs.items():
+            with self._env.begin(db=db) as reading:
+                for key, value in reading.cursor().iternext(keys=True, values=True):
+                    seen()
+                    content: bytes | None = bytes(value)
+                    if self._version == VERSION:
+                        content = row_content(xxh3_64_intdigest(name), bytes(key), bytes(value))
+                    if content is None or not self._read(name, bytes(key), content):
+                        yield self._damaged(name, bytes(key))
+
+    def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
+        """Whether a row makes sense; it is noted then."""
+        try:
+            found = _DECODERS.get(database, bytes)(content)
+        except msgspec.DecodeError:
+            return False
+        self._note(database, key, found)
+        return True
+
+    def _note(self, database: bytes, key: bytes, found: Any) -> None:
+        known = self.known
+        if database == b"queues" and found.boot == stored.DURABLE:
+            known.queues.append(found.value)
+        elif database == b"tombstones":
+            known.deleted.add(int.from_bytes(key, "big"))
+        elif database == b"decisions":
+            known.decisions[int.from_bytes(key, "big")] = found
+        elif database == b"transactions":
+            known.undecided.add(found.number)
+        elif database == b"state" and key == ledger.NEXT_TRANSACTION:
+            known.next_transaction = int.from_bytes(found, "big")
+
+    def _damaged(self, database: bytes, key: bytes) -> Finding:
+        number = stored.DATABASES.index(database)
+        edits: tuple[Edit, ...] = ((number, key, None),)
+        mend = "deletes the row"
+        title = ""
+        if database in _NAMES:
+            vhost, _, name = key.decode(errors="replace").rpartition("\0")
+            title = f"{_NAMES[database]} '{name}'" + (f" in vhost '{vhost}'" if vhost else "")
+            mend = f"deletes {title}; declare it again"
+        if database == b"queues" or (database == b"state" and key in _IRREPLACEABLE):
+            edits, mend = (), ""
+        return Finding(store="coordinator", file=str(self.file), database=database.decode(), key=key.hex(),
+                       title=title, what="the row is not what was written", mend=mend, edits=edits)  # fmt: skip
+
+
+def mend(folder: Path, edits: Iterable[Edit]) -> None:
+    """Write a repair to the coordinator's closed store."""
+    version = check_file(folder / "data.mdb", stored.FORMAT, stored.DATABASES)
+    write_edits(folder, stored.DATABASES, edits, _sealed if version == VERSION else _as_it_is)
+
+
+def is_well(number: int, key: bytes, value: bytes) -> bool:
+    """Whether a row, as it lies in LMDB, is what was written."""
+    return row_content(xxh3_64_intdigest(stored.DATABASES[number]), key, value) is not None
+
+
+def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding:
+    """A finding about a queue's row, with the repair that a shard's own record of that queue makes possible.
+
+    Args:
+        finding: it.
+        queues: durable queues of all shards, by their keys (`queue_key`).
+    """
+    queue = queues.get(bytes.fromhex(finding.key))
+    if finding.database != "queues" or queue is None:
+        return finding
+    value = stored._encode((stored.DURABLE, queue))
+    edits: tuple[Edit, ...] = ((stored.DATABASES.index(b"queues"), bytes.fromhex(finding.key), value),)
+    return replace(finding, mend=f"takes it from shard {queue.shard}", edits=edits)
+
+
+def queue_key(queue: Queue) -> bytes:
+    """The key of a queue's row."""
+    return stored._key(queue.vhost, queue.name)
+
+
+def _sealed(number: int, key: bytes, value: bytes) -> bytes:
+    return sealed_row(xxh3_64_intdigest(stored.DATABASES[number]), key, value)
+
+
+def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:
+    """The first version has no checksums."""
+    return value

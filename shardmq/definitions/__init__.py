@@ -1,0 +1,7 @@
+"""Definitions in RabbitMQ's JSON shape; pure functions, used by gateways and the management process.
+
+schema.py    The shape of what is read.
+rows.py      What exists, as rows of lists and definitions.
+export.py    Writing definitions.
+importer.py  Reading them, as an import plan: stages of commands, and what is skipped and why.
+"""

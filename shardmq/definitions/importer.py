@@ -1,0 +1,286 @@
+"""Reading RabbitMQ's definitions: which commands make what is in them and not there yet, and what is left out, and why.
+
+A pure function of the definitions and the topology. What is wrong with the definitions themselves is refused before
+anything is made. What RabbitMQ has and this broker has not (policies, streams, …) is left out with a sentence; what is
+there already, but different, stays as it is, with a sentence as well.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardmq.definitions.export import VHOST_LIMITS, stored_hash
+from shardmq.definitions.schema import (
+    _Binding,
+    _Definitions,
+    _Exchange,
+    _Permission,
+    _plain,
+    _Queue,
+    _read,
+    _table,
+    _tags,
+    _User,
+)
+from shardmq.errors import InvalidRequest, RequestError
+from shardmq.topology.arguments import SERVER_NAMED
+from shardmq.topology.commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    PutLimits,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from shardmq.topology.entities import DEFAULT_EXCHANGE, PREDECLARED, Binding
+from shardmq.topology.exchanges import TYPES
+from shardmq.topology.topology import Topology, binding_id
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command, and what it is counted and named as: noun "queues", thing "queue 'q' in vhost '/'"."""
+
+    noun: str
+    thing: str
+    command: Command
+
+
+NOUNS: Final = ("vhosts", "users", "limits", "permissions", "exchanges", "queues", "bindings")
+"""What is imported, in this order."""
+
+QUEUE_TYPES: Final = ("classic", "quorum")
+
+IDLE_ARGUMENTS: Final = frozenset(
+    {"x-queue-master-locator", "x-queue-leader-locator", "x-initial-cluster-size", "x-quorum-initial-group-size",
+     "x-quorum-target-group-size", "x-max-in-memory-length", "x-max-in-memory-bytes"}
+)  # fmt: skip
+"""Arguments of queues that tell RabbitMQ's cluster where to put what; a queue without them behaves the same here."""
+
+ABOUT: Final = frozenset(
+    {"rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
+     "original_vhost_name", "original_cluster_name", "explanation", "metadata"}
+)  # fmt: skip
+"""What definitions say of themselves."""
+
+LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "vhost": ("max-connections", "max-queues"),
+    "user": ("max-connections", "max-channels"),
+}
+
+
+class Plan:
+    """What an import does.
+
+    Args:
+        definitions: as they came.
+        topology: as it is now; not touched.
+        vhost: where things belong whose virtual host is not said (an export of one virtual host).
+        hashes: of the users' passwords that are given as such, by user (`plain_passwords`).
+
+    Attributes:
+        stages: the commands, in the order of `NOUNS`.
+        skipped: a sentence for everything that is left out.
+
+    Raises:
+        InvalidRequest: something in the definitions has no meaning.
+    """
+
+    def __init__(self, definitions: dict[str, Any], topology: Topology, vhost: str, hashes: Mapping[str, str]) -> None:
+        self._topology = topology
+        self._vhost = vhost
+        self._hashes = hashes
+        self._exchanges = set(topology.exchanges)
+        self._queues = set(topology.queues)
+        self.skipped: list[str] = []
+        self._steps: dict[str, list[Step]] = {noun: [] for noun in NOUNS}
+        read = _read(definitions)
+        self._plan_vhosts(read)
+        self._plan_users(read)
+        for permission in read.permissions:
+            self._plan_permission(permission)
+        for exchange in read.exchanges:
+            self._plan_exchange(exchange)
+        for queue in read.queues:
+            self._plan_queue(queue)
+        for binding in read.bindings:
+            self._plan_binding(binding)
+        self._skip_foreign(definitions, read)
+
+    @property
+    def stages(self) -> list[list[Step]]:
+        return [self._steps[noun] for noun in NOUNS]
+
+    def _add(self, noun: str, thing: str, command: Command) -> None:
+        self._steps[noun].append(Step(noun, thing, command))
+
+    # --- virtual hosts, users, permissions ----------------------------------------------------------------------------
+
+    def _plan_vhosts(self, read: _Definitions) -> None:
+        limits = {vhost.name: _table(vhost.limits) for vhost in read.vhosts}
+        for vhost in read.vhosts:
+            there = self._topology.vhosts.get(vhost.name)
+            description = vhost.description or vhost.metadata.description or ""
+            tags = _tags(vhost.tags or vhost.metadata.tags or [])
+            if there is None:
+                self._exchanges.update((vhost.name, name) for name, _ in PREDECLARED)
+            if there is None or (there.description, there.tags) != (description, tags):
+                self._add("vhosts", f"vhost '{vhost.name}'", PutVhost(vhost.name, description, tags))
+        for parameter in read.parameters:
+            if (parameter.component, parameter.name) == VHOST_LIMITS:
+                limits[parameter.vhost or self._vhost] = _table(parameter.value)
+        for name, wanted in limits.items():
+            there = self._topology.vhosts.get(name)
+            self._plan_limits("vhost", name, wanted, {} if there is None else there.limits)
+
+    def _plan_users(self, read: _Definitions) -> None:
+        for user in read.users:
+            there = self._topology.users.get(user.name)
+            password, tags = self._password(user), _tags(user.tags)
+            if there is None or (there.password, there.tags) != (password, tags):
+                self._add("users", f"user '{user.name}'", PutUser("", user.name, password, tags))
+            self._plan_limits("user", user.name, _table(user.limits), {} if there is None else there.limits)
+
+    def _password(self, user: _User) -> str:
+        if user.password_hash is None:
+            return self._hashes.get(user.name, "")
+        try:
+            return stored_hash(user.password_hash, user.hashing_algorithm)
+        except RequestError as fault:
+            self.skipped.append(f"the password of user '{user.name}': {fault.text}")
+            return ""
+
+    def _plan_limits(self, noun: str, name: str, wanted: dict[str, Any], there: Mapping[str, int]) -> None:
+        limits: dict[str, int | None] = {}
+        for limit, value in wanted.items():
+            if limit not in LIMITS[noun]:
+                self.skipped.append(f"limit '{limit}' of {noun} '{name}': there is no such limit here")
+            elif type(value) is not int:
+                raise InvalidRequest(f"definitions: limit '{limit}' of {noun} '{name}' is {value!r}; give a number")
+            elif there.get(limit, -1) != max(value, -1):
+                limits[limit] = None if value < 0 else value
+        if limits:
+            command = PutLimits(name, "", limits) if noun == "vhost" else PutLimits("", name, limits)
+            self._add("limits", f"limits of {noun} '{name}'", command)
+
+    def _plan_permission(self, item: _Permission) -> None:
+        vhost = item.vhost or self._vhost
+        there = self._topology.permissions.get((item.user, vhost))
+        if there is None or (there.configure, there.write, there.read) != (item.configure, item.write, item.read):
+            command = PutPermission(vhost, item.user, item.configure, item.write, item.read)
+            self._add("permissions", f"permission of user '{item.user}' in vhost '{vhost}'", command)
+
+    # --- exchanges, queues, bindings ----------------------------------------------------------------------------------
+
+    def _plan_exchange(self, item: _Exchange) -> None:
+        vhost = item.vhost or self._vhost
+        thing = f"exchange '{item.name}' in vhost '{vhost}'"
+        if item.name == DEFAULT_EXCHANGE or (item.name, item.type) in PREDECLARED:
+            return  # it is there already
+        if item.name.startswith("amq."):
+            self.skipped.append(f"{thing}: names that begin with 'amq.' are the broker's own, and it has none of that")
+            return
+        if item.type not in TYPES:
+            self.skipped.append(f"{thing}: there are no exchanges of type '{item.type}' here")
+            return
+        self._exchanges.add((vhost, item.name))
+        command = DeclareExchange(vhost, item.name, item.type, item.durable, _table(item.arguments), item.auto_delete,
+                                  item.internal)  # fmt: skip
+        there = self._topology.exchanges.get((vhost, item.name))
+        if there is None:
+            self._add("exchanges", thing, command)
+        else:
+            self._compare(thing, command, there, ("type", "durable", "auto_delete", "internal", "arguments"))
+
+    def _plan_queue(self, item: _Queue) -> None:
+        vhost = item.vhost or self._vhost
+        thing = f"queue '{item.name}' in vhost '{vhost}'"
+        arguments = _table(item.arguments)
+        kind = arguments.get("x-queue-type", item.type or "classic")
+        if kind not in QUEUE_TYPES:
+            self.skipped.append(f"{thing}: there are no queues of type '{kind}' here")
+            return
+        self._queues.add((vhost, item.name))
+        kept = {name: value for name, value in arguments.items() if not self._is_idle(thing, name, value)}
+        command = DeclareQueue(vhost, item.name, item.durable, kept, item.auto_delete,
+                               server_named=item.name.startswith(SERVER_NAMED))  # fmt: skip
+        there = self._topology.queues.get((vhost, item.name))
+        if there is None:
+            self._add("queues", thing, command)
+        else:
+            self._compare(thing, command, there, ("durable", "auto_delete", "arguments"))
+
+    def _is_idle(self, thing: str, name: str, value: Any) -> bool:
+        if name in IDLE_ARGUMENTS:
+            self.skipped.append(f"argument '{name}' of {thing}: it means nothing here; the queue is made without it")
+            return True
+        return name == "x-delivery-limit" and type(value) is int and value < 0  # no limit, as without it
+
+    def _plan_binding(self, item: _Binding) -> None:
+        vhost = item.vhost or self._vhost
+        if item.destination_type not in ("queue", "exchange"):
+            raise InvalidRequest(f"definitions: a binding's destination_type is '{item.destination_type}'; it is queue "
+                                 "or exchange")  # fmt: skip
+        to_exchange = item.destination_type == "exchange"
+        thing = (
+            f"binding of {item.destination_type} '{item.destination}' to exchange '{item.source}' in vhost '{vhost}'"
+        )
+        missing = None
+        if item.source == DEFAULT_EXCHANGE:
+            missing = "every queue is bound to the default exchange"
+        elif (vhost, item.source) not in self._exchanges:
+            missing = f"there is no exchange '{item.source}'"
+        elif (vhost, item.destination) not in (self._exchanges if to_exchange else self._queues):
+            missing = f"there is no {item.destination_type} '{item.destination}'"
+        if missing:
+            self.skipped.append(f"{thing}: {missing}")
+            return
+        arguments = _table(item.arguments)
+        binding = Binding(vhost, item.source, item.destination, item.routing_key, arguments, to_exchange)
+        if binding_id(binding) not in self._topology.bindings:
+            command = Bind(vhost, item.source, item.destination, item.routing_key, arguments, to_exchange)
+            self._add("bindings", thing, command)
+
+    def _compare(self, thing: str, wanted: Any, there: Any, fields: Iterable[str]) -> None:
+        different = [name for name in fields if _plain(getattr(wanted, name)) != _plain(getattr(there, name))]
+        if different:
+            self.skipped.append(f"{thing}: it is there with other {', '.join(different)}, and stays as it is")
+
+    # --- what there is not here ---------------------------------------------------------------------------------------
+
+    def _skip_foreign(self, definitions: dict[str, Any], read: _Definitions) -> None:
+        for parameter in read.parameters:
+            if (parameter.component, parameter.name) == VHOST_LIMITS:
+                continue
+            component, vhost = parameter.component, parameter.vhost or self._vhost
+            what = "operator policies" if component == "operator_policy" else "parameters of that component"
+            self.skipped.append(f"{component} '{parameter.name}' in vhost '{vhost}': there are no {what} here")
+        for policy in read.policies:
+            self.skipped.append(
+                f"policy '{policy.get('name')}' in vhost '{policy.get('vhost', self._vhost)}': there are no policies "
+                "here; give the queues and exchanges arguments"
+            )
+        for topic in read.topic_permissions:
+            self.skipped.append(
+                f"topic permission of user '{topic.get('user')}' on exchange '{topic.get('exchange')}' in vhost "
+                f"'{topic.get('vhost', self._vhost)}': permissions do not look at routing keys here"
+            )
+        for parameter_of_all in read.global_parameters:
+            self.skipped.append(f"global parameter '{parameter_of_all.get('name')}': there are none here")
+        for name in definitions:
+            if name not in _Definitions.__struct_fields__ and name not in ABOUT:
+                self.skipped.append(f"'{name}': nothing of that name is known here")
+
+
+def plain_passwords(definitions: dict[str, Any]) -> dict[str, str]:
+    """The users' passwords that are given as such and not as hashes.
+
+    Raises:
+        InvalidRequest: as `Plan`.
+    """
+    users = _read(definitions).users
+    return {user.name: user.password for user in users if user.password and user.password_hash is None}
+
+

@@ -1,0 +1,102 @@
+"""Rows of lists: what exists, as clients and definitions see it."""
+
+from typing import Any, Final
+
+from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Transaction, Vhost
+
+Row = dict[str, Any]
+
+COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
+"""What a shard counts of a queue and its list shows; None while the shard is away."""
+
+STAGED: Final = ("attempts", "messages", "bytes")
+"""What a shard counts of a transaction and its list shows, once for each shard; None while one of them is away."""
+
+
+def exchange_row(exchange: Exchange) -> Row:
+    """An exchange, as lists show it."""
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
+
+
+def queue_row(queue: Queue, counts: Row | None) -> Row:
+    """A queue, as lists show it.
+
+    Args:
+        queue: as declared.
+        counts: its shard's table; None while the shard is away.
+    """
+    counted = counts or {}
+    ready, unacked = counted.get("ready"), counted.get("unacked")
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "shard": queue.shard,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": bool(queue.owner),
+        "owner": queue.owner,
+        "arguments": queue.arguments,
+        "messages": None if ready is None or unacked is None else ready + unacked,
+        **{name: counted.get(name) for name in COUNTS},
+        "consumers": counted.get("consumers"),
+    }
+
+
+def binding_row(binding: Binding) -> Row:
+    """A binding, as lists show it."""
+    return {
+        "source": binding.exchange,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": "exchange" if binding.to_exchange else "queue",
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
+    }
+
+
+def vhost_row(vhost: Vhost) -> Row:
+    """A virtual host, as lists show it."""
+    return {
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "limits": vhost.limits,
+    }
+
+
+def permission_row(permission: Permission) -> Row:
+    """A permission, as lists show it."""
+    return {
+        "user": permission.user,
+        "vhost": permission.vhost,
+        "configure": permission.configure,
+        "write": permission.write,
+        "read": permission.read,
+    }
+
+
+def transaction_row(transaction: Transaction, now_ms: int, staged: Row | None) -> Row:
+    """An undecided transaction, as lists show it.
+
+    Args:
+        transaction: as it was begun last.
+        now_ms: steady time.
+        staged: what all shards have of it, summed; None while one of them is away.
+    """
+    return {
+        "name": transaction.name,
+        "number": transaction.number,
+        "vhost": transaction.vhost,
+        "user": transaction.user,
+        "timeout_ms": transaction.timeout_ms,
+        "idle_ms": max(0, now_ms - transaction.touched_ms),
+        **{name: None if staged is None else staged.get(name, 0) for name in STAGED},
+    }

@@ -1,0 +1,12 @@
+"""AMQP 0-9-1.
+
+frames.py          Bytes in: a frame reader that yields events, neighbours of a kind together.
+events.py          What the reader yields: publishes, acks, methods, heartbeats, errors; and the frame constants.
+encoder.py         Bytes out: methods, contents, deliveries by the batch.
+properties.py      Property lists: read, checked, written.
+property_edits.py  Changes to a property list without decoding all of it.
+tables.py          Field tables and their value types.
+records.py         Records made of AMQP messages, packed and unpacked by the batch.
+errors.py          Reply codes and texts, and whether they end the channel or the connection.
+methods/           The methods.
+"""

@@ -1,0 +1,109 @@
+"""AMQP 0-9-1's methods as a table: one class for each, its fields with their domains, and the codec made from both.
+
+A method's payload: class id u16, method id u16, then its fields in order; bits that follow one another share an octet,
+the first in its lowest place. The classes and their numbers are those of the specification RabbitMQ publishes
+(amqp0-9-1.stripped.extended.xml), with connection.blocked, unblocked and update-secret beside it.
+"""
+
+import struct
+from typing import Any, Final, get_type_hints
+
+from shardmq.errors import ReplyCode
+from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.methods.fields import (
+    READ,
+    WRITE,
+    Method,
+)
+
+# --- connection ------------------------------------------------------------------------------------------------------
+
+
+# --- channel ---------------------------------------------------------------------------------------------------------
+
+
+# --- access (RabbitMQ answers it, for clients of 0-8) -----------------------------------------------------------------
+
+
+# --- exchange --------------------------------------------------------------------------------------------------------
+
+
+# --- queue -----------------------------------------------------------------------------------------------------------
+
+
+# --- basic -----------------------------------------------------------------------------------------------------------
+
+
+# --- tx, confirm -----------------------------------------------------------------------------------------------------
+
+
+# --- the codec -------------------------------------------------------------------------------------------------------
+
+
+def fields(method: type[Method]) -> tuple[tuple[str, str], ...]:
+    """A method's fields in order: (name, domain)."""
+    hints = get_type_hints(method, include_extras=True)
+    return tuple((name, hints[name].__metadata__[0]) for name in method.__struct_fields__)
+
+
+METHODS: Final[dict[tuple[int, int], type[Method]]] = {kind.id: kind for kind in Method.__subclasses__()}
+"""Every method, by its class and method number."""
+
+_DOMAINS: Final = {kind: tuple(domain for _, domain in fields(kind)) for kind in METHODS.values()}
+_IDS: Final = struct.Struct(">HH")
+
+
+def decode(payload: bytes, channel: int) -> Method:
+    """Read a method frame's payload, which came on that channel.
+
+    Raises:
+        AmqpFault: an unknown method (540), fields that are not what they should be (502), a short string that is not
+            UTF-8 (501, as in RabbitMQ).
+    """
+    if len(payload) < _IDS.size:
+        raise AmqpFault(ReplyCode.FRAME_ERROR, f"a method frame of {len(payload)} bytes; it has no room for its ids")
+    ids = _IDS.unpack_from(payload)
+    kind = METHODS.get(ids)
+    if kind is None:
+        raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, f"unknown method {ids[0]}.{ids[1]} on channel {channel}", ids)
+    values: list[Any] = []
+    at, bit = _IDS.size, 0
+    try:
+        for domain in _DOMAINS[kind]:
+            if domain == "bit":
+                if bit == 0:
+                    at += 1
+                values.append(payload[at - 1] & 1 << bit != 0)
+                bit = (bit + 1) % 8
+                continue
+            bit = 0
+            value, at = READ[domain](payload, at)
+            values.append(value)
+    except (IndexError, struct.error):
+        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
+    except UnicodeDecodeError:
+        raise AmqpFault(ReplyCode.FRAME_ERROR, "Malformed UTF-8 in shortstr", ids) from None
+    except AmqpFault as fault:
+        raise AmqpFault(fault.code, fault.text, ids) from None
+    if at != len(payload):
+        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} has {len(payload) - at} bytes too many", ids)
+    return kind(*values)
+
+
+def encode(method: Method) -> bytes:
+    """A method frame's payload."""
+    parts = [_IDS.pack(*method.id)]
+    bits, bit = 0, 0
+    for name, domain in zip(method.__struct_fields__, _DOMAINS[type(method)], strict=True):
+        value = getattr(method, name)
+        if domain == "bit":
+            bits |= bool(value) << bit
+            bit += 1
+            continue
+        if bit:
+            parts.append(bytes((bits,)))
+            bits = bit = 0
+        parts.append(WRITE[domain](value))
+    if bit:
+        parts.append(bytes((bits,)))
+    return b"".join(parts)

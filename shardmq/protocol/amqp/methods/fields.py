@@ -1,0 +1,86 @@
+"""What a method's fields may be, each with how it is read and written. Bits are the codec's: neighbours share an octet.
+
+octet u8 · short u16 · long u32 · longlong u64 · shortstr (length u8, UTF-8) · longstr (length u32, bytes) · table
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+
+from shardmq.protocol.amqp.tables import Table, decode_table, encode_table
+
+Octet = Annotated[int, "octet"]
+Short = Annotated[int, "short"]
+Long = Annotated[int, "long"]
+LongLong = Annotated[int, "longlong"]
+ShortStr = Annotated[str, "shortstr"]
+LongStr = Annotated[bytes, "longstr"]
+Bit = Annotated[bool, "bit"]
+Arguments = Annotated[Table, "table"]
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+"""Reads a field at an offset; returns it, and where the next begins. Raises IndexError or struct.error past the end."""
+
+
+def _octet(payload: bytes, at: int) -> tuple[int, int]:
+    return payload[at], at + 1
+
+
+def _number(layout: str) -> Reader:
+    reader = struct.Struct(layout)
+
+    def read(payload: bytes, at: int) -> tuple[int, int]:
+        return reader.unpack_from(payload, at)[0], at + reader.size
+
+    return read
+
+
+def _shortstr(payload: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + payload[at]
+    if end > len(payload):
+        raise IndexError(end)
+    return payload[at + 1 : end].decode(), end
+
+
+def _longstr(payload: bytes, at: int) -> tuple[bytes, int]:
+    end = at + 4 + _SIZE.unpack_from(payload, at)[0]
+    if end > len(payload):
+        raise IndexError(end)
+    return payload[at + 4 : end], end
+
+
+def _encode_shortstr(value: str) -> bytes:
+    data = value.encode(errors="backslashreplace")
+    if len(data) > 255:  # reply texts alone may be so long: names were checked when they came in
+        data = data[:255].decode(errors="ignore").encode()
+    return bytes((len(data),)) + data
+
+
+_SIZE: Final = struct.Struct(">I")
+READ: Final[dict[str, Reader]] = {
+    "octet": _octet,
+    "short": _number(">H"),
+    "long": _number(">I"),
+    "longlong": _number(">Q"),
+    "shortstr": _shortstr,
+    "longstr": _longstr,
+    "table": decode_table,
+}
+WRITE: Final[dict[str, Callable[[Any], bytes]]] = {
+    "octet": struct.Struct(">B").pack,
+    "short": struct.Struct(">H").pack,
+    "long": struct.Struct(">I").pack,
+    "longlong": struct.Struct(">Q").pack,
+    "shortstr": _encode_shortstr,
+    "longstr": lambda value: _SIZE.pack(len(value)) + value,
+    "table": encode_table,
+}
+
+
+class Method(msgspec.Struct, frozen=True, gc=False):
+    """One method. `id` is its class and method number, `name` as in the specification."""
+
+    id: ClassVar[tuple[int, int]]
+    name: ClassVar[str]

@@ -1,0 +1,49 @@
+"""Records of messages that came by AMQP, packed and unpacked by the run: msgpack [property list as bin, body as bin].
+
+    92 c4 03 90 00 02 c4 64 ···· 92 c4 03 90 00 02 c4 64 ···· 92 …
+    └──── the same ───────┘ body └──── the same ───────┘ body
+
+Where all have the same list and bodies of one size, which is what most programs send in bulk, bodies are joined with
+what their records have in common: 0.05 µs a message, where encoding them takes 0.14. (Taking records apart in such ways
+is no faster than decoding them, 0.11.)
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Final
+
+import msgspec
+
+from shardmq.message.record import unpack_raw
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
+_EMPTY_ENDS: Final = 2
+"""Bytes of an empty bin."""
+
+
+def pack_alike(properties: bytes, bodies: Sequence[bytes]) -> bytes:
+    """The records of messages that share their property list."""
+    if len(set(map(len, bodies))) == 1:
+        head = _encode((properties, b""))[:-_EMPTY_ENDS] + _bin_header(len(bodies[0]))
+        return head.join((b"", *bodies))
+    return pack(repeat(properties, len(bodies)), bodies)
+
+
+def pack(lists: Iterable[bytes], bodies: Sequence[bytes]) -> bytes:
+    """The records of messages, each with a list of its own."""
+    array = _encode(list(zip(lists, bodies, strict=False)))
+    return array[_ARRAY_HEADER_BYTES.get(array[0], 1) :]
+
+
+def unpack(records: bytes, count: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Property lists and bodies of `count` records."""
+    lists, bodies = zip(*unpack_raw(records, count), strict=True)
+    return lists, bodies
+
+
+def _bin_header(size: int) -> bytes:
+    """What stands before `size` bytes."""
+    if size < 1 << 8:
+        return b"\xc4%c" % size
+    return b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")

@@ -1,0 +1,13 @@
+"""What the payloads mean.
+
+fields.py          The base of operations, and the types of their fields.
+connection.py      Connections and channels: opening, closing, heartbeats, answers, blocked.
+topology.py        Exchanges, queues and bindings, and looking at them.
+basic.py           Publishing, consuming, delivering, settling, confirms, returns.
+transaction.py     Transactions over any number of queues.
+reads.py           Reading a queue in parallel: slices, reads, reservations.
+administration.py  Virtual hosts, users, permissions, limits, definitions.
+codec.py           The table of all operations: encode and decode.
+publishing.py      The frame of a BasicPublish with many bytes, written with one copy of them where `encode` makes
+                   two.
+"""

@@ -1,0 +1,24 @@
+"""How a process is: the part of its status that all processes share."""
+
+import os
+import time
+from typing import Any, Final
+
+from shardmq.runtime.memory import rss_bytes
+from shardmq.version import VERSION
+
+_BORN: Final = time.monotonic()
+
+
+def vitals(name: str, role: str) -> dict[str, Any]:
+    """Name, role, pid, resident bytes, processor seconds, age in seconds and version of this process."""
+    times = os.times()
+    return {
+        "process": name,
+        "role": role,
+        "pid": os.getpid(),
+        "rss_bytes": rss_bytes(),
+        "cpu_seconds": round(times.user + times.system, 2),
+        "uptime_seconds": round(time.monotonic() - _BORN, 1),
+        "version": VERSION,
+    }

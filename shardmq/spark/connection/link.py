@@ -1,0 +1,195 @@
+"""One TCP connection to a gateway: frames out and in by one thread, which never waits for one of them alone."""
+
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from typing import Any, Final
+
+from shardmq.client.api.tls import hung_up
+from shardmq.client.api.url import Address
+from shardmq.client.sync.sockets import Stream, dial
+from shardmq.errors import AuthenticationFailed, ConnectionFault, ConnectionLost, ReplyCode, reply_code, request_error
+from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, frame_bytes_max
+from shardmq.protocol.native.frames import FrameReader
+from shardmq.spark.connection.protocol import PROTOCOL_VERSION, Buffer, Op, decode, encode
+from shardmq.version import VERSION
+
+CHANNEL: Final = 1
+"""The only one."""
+
+READ_BYTES: Final = 1 << 20
+"""Read at once: what queue.read answers has about that size, confirms are small."""
+
+PIECES_MAX: Final = 64
+"""Pieces that one sendmsg takes; IOV_MAX is 1024, and the socket's buffer is full long before."""
+
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 90_000}
+"""A machine that is gone without a word is noticed after a minute and a half, idle or not. There are no heartbeats:
+Spark stops python workers for as long as it likes, between two batches for one."""
+
+Heard = tuple[Op, list[Any]]
+
+
+def _dialled(address: Address, seconds: float, stop: socket.socket) -> Stream:
+    try:
+        return dial(address, None, seconds, stop)
+    except ConnectionLost as lost:
+        if isinstance(lost.__cause__, ssl.SSLCertVerificationError):
+            raise ConnectionLost(
+                f"the certificate of the broker at {address} is not to be trusted ({lost.__cause__.verify_message}); "
+                "name its authority's file in SSL_CERT_FILE, for executors as spark.executorEnv.SSL_CERT_FILE"
+            ) from lost.__cause__
+        raise
+
+
+class Link:
+    """An open connection with one channel.
+
+    Args:
+        address: the gateway's.
+        seconds: for connecting and being let in.
+
+    Attributes:
+        early: what was heard beside that while it was opened, as that the broker is blocked.
+        body_max: the largest body of a message that the broker takes.
+
+    Raises:
+        ConnectionLost: nobody answers there.
+        AuthenticationFailed: user, password or virtual host were refused.
+    """
+
+    def __init__(self, address: Address, seconds: float) -> None:
+        self.address = address
+        self._out: deque[memoryview] = deque()
+        self._frames = FrameReader(frame_bytes_max(MESSAGE_BYTES_HIGHEST))
+        self.body_max = MESSAGE_BYTES_MAX
+        self._buffer = bytearray(READ_BYTES)
+        self._is_open = False
+        self.early: list[Heard] = []
+        never, hangs_up = socket.socketpair()
+        with never, hangs_up:
+            self._stream = _dialled(address, seconds, never)
+        try:
+            self._keep_alive()
+            self._open(seconds)
+        except BaseException:
+            self._stream.close()
+            raise
+
+    def send(self, *pieces: Buffer) -> None:
+        """Queue a frame; `turn` sends it. The pieces must not change until then."""
+        self._out.extend(memoryview(piece) for piece in pieces if len(piece))
+
+    @property
+    def unsent(self) -> int:
+        """Pieces that have not left yet."""
+        return len(self._out)
+
+    def turn(self, seconds: float) -> list[Heard]:
+        """Send what the socket takes and read what has come; wait for either, `seconds` at most.
+
+        Both in every turn: who only writes to a broker that only writes waits for ever.
+
+        Raises:
+            ConnectionLost: the broker went away, or said that it does.
+            ConnectionFault: it closed the connection for a fault of ours.
+        """
+        wanted = select.POLLIN | select.POLLOUT if self._out else select.POLLIN
+        poll = select.poll()
+        poll.register(self._stream.fileno(), wanted)
+        if not isinstance(self._stream, socket.socket) and self._stream.pending():
+            seconds = 0.0
+        ready = poll.poll(max(seconds, 0.0) * 1000)
+        try:
+            if self._out and ready and ready[0][1] & select.POLLOUT:
+                self._write()
+            return self._read()
+        except OSError as fault:
+            raise ConnectionLost(f"the connection to the broker at {self.address} broke: {fault}") from fault
+
+    def close(self) -> None:
+        """Close the socket, without a word."""
+        self._stream.close()
+
+    def _write(self) -> None:
+        out = self._out
+        while out:
+            try:
+                sent = self._send(out)
+            except BlockingIOError:
+                return
+            while sent:
+                piece = out[0]
+                if sent < len(piece):
+                    out[0] = piece[sent:]
+                    return  # the socket is full
+                sent -= len(piece)
+                out.popleft()
+
+    def _send(self, out: deque[memoryview]) -> int:
+        if not isinstance(self._stream, socket.socket):
+            return self._stream.send(out[0])
+        if len(out) <= PIECES_MAX:
+            return self._stream.sendmsg(out)
+        return self._stream.sendmsg([out[index] for index in range(PIECES_MAX)])
+
+    def _read(self) -> list[Heard]:
+        try:
+            size = self._stream.recv_into(self._buffer)
+        except BlockingIOError:
+            return []
+        if not size:
+            raise ConnectionLost(hung_up(str(self.address), self.address, self._is_open))
+        view = memoryview(self._buffer)[:size]
+        heard = [decode(kind, payload) for kind, payload in self._frames.feed(view)]
+        for operation, values in heard:
+            if operation is Op.CONNECTION_CLOSE:
+                raise self._closed(*values)
+        return heard
+
+    def _closed(self, code: int, text: str) -> ConnectionFault:
+        said = f"the broker at {self.address} closed the connection: {text}"
+        if not self._is_open and code in (ReplyCode.ACCESS_REFUSED, ReplyCode.NOT_ALLOWED):
+            return AuthenticationFailed(said, reply_code(code))
+        if code == ReplyCode.CONNECTION_FORCED:
+            return ConnectionLost(said)
+        return ConnectionFault(said, reply_code(code))
+
+    def _keep_alive(self) -> None:
+        with socket.socket(fileno=self._stream.fileno()) as sock:
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for name, value in _KEEPALIVE.items():
+                    if hasattr(socket, name):
+                        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            finally:
+                sock.detach()
+
+    def _open(self, seconds: float) -> None:
+        address = self.address
+        client = {"product": "shardmq.spark", "version": VERSION}
+        self.send(encode(Op.CONNECTION_OPEN, 1, PROTOCOL_VERSION, address.user, address.password, address.vhost, 0,
+                         client))  # fmt: skip
+        server = self._await_ok(1, seconds)
+        self.body_max = server.get("message_max", MESSAGE_BYTES_MAX)
+        self.send(encode(Op.CHANNEL_OPEN, 2, CHANNEL))
+        self._await_ok(2, seconds)
+        self._is_open = True
+
+    def _await_ok(self, request: int, seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        is_answered = False
+        result: Any = None
+        while not is_answered and (left := deadline - time.monotonic()) > 0:
+            for operation, values in self.turn(left):
+                if operation is Op.OK and values[0] == request:
+                    is_answered, result = True, values[2]
+                elif operation is Op.REFUSED and values[0] == request:
+                    raise request_error(values[2], values[3])
+                else:
+                    self.early.append((operation, values))
+        if not is_answered:
+            raise ConnectionLost(f"the broker at {self.address} did not open the connection within {seconds:.0f} s")
+        return result

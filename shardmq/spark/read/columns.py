@@ -1,0 +1,353 @@
+"""The columns that a queue's messages have in Spark, and what the broker answers to queue.read made into them.
+
+A delivery is a number of messages with most in common: exchange, routing key, time. What they have in common becomes a
+column by one `take`; bodies and properties are cut out by `unpacking`; only what a wanted column needs is looked at.
+"""
+
+import base64
+import json
+from array import array
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import msgpack
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from shardmq.errors import InvalidRequest, ProtocolError, ReplyCode
+from shardmq.spark.read.decoding import Parts, take_apart
+
+Delivery = dict[str, Any]
+"""A table of an answer to queue.read: the fields of basic.deliver, and `first`."""
+
+DECIMAL: Final = 1
+"""The extension type of decimals, as in `shardmq.message.record`, which takes more than executors have to have."""
+
+PROPERTIES: Final = StructType([
+    StructField("content_type", StringType()),
+    StructField("content_encoding", StringType()),
+    StructField("delivery_mode", IntegerType()),
+    StructField("priority", IntegerType()),
+    StructField("correlation_id", StringType()),
+    StructField("reply_to", StringType()),
+    StructField("expiration", StringType()),
+    StructField("message_id", StringType()),
+    StructField("timestamp", TimestampType()),
+    StructField("type", StringType()),
+    StructField("user_id", StringType()),
+    StructField("app_id", StringType()),
+])  # fmt: skip
+"""What the publisher set, but for headers. Numbers and times that Spark's types cannot hold are null."""
+
+READ_SCHEMA: Final = StructType([
+    StructField("body", BinaryType()),
+    StructField("exchange", StringType()),
+    StructField("routing_key", StringType()),
+    StructField("message_id", StringType()),
+    StructField("properties", PROPERTIES),
+    StructField("headers", MapType(StringType(), StringType())),
+    StructField("redelivered", BooleanType()),
+    StructField("deliveries", IntegerType()),
+    StructField("timestamp", TimestampType()),
+    StructField("position", LongType()),
+    StructField("persistent", BooleanType()),
+    StructField("raw_properties", BinaryType()),
+])  # fmt: skip
+"""All columns.
+
+message_id is the publisher's, or else the one that the broker gave. headers has strings as they are, bytes as base64,
+times as ISO 8601, decimals as their digits and all else as JSON; null where there are none. deliveries is how often a
+message was delivered in vain, where its queue counts that. timestamp is when the broker took it. position is its number
+in the queue.
+raw_properties is the msgpack map of its properties as it was published, null where there is none.
+"""
+
+_ARROW: Final[dict[type[DataType], pa.DataType]] = {
+    BinaryType: pa.binary(),
+    StringType: pa.string(),
+    BooleanType: pa.bool_(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+_PERSISTENT: Final = 1
+_INT32: Final = 1 << 31
+_SECONDS: Final = (1 << 63) // 1_000_000
+"""Beyond them, seconds are more microseconds than a timestamp can hold."""
+
+
+def arrow_schema(asked: StructType) -> pa.Schema:
+    """The Arrow types of the columns that a job asks for: some of `READ_SCHEMA`, in any order.
+
+    Raises:
+        InvalidRequest: a column that messages have not, or of another type.
+    """
+    if not asked.fields:
+        raise InvalidRequest(f"the schema has no columns; there are {_listed(READ_SCHEMA)}")
+    for field in asked.fields:
+        if not _is_part(field, READ_SCHEMA):
+            raise InvalidRequest(
+                f"a queue's messages have no column {field.name} {field.dataType.simpleString()}; "
+                f"there are {_listed(READ_SCHEMA)}"
+            )
+    return pa.schema([_arrow_field(field) for field in asked.fields])
+
+
+class Columns:
+    """Makes record batches of deliveries.
+
+    Args:
+        schema: which columns, as `arrow_schema` gives them.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._builders = [(_BUILDERS[field.name], field.type) for field in schema]
+
+    def batch(self, deliveries: Sequence[Delivery]) -> pa.RecordBatch:
+        """A row for each message, in their order.
+
+        Args:
+            deliveries: of one answer to queue.read, at least one.
+
+        Raises:
+            ProtocolError: their records make no sense.
+            InvalidRequest: headers were asked for, and there is one that no text can be made of.
+        """
+        rows = _Rows(deliveries)
+        return pa.RecordBatch.from_arrays([build(rows, kind) for build, kind in self._builders], schema=self._schema)
+
+
+class _Rows:
+    """The messages of some deliveries, with what several columns are made of."""
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self.deliveries = deliveries
+        self.count: int = sum(delivery["count"] for delivery in deliveries)
+
+    @cached_property
+    def parts(self) -> Parts:
+        records = self.deliveries[0]["records"]
+        if len(self.deliveries) > 1:
+            records = b"".join([delivery["records"] for delivery in self.deliveries])
+        return take_apart(records, self.count)
+
+    @cached_property
+    def tables(self) -> list[dict[str, Any] | None]:
+        """The different properties, decoded."""
+        return [_decoded(raw) for raw in self.parts.raws]
+
+    @cached_property
+    def named(self) -> set[str]:
+        """The properties that are set anywhere: three or four, mostly, of fourteen."""
+        return set[str]().union(*[table for table in self.tables if table])
+
+    def each(self, name: str) -> list[Any]:
+        """One of the properties in each of `tables`, None where it is not set."""
+        return [None if table is None else table.get(name) for table in self.tables]
+
+    @cached_property
+    def _delivery_of(self) -> pa.Array:
+        of = array("i")
+        for place, delivery in enumerate(self.deliveries):
+            of.extend(array("i", (place,)) * delivery["count"])
+        return pa.Array.from_buffers(pa.int32(), self.count, [None, pa.py_buffer(of)])
+
+    def by_delivery(self, values: list[Any], kind: pa.DataType) -> pa.Array:
+        """A column in which the messages of a delivery have one value."""
+        column = pa.array(values, kind)
+        return column if len(self.deliveries) == self.count else column.take(self._delivery_of)
+
+    def by_properties(self, values: pa.Array) -> pa.Array:
+        """A column in which messages with the same properties have one value."""
+        return values if self.parts.of is None else values.take(self.parts.of)
+
+
+_Builder = Callable[[_Rows, pa.DataType], pa.Array]
+
+
+def _common(field: str) -> _Builder:
+    return lambda rows, kind: rows.by_delivery([delivery[field] for delivery in rows.deliveries], kind)
+
+
+def _timestamp(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return rows.by_delivery([delivery["timestamp_ms"] * 1000 for delivery in rows.deliveries], kind)
+
+
+def _persistent(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return rows.by_delivery([bool(delivery["flags"] & _PERSISTENT) for delivery in rows.deliveries], kind)
+
+
+def _body(rows: _Rows, _: pa.DataType) -> pa.Array:
+    return rows.parts.bodies
+
+
+def _raw_properties(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return rows.by_properties(pa.array(rows.parts.raws, kind))
+
+
+def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    numbers = array("q")
+    for delivery in rows.deliveries:
+        numbers.extend(range(delivery["first"], delivery["first"] + delivery["count"]))
+    return pa.Array.from_buffers(kind, rows.count, [None, pa.py_buffer(numbers)])
+
+
+def _message_id(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    own = rows.each("message_id")
+    if None not in own:
+        return rows.by_properties(pa.array(own, kind))
+    given: list[str] = []
+    for delivery in rows.deliveries:
+        origin, serial = f"{delivery['origin']:016x}", delivery["serial"]
+        given += [f"{origin}-{number:x}" for number in range(serial, serial + delivery["count"])]
+    if "message_id" in rows.named:
+        of = range(rows.count) if rows.parts.of is None else rows.parts.of.to_pylist()
+        given = [brokers if own[place] is None else own[place] for place, brokers in zip(of, given, strict=True)]
+    return pa.array(given, kind)
+
+
+def _properties(rows: _Rows, kind: pa.StructType) -> pa.Array:
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    columns = []
+    for field in fields:
+        if field.name in rows.named:
+            columns.append(pa.array(list(map(_FITTED.get(field.name, _as_is), rows.each(field.name))), field.type))
+        else:
+            columns.append(pa.nulls(len(rows.tables), field.type))
+    is_null = pa.array([table is None for table in rows.tables], pa.bool_())
+    return rows.by_properties(pa.StructArray.from_arrays(columns, fields=fields, mask=is_null))
+
+
+def _headers(rows: _Rows, kind: pa.MapType) -> pa.Array:
+    tables = rows.each("headers")
+    texts = [None if table is None else [(key, _as_text(key, table[key])) for key in table] for table in tables]
+    return rows.by_properties(pa.array(texts, kind))
+
+
+_BUILDERS: Final[dict[str, _Builder]] = {
+    "body": _body,
+    "exchange": _common("exchange"),
+    "routing_key": _common("routing_key"),
+    "message_id": _message_id,
+    "properties": _properties,
+    "headers": _headers,
+    "redelivered": _common("redelivered"),
+    "deliveries": _common("deliveries"),
+    "timestamp": _timestamp,
+    "position": _position,
+    "persistent": _persistent,
+    "raw_properties": _raw_properties,
+}
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _int32(value: int | None) -> int | None:
+    return value if value is not None and -_INT32 <= value < _INT32 else None
+
+
+def _microseconds(seconds: int | None) -> int | None:
+    return seconds * 1_000_000 if seconds is not None and -_SECONDS < seconds < _SECONDS else None
+
+
+_FITTED: Final[dict[str, Callable[[Any], Any]]] = {
+    "delivery_mode": _int32,
+    "priority": _int32,
+    "timestamp": _microseconds,
+}
+
+
+def _decoded(raw: bytes | None) -> dict[str, Any] | None:
+    if raw is None:
+        return None
+    try:
+        # Keys of inner maps are whatever the publisher likes; tuples, as lists are no keys. Of extensions
+        # their bytes, of decimals their text.
+        table = msgpack.unpackb(raw, timestamp=3, ext_hook=_of_extension, strict_map_key=False, use_list=False)
+        if not isinstance(table, dict):
+            raise ValueError("they are no map")
+    except (ValueError, TypeError, RecursionError, OverflowError) as fault:
+        raise ProtocolError(f"the broker sent properties that make no sense: {raw[:80]!r}: {fault}",
+                            ReplyCode.SYNTAX_ERROR) from fault  # fmt: skip
+    return table
+
+
+def _of_extension(code: int, data: bytes) -> str | bytes:
+    try:
+        return data.decode("ascii") if code == DECIMAL else data
+    except UnicodeDecodeError:
+        return data
+
+
+def _as_text(name: str, value: Any) -> str:
+    """A header's value: strings, bytes and times as they are, so to say, and all else as JSON."""
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        return str(value)  # as JSON has it, in a tenth of the time
+    if isinstance(value, bytes | datetime):
+        return _bare(value)
+    try:
+        try:
+            return _json(value)
+        except TypeError:  # keys that JSON has not
+            return _json(_with_text_keys(value))
+    except RecursionError:
+        raise InvalidRequest(f"header '{name}' of a message is a table too deep for text; leave out the column headers "
+                             "and read raw_properties") from None  # fmt: skip
+
+
+def _bare(value: bytes | datetime) -> str:
+    return value.isoformat() if isinstance(value, datetime) else base64.b64encode(value).decode()
+
+
+_json: Final = json.JSONEncoder(default=_bare, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_with_text_keys(member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    return {_as_text("", key): _with_text_keys(member) for key, member in value.items()}
+
+
+def _is_part(asked: StructField, of: StructType) -> bool:
+    """Whether there is such a column; of structs, some of the fields do."""
+    if asked.name not in of.names:
+        return False
+    there = of[asked.name].dataType
+    if isinstance(asked.dataType, StructType) and isinstance(there, StructType):
+        return bool(asked.dataType.fields) and all(_is_part(field, there) for field in asked.dataType.fields)
+    return asked.dataType == there
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    kind = field.dataType
+    if isinstance(kind, StructType):
+        arrow = pa.struct([_arrow_field(inner) for inner in kind.fields])
+    elif isinstance(kind, MapType):
+        arrow = pa.map_(pa.string(), pa.string())
+    else:
+        arrow = _ARROW[type(kind)]
+    return pa.field(field.name, arrow, field.nullable)
+
+
+def _listed(columns: StructType) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns.fields)

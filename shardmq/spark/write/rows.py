@@ -1,0 +1,241 @@
+"""Rows to publishes: which columns there may be, and rows cut into runs by where they go.
+
+A run has one exchange, routing key, persistence and delay. Rows of a batch that share them become one or several runs,
+in their order; the order of rows that do not is not kept.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from shardmq.errors import InvalidRequest
+from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.spark.options import Options
+from shardmq.spark.write.encoding import PROPERTIES, Encoder, numbers
+
+RUN_BYTES: Final = 1 << 20
+"""A publish has about so many bytes at most, or one message."""
+
+GATHERED_BYTES: Final = 8 << 20
+"""Batches are put together up to so many bytes before they are cut by where their rows go: a run of ten messages costs
+the broker about what one of a thousand does."""
+
+PERSISTENT: Final = 1
+
+_TEXT: Final = frozenset({"string"})
+_BYTES: Final = frozenset({"string", "binary"})
+_NUMBER: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+COLUMNS: Final[dict[str, frozenset[str]]] = {
+    "value": _BYTES,
+    "exchange": _TEXT,
+    "routing_key": _TEXT,
+    **dict.fromkeys(PROPERTIES, _TEXT),
+    "headers": frozenset({
+        "map<string,string>", "map<string,binary>",
+        "array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>",
+    }),
+    "delivery_mode": _NUMBER,
+    "priority": _NUMBER,
+    "expiration": _TEXT | _NUMBER,
+    "timestamp": frozenset({"timestamp", "timestamp_ntz", "bigint", "int"}),
+    "raw_properties": frozenset({"binary"}),
+    "delay_ms": _NUMBER,
+}  # fmt: skip
+"""The columns a DataFrame may have when it is written, and their types as Spark writes them."""
+
+
+def check_columns(schema: StructType, options: Options) -> None:
+    """Refuse a DataFrame that cannot be published.
+
+    Raises:
+        InvalidRequest: a column is unknown, missing, twice there, of another type, or at odds with another or an
+            option.
+    """
+    names = [field.name for field in schema.fields]
+    if "value" not in names:
+        raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}: "
+                             "make it of one of them, or of all: selectExpr('to_json(struct(*)) value')")  # fmt: skip
+    for field in schema.fields:
+        types = COLUMNS.get(field.name)
+        if types is None:
+            raise InvalidRequest(f"column {field.name} has no meaning for shardmq; there are {', '.join(COLUMNS)}: "
+                                 f"leave it out with select(…), or put it into value")  # fmt: skip
+        if names.count(field.name) > 1:
+            raise InvalidRequest(f"column {field.name} is there twice")
+        said = field.dataType.simpleString()
+        plain = "string" if said.startswith(("varchar", "char", "string ")) else said
+        if plain not in types:
+            raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}: cast it")
+    targets = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
+    if not targets:
+        raise InvalidRequest("nothing says where to publish to: set option exchange, or option routing_key to a "
+                             "queue's name (the default exchange takes it), or add columns of these names")  # fmt: skip
+    if "raw_properties" in names:
+        twice = [name for name in PROPERTIES if name in names or getattr(options, name) is not None]
+        if twice:
+            raise InvalidRequest(f"column raw_properties has all properties; column or option {twice[0]} would be a "
+                                 "second saying")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one publish says.
+
+    Attributes:
+        flags: PERSISTENT or 0.
+        records: the messages, back to back.
+    """
+
+    exchange: str
+    routing_key: str
+    flags: int
+    delay_ms: int
+    count: int
+    records: memoryview
+
+
+class Cutter:
+    """Cuts batches that have the same columns into runs.
+
+    Args:
+        columns: their columns, checked by `check_columns`.
+        options: what is not in a column.
+        body_max: the largest body of a message that the broker takes.
+    """
+
+    def __init__(self, columns: Sequence[str], options: Options, body_max: int = MESSAGE_BYTES_MAX) -> None:
+        self._options = options
+        self._columns = frozenset(columns)
+        defaults = {name: getattr(options, name) for name in PROPERTIES if getattr(options, name) is not None}
+        self._encoder = Encoder(self._columns, defaults, body_max)
+        self._is_spread = not self._columns.isdisjoint(("exchange", "routing_key", "delay_ms"))
+
+    def runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
+        """The runs of all batches.
+
+        Raises:
+            InvalidRequest, ContentTooLarge: a value cannot be published.
+        """
+        for whole in gathered(batches) if self._is_spread else batches:
+            for batch in _pieces(whole):
+                yield from self._cut(batch)
+
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        records = self._encoder.records(batch)
+        targets = [self._exchanges(batch), self._routing_keys(batch), self._flags(batch), self._delays(batch)]
+        varying = [target for target in targets if isinstance(target, pa.Array)]
+        if not varying:
+            laid = _Laid(records)
+            yield from laid.runs(0, len(records), *targets)
+            return
+        groups = _groups(varying)
+        order = pc.array_sort_indices(groups)  # a stable sort: rows of a group stay in their order
+        laid = _Laid(records.take(order))
+        # Groups are numbered by first appearance, and counted in that order.
+        counts = pc.struct_field(pc.value_counts(groups), 1)
+        ends = pc.cumulative_sum(counts)
+        rows = order.take(pc.subtract(ends, counts))
+        columns = [
+            target.take(rows).to_pylist() if isinstance(target, pa.Array) else repeat(target, len(rows))
+            for target in targets
+        ]
+        start = 0
+        for end, *target in zip(ends.to_pylist(), *columns, strict=True):
+            yield from laid.runs(start, end, *target)
+            start = end
+
+    def _exchanges(self, batch: pa.RecordBatch) -> Any:
+        default = self._options.exchange
+        if "exchange" not in self._columns:
+            return default or ""
+        column = batch.column("exchange")
+        if column.null_count and default is None:
+            raise InvalidRequest(f"column exchange is null in {column.null_count} of {batch.num_rows} rows of a batch, "
+                                 "and there is no option exchange for them")  # fmt: skip
+        return _names(column, "exchange", default or "")
+
+    def _routing_keys(self, batch: pa.RecordBatch) -> Any:
+        default = self._options.routing_key or ""
+        if "routing_key" not in self._columns:
+            return default
+        return _names(batch.column("routing_key"), "routing_key", default)
+
+    def _flags(self, batch: pa.RecordBatch) -> Any:
+        transient = self._encoder.is_transient(batch)
+        if isinstance(transient, bool):
+            return 0 if transient else PERSISTENT
+        return pc.if_else(transient, 0, PERSISTENT)
+
+    def _delays(self, batch: pa.RecordBatch) -> Any:
+        if "delay_ms" not in self._columns:
+            return self._options.delay_ms
+        return pc.fill_null(numbers(batch, "delay_ms"), self._options.delay_ms)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer, larger batches."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > GATHERED_BYTES:
+            yield _one(held)
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield _one(held)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of about GATHERED_BYTES: Spark's may have 64 MB, and cutting copies it two or three times."""
+    rows = max(1, batch.num_rows * GATHERED_BYTES // max(batch.nbytes, GATHERED_BYTES))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _names(column: pa.Array, what: str, default: str) -> pa.Array:
+    over = pc.sum(pc.greater(pc.binary_length(column), NAME_BYTES_MAX)).as_py()
+    if over:
+        raise InvalidRequest(f"column {what} is over {NAME_BYTES_MAX} bytes in {over} rows of a batch; shorten it")
+    return pc.fill_null(column, default) if column.null_count else column
+
+
+def _groups(targets: list[pa.Array]) -> pa.Array:
+    """A number for each row, the same for rows that go the same way, counted by first appearance."""
+    groups: pa.Array = targets[0].dictionary_encode().indices
+    for target in targets[1:]:
+        other = target.dictionary_encode()
+        both = pc.add(pc.multiply(pc.cast(groups, pa.int64()), len(other.dictionary)), other.indices)
+        groups = both.dictionary_encode().indices
+    return groups
+
+
+class _Laid:
+    """Records as they lie in memory, back to back: runs are views of it."""
+
+    def __init__(self, records: pa.Array) -> None:
+        _, offsets, data = records.buffers()
+        # Row i is at [offsets[i], offsets[i + 1]).
+        self._offsets = memoryview(offsets).cast("i")[records.offset :]
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+
+    def runs(self, start: int, end: int, exchange: str, routing_key: str, flags: int, delay_ms: int) -> Iterator[Run]:
+        """Runs of rows [start, end)."""
+        offsets = self._offsets
+        while start < end:
+            stop = min(end, start + RUN_RECORDS_MAX)
+            begin = offsets[start]
+            if offsets[stop] - begin > RUN_BYTES:
+                stop = max(bisect_right(offsets, begin + RUN_BYTES, start + 1, stop) - 1, start + 1)
+            yield Run(exchange, routing_key, flags, delay_ms, stop - start, self._data[begin : offsets[stop]])
+            start = stop

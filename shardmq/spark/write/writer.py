@@ -1,0 +1,296 @@
+"""Batches and streams on their way to the broker: staged by tasks, committed by the driver.
+
+Spark runs a partition as often as it likes, and asks the driver to commit one attempt of each. So every attempt stages
+under a number of its own, and a commit names those that count; what the others have staged is dropped with it.
+
+    driver   writer = BatchWriter(…)         begin: the transaction has name and number
+    task     write(batches)                  begin again, publish …, seal ─► Staged(number, attempt, messages)
+    driver   commit(messages)                one durable decision; asked again after a lost answer
+             or abort(messages)              refused by the broker where it was committed
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from shardmq.errors import InvalidRequest, PreconditionFailed, ShardmqError
+from shardmq.limits import ATTEMPTS_MAX, TRANSACTION_TIMEOUT_MS
+from shardmq.spark.connection.broker import Broker, connection
+from shardmq.spark.options import AT_LEAST_ONCE, Options, new_transaction_id
+from shardmq.spark.write.publisher import MANDATORY, Publisher
+from shardmq.spark.write.rows import Cutter, check_columns
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+"""What Spark tells tasks of the micro-batch they are of (MicroBatchExecution, StreamExecution)."""
+
+_log = logging.getLogger("shardmq.spark")
+_T = TypeVar("_T")
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one attempt of a task has done.
+
+    Attributes:
+        transaction: its name; "" where rows were published at once.
+        number: the transaction's, 0 where it was committed before: nothing was staged.
+        attempt: the attempt's, random.
+        messages: what its seal said: those staged, once for each shard they went to.
+        rows: how many it published.
+        bytes: of their records.
+    """
+
+    transaction: str
+    number: int
+    attempt: int
+    messages: int
+    rows: int
+    bytes: int
+
+
+class _Writing:
+    """What batches and streams share.
+
+    Args:
+        options: the job's.
+        schema: of what is written.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        check_columns(schema, options)
+        self.options = options
+        self.columns = list(schema.fieldNames())
+
+    def begin(self, transaction: str, number: int = 0, broker: Broker | None = None) -> int:
+        """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
+        was committed. A publisher in the middle of its work brings its own connection."""
+        number, is_committed = (broker or self.broker()).begin(transaction, self.options.transaction_timeout_ms, number)
+        return 0 if is_committed else number
+
+    def stage(self, transaction: str, number: int, batches: Iterator[pa.RecordBatch]) -> Staged:
+        """Publish a partition: staged in a transaction, or at once where its number is 0."""
+        broker = self.broker()
+        publisher = Publisher(broker, number, timeout=self.options.timeout)
+        try:
+            size = self._publish(publisher, transaction, number, batches)
+        except BaseException:
+            broker.drop()  # what is unconfirmed on it is nobody's any more
+            raise
+        messages = broker.seal(number, publisher.attempt) if number and publisher.messages else 0
+        return Staged(transaction, number, publisher.attempt, messages, publisher.messages, size)
+
+    def commit(self, transaction: str, number: int, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit what tasks staged."""
+        attempts = [(staged.attempt, staged.messages) for staged in _staged(messages) if staged.messages]
+        if len(attempts) > ATTEMPTS_MAX:
+            raise InvalidRequest(f"{len(attempts)} partitions in one transaction; the broker takes {ATTEMPTS_MAX}: "
+                                 "coalesce(…) the DataFrame before it is written")  # fmt: skip
+        if not self.broker().commit(transaction, number, attempts):
+            _log.warning("transaction %s is committed, but some shard has yet to follow; its messages appear when it "
+                         "does", transaction)  # fmt: skip
+
+    def abort(self, transaction: str, number: int = 0) -> None:
+        """Abort what is not committed."""
+        try:
+            self.broker().abort(transaction, number)
+        except PreconditionFailed as refused:
+            _log.warning("transaction '%s' is not aborted, as it was committed before: %s", transaction, refused.text)
+
+    def broker(self) -> Broker:
+        """This process's connection."""
+        return connection(self.options.url, self.options.timeout)
+
+    def target(self) -> str:
+        """Where the job publishes to, in words."""
+        if self.options.exchange is None or "exchange" in self.columns:
+            return "the exchanges of column exchange"
+        return f"exchange '{self.options.exchange}'" if self.options.exchange else "the default exchange"
+
+    def explained(self, doing: str, step: Callable[[], _T]) -> _T:
+        """Do a step; what goes wrong says where."""
+        try:
+            return step()
+        except ShardmqError as fault:
+            raise type(fault)(f"{doing} {self.target()} failed: {fault.text}", fault.code) from fault
+
+    def _publish(
+        self, publisher: Publisher, transaction: str, number: int, batches: Iterator[pa.RecordBatch]
+    ) -> int:
+        """Publish all, and see to it that the transaction does not end meanwhile; returns the bytes."""
+        mandatory = MANDATORY if self.options.is_mandatory else 0
+        renewed, period = time.monotonic(), (self.options.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS) / 3000
+        size = 0
+        for run in Cutter(self.columns, self.options, publisher.broker.body_max).runs(batches):
+            publisher.publish(run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records,
+                              run.delay_ms)  # fmt: skip
+            size += len(run.records)
+            if number and time.monotonic() - renewed > period:
+                self.go_on(transaction, number, publisher.broker)
+                renewed = time.monotonic()
+        publisher.flush()
+        return size
+
+    def go_on(self, transaction: str, number: int, broker: Broker | None = None) -> None:
+        """Begin a transaction's time anew.
+
+        Raises:
+            PreconditionFailed: it has ended, and this is a late task's or a slow job's.
+        """
+        try:
+            found = self.begin(transaction, number, broker)
+        except PreconditionFailed as fault:
+            raise PreconditionFailed(_over(transaction, number)) from fault
+        if not found:
+            raise PreconditionFailed(_over(transaction, number))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch. It is made once on the driver, and copied to every task and to commit or abort.
+
+    Args:
+        options: the job's.
+        schema: of what is written.
+
+    Raises:
+        InvalidRequest: that cannot be published.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._writing = _Writing(options, schema)
+        self._transaction = ""
+        self._number = 0
+        if options.delivery != AT_LEAST_ONCE:
+            # Begun here, and not by each task, so that one which comes after its job's end cannot begin it anew.
+            name = self._transaction = options.transaction_id or new_transaction_id()
+            self._number = self._writing.explained("beginning a transaction for", lambda: self._writing.begin(name))
+            if not self._number:
+                _log.warning("transaction '%s' was committed before (option txnId): nothing is published now", name)
+        elif options.transaction_id is not None:
+            raise InvalidRequest("option txnId names a transaction, and with delivery=at-least-once there is none")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish a partition; by a task."""
+        return self._writing.explained("publishing to", lambda: self._write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make it so; by the driver, when every task has ended well."""
+        if self._number:
+            self._writing.explained(
+                f"committing transaction '{self._transaction}' to",
+                lambda: self._writing.commit(self._transaction, self._number, messages),
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Leave nothing behind; by the driver, when a task has failed or commit has."""
+        if self._number:
+            self._writing.abort(self._transaction, self._number)
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
+        if self._transaction and not self._number:
+            return Staged(self._transaction, 0, 0, 0, 0, 0)
+        if self._number:
+            self._writing.go_on(self._transaction, self._number)
+        return self._writing.stage(self._transaction, self._number, batches)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream, each in a transaction named by query and batch.
+
+    It is made anew for each, and once more for its commit, so that names travel in the messages.
+
+    Args:
+        options: the job's.
+        schema: of what is written.
+
+    Raises:
+        InvalidRequest: that cannot be published.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._writing = _Writing(options, schema)
+        self._is_direct = options.delivery == AT_LEAST_ONCE
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish a partition of a micro-batch; by a task."""
+        return self._writing.explained("publishing to", lambda: self._write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Make it so; by the driver."""
+        for name in _names(messages):
+            self._writing.explained(
+                f"committing micro-batch {batchId}, transaction '{name}', to",
+                partial(self._commit, name, messages),
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
+        """Leave nothing behind; by the driver. What no message names is taken up when the stream goes on, as the
+        micro-batch has the same name then, or ends by its timeout."""
+        for name in _names(messages):
+            for number in _numbers(name, messages) - {0}:
+                self._writing.abort(name, number)
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
+        name = self._transaction()
+        number = self._writing.begin(name) if name else 0
+        if name and not number:
+            return Staged(name, 0, 0, 0, 0, 0)
+        return self._writing.stage(name, number, batches)
+
+    def _commit(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit a micro-batch. Tasks that found it committed have staged nothing, and there is nothing left to do;
+        but those that have staged must all have done so in one transaction, which is the one of that name now."""
+        numbers = _numbers(name, messages)
+        if numbers == {0}:
+            _log.warning(
+                "transaction '%s' was committed before: nothing was published now. So it may be with the first "
+                "micro-batch after a restart; with more, another checkpoint has had that txnAppId", name,
+            )  # fmt: skip
+            return
+        if len(numbers) > 1:
+            found = self._writing.begin(name)
+            if found:
+                raise PreconditionFailed(_over(name, min(numbers)))
+            return
+        self._writing.commit(name, numbers.pop(), messages)
+
+    def _transaction(self) -> str:
+        if self._is_direct:
+            return ""
+        context = TaskContext.get()
+        assert context is not None, "write runs in a task"
+        query = self._writing.options.transaction_app_id or context.getLocalProperty(_QUERY)
+        batch = context.getLocalProperty(_BATCH)
+        if query is None or batch is None:
+            raise InvalidRequest(
+                f"this Spark does not tell tasks which micro-batch they are of ({_QUERY}, {_BATCH}), so that it cannot "
+                "be published exactly once; use foreachBatch with df.write and option txnId, or delivery=at-least-once"
+            )
+        return f"{query}/{batch}"
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+def _names(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    return sorted({staged.transaction for staged in _staged(messages) if staged.transaction})
+
+
+def _numbers(name: str, messages: Sequence[WriterCommitMessage | None]) -> set[int]:
+    return {staged.number for staged in _staged(messages) if staged.transaction == name}
+
+
+def _over(transaction: str, number: int) -> str:
+    return (
+        f"transaction '{transaction}' (number {number}) ended while the job ran: it was aborted, committed by another "
+        "job of that name, or its timeout passed (option txnTimeoutMs); run the job again"
+    )

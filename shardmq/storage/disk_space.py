@@ -1,0 +1,216 @@
+"""The disk under a store: how much can still be written, and a reserve that nobody else can have.
+
+    data.mdb   | used | free | used | free | used | reserve
+               '------------- length -------------'
+
+free      pages that LMDB writes again before the file grows: they count as room
+reserve   set aside behind the end of the file. The file grows into it, and it is made again as long as the disk has
+          room. Where it cannot be, nothing new is taken in: what is left is for acknowledgements, which write before
+          they make room.
+"""
+
+import contextlib
+import ctypes
+import errno
+import logging
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from shardmq.errors import StoreUnwritable
+from shardmq.storage.lmdb_engine import Environment
+
+RESERVE_BYTES: Final = 16 << 20
+"""Kept for acknowledgements. A commit that only deletes writes 2 MB at most, and the next but one has its pages."""
+
+MARGIN_BYTES: Final = 8 << 20
+"""What must be left besides: the redo log's changes are not in the file yet, and it is as large."""
+
+PLENTY_BYTES: Final = 1 << 30
+"""With so much free on the disk, nobody looks for room in the file."""
+
+LOOK_SECONDS: Final = 0.05
+"""With so much free, the disk is asked again after this time: asking takes 2 µs, and some stores commit 3,000 times a
+second."""
+
+_log = logging.getLogger(__name__)
+
+FAILED: Final = "full"
+"""An empty file in the folder of a store of which a transaction failed."""
+
+_KEEP_SIZE: Final = 1
+_NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What can still be written.
+
+    Attributes:
+        free: bytes that the disk has left for the file.
+        inside: bytes of free pages in the file. The reserve is not among them.
+        used: bytes of the file that hold something.
+    """
+
+    free: int
+    inside: int
+    used: int
+
+    @property
+    def bytes(self) -> int:
+        """All that can be."""
+        return self.free + self.inside
+
+
+class Space:
+    """The disk under one store.
+
+    Args:
+        environment: of the store.
+        reserve_bytes: the reserve; it is made again when half of it is gone.
+        margin_bytes: what must be left besides, for what is not in the file yet.
+
+    Attributes:
+        left: bytes that may still be taken in, as of the last look; whoever takes some in subtracts them.
+    """
+
+    def __init__(self, environment: Environment, reserve_bytes: int = RESERVE_BYTES,
+                 margin_bytes: int = MARGIN_BYTES) -> None:  # fmt: skip
+        self._environment = environment
+        self._reserve_bytes = reserve_bytes
+        self._margin_bytes = margin_bytes
+        self._fallocate: Callable[..., int] | None = ctypes.CDLL(None, use_errno=True).fallocate
+        self._reserved_to = 0
+        self._look_at = 0.0
+        self._has_failed = (environment.folder / FAILED).exists()
+        self.left = 0
+        self.look()
+
+    def use(self, environment: Environment) -> None:
+        """The store has another file from here on."""
+        self._environment = environment
+        self._reserved_to = 0
+        self.look()
+
+    def room(self) -> Room:
+        """What can still be written, now."""
+        return room_of(self._environment, self._reserved_to)
+
+    def look(self) -> Room:
+        """Look how much may be taken in, and make the reserve again; returns what can be written.
+
+        Of what is free in the file, half counts here: much of it may be in pieces that are too small. Once a
+        transaction failed nevertheless, nothing of it counts until the disk has room.
+        """
+        is_whole = self._reserve()
+        room = self.room()
+        self.left = room.free - self._margin_bytes - (0 if is_whole else self._reserve_bytes)
+        if self._has_failed and self.left > 0:
+            (self._environment.folder / FAILED).unlink()
+            self._has_failed = False
+        if not self._has_failed:
+            self.left += room.inside // 2
+        return room
+
+    def committed(self) -> None:
+        """Something was written to the file."""
+        now = time.monotonic()
+        end = _end(self._environment)
+        is_reserved = self._reserved_to - end >= self._reserve_bytes // 2
+        if is_reserved and now < self._look_at:
+            return
+        free = _free(self._environment, end)
+        if is_reserved and free >= PLENTY_BYTES:
+            self.left = free - self._margin_bytes
+            self._look_at = now + LOOK_SECONDS
+        else:
+            self._look_at = 0.0
+            self.look()
+
+    def _reserve(self) -> bool:
+        """Have half of the reserve at least; returns whether it is there."""
+        end, half = _end(self._environment), self._reserve_bytes // 2
+        if self._fallocate is not None and self._reserved_to - end < half:
+            if self._set_aside(end, self._reserve_bytes):
+                self._reserved_to = end + self._reserve_bytes
+            elif self._fallocate is not None and self._set_aside(end, half):  # it may have been there already
+                self._reserved_to = end + half
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if limit != resource.RLIM_INFINITY and limit - end < half:
+            return False
+        if self._fallocate is None:
+            return _free(self._environment, end) >= self._reserve_bytes
+        return self._reserved_to - end >= half
+
+    def _set_aside(self, start: int, size: int) -> bool:
+        """Have the disk keep room behind the end of the file, whose length stays; returns whether it has."""
+        assert self._fallocate is not None
+        descriptor = os.open(self._environment.file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not self._fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(size)):
+                return True
+        finally:
+            number = ctypes.get_errno()
+            os.close(descriptor)
+        if number in _NOT_SUPPORTED:
+            self._fallocate = None
+        elif number not in _NO_ROOM:
+            raise OSError(number, os.strerror(number), str(self._environment.file))
+        return False
+
+
+def room_of(environment: Environment, reserved_to: int = 0) -> Room:
+    """What a store can still write, now, where its reserve goes up to there."""
+    end = _end(environment)
+    with environment.env.begin() as transaction:
+        stats = [environment.env.stat(), *[transaction.stat(db) for db in environment.dbs.values()]]
+    pages = sum([stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats])
+    used = int(pages * stats[0]["psize"])
+    taken = environment.file.stat().st_blocks * 512 - max(0, reserved_to - end)
+    return Room(_free(environment, end), max(0, min(end, taken) - used), used)
+
+
+def _end(environment: Environment) -> int:
+    """Where the pages end that a store has ever used."""
+    return int((environment.env.info()["last_pgno"] + 1) * environment.env.stat()["psize"])
+
+
+def _free(environment: Environment, end: int) -> int:
+    """Bytes that the disk has left for a file which has its end there."""
+    stats = os.statvfs(environment.folder)
+    free = stats.f_bavail * stats.f_frsize
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return free if limit == resource.RLIM_INFINITY else max(0, min(free, limit - end))
+
+
+@contextlib.contextmanager
+def writing(environment: Environment) -> Iterator[lmdb.Transaction]:
+    """A transaction that writes.
+
+    Raises:
+        StoreUnwritable: it could not be committed, as where the disk is full. The process must end.
+    """
+    try:
+        with environment.env.begin(write=True) as transaction:
+            yield transaction
+    except lmdb.Error as fault:
+        try:
+            (environment.folder / FAILED).touch()
+        except OSError as second:
+            _log.warning("%s was not made, which would make the next start more careful: %s", FAILED, second)
+        raise unwritable(environment.folder, fault) from fault
+
+
+def unwritable(folder: Path, fault: Exception) -> StoreUnwritable:
+    """What is said when a transaction of a store fails: a full disk shows as any of several errors."""
+    stats = os.statvfs(folder)
+    free = stats.f_bavail * stats.f_frsize
+    text = f"{folder} could not be written: {fault}; its disk has {free >> 10} KB free"
+    return StoreUnwritable(f"{text}; make room on it, or look after the disk")

@@ -1,0 +1,14 @@
+"""What exists and where messages go: authoritative in the coordinator, replicated to gateways.
+
+entities.py   Virtual hosts, exchanges, queues, bindings, users, permissions, open transactions.
+arguments.py  The x-arguments of queues, exchanges and consumers: which there are, their checks, a queue's arguments
+              parsed.
+commands.py   What the coordinator can be asked to do.
+changes.py    What it tells everybody was done.
+topology.py   All that exists, kept up to date by changes.
+router.py     The way of a message: exchanges, exchange-to-exchange bindings, alternate exchanges, and a cache of
+              routes.
+cascade.py    What goes along when a queue or an exchange is deleted.
+passwords.py  Users' passwords as salted hashes, ours and RabbitMQ's.
+exchanges/    Exchange types, one file each; pure functions of bindings, key and properties.
+"""

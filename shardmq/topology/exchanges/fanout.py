@@ -1,0 +1,29 @@
+"""Fanout exchanges: a message goes to every queue bound, whatever the keys (AMQP 0-9-1, 3.1.3.2)."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from shardmq.message.properties import Properties
+from shardmq.topology.exchanges.exchange_type import NONE, Bound, Destination, ExchangeType
+
+
+class Fanout(ExchangeType):
+    """The queues, nothing else."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
+        self._bound = Bound()
+
+    def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound.bind(destination)
+
+    def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
+        self._bound.unbind(destination)
+
+    def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
+        return self._bound
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._bound

@@ -1,0 +1,149 @@
+"""Looks at a shard's small rows: delayed messages, producers, reservations, notes."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from shardmq.message.record_batch import Run
+from shardmq.ranges import RangeSet
+from shardmq.runtime.clock import ClockNote
+from shardmq.shards.check.queues import Look, lost, strange_queue
+from shardmq.shards.check.segments import is_whole
+from shardmq.shards.storage.entries import Reservation
+from shardmq.shards.storage.schema import (
+    APPLIED,
+    CLOCK,
+    DAMAGED,
+    ENDED,
+    NUMBER,
+    PARKED,
+    PLACE,
+    PRODUCERS,
+    RESERVATIONS,
+    STATE,
+    TIMER,
+    TIMERS,
+    number_of,
+)
+from shardmq.storage.repair.findings import Edit, Finding
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+_decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+_decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
+_decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
+_decode_clock: Final = msgspec.msgpack.Decoder(ClockNote).decode
+
+
+def look_at_timers(look: Look) -> Iterator[Finding]:
+    """Delayed messages, and those that were returned with a delay."""
+    for key, content in look.store.rows(TIMERS):
+        look.seen()
+        if len(key) != TIMER.size:
+            yield look.found(TIMERS, key, f"the key has {len(key)} bytes", mend="deletes the row",
+                             edits=((TIMERS, key, None),))  # fmt: skip
+            continue
+        queue, _, _, count = TIMER.unpack(key)
+        if not look.is_known(queue):
+            yield strange_queue(look, TIMERS, key, queue)
+        messages = count & ~PARKED
+        if count & PARKED:
+            if content != b"":
+                yield look.found(TIMERS, key, "the delay of returned messages is not what was written", queue=queue,
+                                 mend="makes the row anew", edits=((TIMERS, key, b""),))  # fmt: skip
+        elif not _is_run(content, messages):
+            yield look.found(TIMERS, key, "delayed messages are not what was written", queue=queue, messages=messages,
+                             mend=lost(messages, []), edits=((TIMERS, key, None),))  # fmt: skip
+
+
+def look_at_producers(look: Look) -> Iterator[Finding]:
+    """Which numbers of producers each queue has."""
+    for key, content in look.store.rows(PRODUCERS):
+        look.seen()
+        if len(key) == PLACE.size and content is not None:
+            try:
+                _decode_ranges(content)
+                continue
+            except msgspec.DecodeError:
+                pass
+        queue = number_of(key[: NUMBER.size])
+        yield look.found(PRODUCERS, key, "what the queue has of a producer is not what was written", queue=queue,
+                         mend="forgets it: what that producer sends again is stored again",
+                         edits=((PRODUCERS, key, None),))  # fmt: skip
+
+
+def look_at_reservations(look: Look) -> Iterator[Finding]:
+    """Messages that are set aside under a name."""
+    for key, content in look.store.rows(RESERVATIONS):
+        look.seen()
+        queue = number_of(key[: NUMBER.size])
+        try:
+            found = _decode_reservation(content) if content is not None else None
+        except msgspec.DecodeError:
+            found = None
+        if found is None or key != PLACE.pack(found.queue, xxh3_64_intdigest(found.name.encode())):
+            edits = ((RESERVATIONS, key, None),)
+            yield look.found(RESERVATIONS, key, "a reservation is not what was written", queue=queue, edits=edits,
+                             mend="releases it: its messages are ready again")  # fmt: skip
+
+
+def look_at_notes(look: Look) -> Iterator[Finding]:
+    """What is noted of the shard as a whole, and of queues that are out of service."""
+    for key, content in look.store.rows(STATE):
+        look.seen()
+        if key.startswith(DAMAGED):
+            queue = number_of(key[len(DAMAGED) :])
+            yield look.found(STATE, key, _note(content), queue=queue, mend="puts the queue into service",
+                             edits=((STATE, key, None),))  # fmt: skip
+        elif key == CLOCK and not _is_clock(content):
+            yield look.found(STATE, key, "the time is not what was written", mend="takes the machine's time",
+                             edits=((STATE, key, None),))  # fmt: skip
+        elif key == ENDED and not _is_ranges(content):
+            edits = _ended(look)
+            yield look.found(STATE, key, "the numbers of decided transactions are not what was written", edits=edits,
+                             mend="takes them from the coordinator's store" if edits else "")  # fmt: skip
+        elif key not in (CLOCK, ENDED, APPLIED) and content is None:
+            yield look.found(STATE, key, "the row is not what was written")
+
+
+def _note(content: bytes | None) -> str:
+    try:
+        database, key, what = _decode_damage(content or b"")
+    except msgspec.DecodeError:
+        return "the queue is out of service; why, cannot be read"
+    return f"the queue is out of service since row {key.hex()} of {database} was read: {what}"
+
+
+def _ended(look: Look) -> tuple[Edit, ...]:
+    """All numbers that were given and are not undecided."""
+    registry = look.registry
+    if registry is None or registry.next_transaction is None:
+        return ()
+    ended = RangeSet([(1, registry.next_transaction)])
+    for number in registry.undecided:
+        ended.remove(number, number + 1)
+    return ((STATE, ENDED, _encode(list(ended))),)
+
+
+def _is_run(content: bytes | None, messages: int) -> bool:
+    try:
+        run = _decode_run(content or b"")
+    except msgspec.DecodeError:
+        return False
+    return run.count == messages and is_whole(run)
+
+
+def _is_ranges(content: bytes | None) -> bool:
+    try:
+        return content is not None and _decode_ranges(content) is not None
+    except msgspec.DecodeError:
+        return False
+
+
+def _is_clock(content: bytes | None) -> bool:
+    try:
+        return content is not None and _decode_clock(content) is not None
+    except msgspec.DecodeError:
+        return False

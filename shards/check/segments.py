@@ -1,0 +1,166 @@
+"""Looks at a shard's segments: are entries and messages both there, can both be read, and do they agree?
+
+    entry   messages    a repair
+    well    well        leaves both
+    well    damaged     deletes both; what was not acknowledged yet is lost
+    damaged well        makes a new entry; what was acknowledged comes again
+    damaged damaged     deletes both; how many messages that were, nobody knows
+"""
+
+from collections.abc import Iterator
+from struct import error as StructError
+from typing import Final
+
+import msgspec
+from msgpack.exceptions import UnpackException
+
+from shardmq.message.record_batch import Run, ends
+from shardmq.ranges import RangeSet
+from shardmq.shards.check.closed_store import ClosedStore
+from shardmq.shards.check.queues import Look, lost, strange_queue
+from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.segments.segment import NumberedRun, Segment, body_sizes
+from shardmq.shards.storage.schema import INDEX, NUMBER, PLACE, SEGMENTS, extent_of, number_of, segment_of
+from shardmq.storage.repair.findings import Finding
+
+_decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
+
+Pair = tuple[bytes, bytes | None, bytes | None, bool, bool]
+"""A key, what its entry and its messages say, and whether each is there."""
+
+
+def look_at_segments(look: Look) -> Iterator[Finding]:
+    """All segments, in order of queue and number."""
+    for key, entry_content, body_content, has_entry, has_body in pairs(look.store, INDEX, SEGMENTS):
+        look.seen()
+        if len(key) != PLACE.size:
+            yield look.found(INDEX if has_entry else SEGMENTS, key, f"the key has {len(key)} bytes",
+                             mend="deletes the row", edits=((INDEX, key, None), (SEGMENTS, key, None)))  # fmt: skip
+            continue
+        queue, _ = PLACE.unpack(key)
+        if not look.is_known(queue):
+            yield strange_queue(look, INDEX if has_entry else SEGMENTS, key, queue)
+        entry = entry_of(key, entry_content)
+        runs = runs_of(key, body_content)
+        if entry is not None:
+            _note_end(look, queue, entry.end)
+        elif runs is not None:
+            _note_end(look, queue, _end_of(runs))
+        finding = _judged(look, key, entry, runs, has_entry, has_body)
+        if finding is not None:
+            yield finding
+
+
+def _judged(look: Look, key: bytes, entry: Segment | None, runs: list[NumberedRun] | None, has_entry: bool,
+            has_body: bool) -> Finding | None:  # fmt: skip
+    """What is wrong with a segment, and what a repair does about it."""
+    queue, first = PLACE.unpack(key)
+    both = ((INDEX, key, None), (SEGMENTS, key, None))
+    if runs is None:
+        what = "the messages are not what was written" if has_body else "the messages are not there"
+        if entry is None:
+            what += ", nor is what is noted of them" if has_entry or not has_body else ", and nothing is noted of them"
+            return look.found(SEGMENTS, key, what, queue=queue, edits=both,
+                              mend=f"loses messages from number {first} on; how many, cannot be told")  # fmt: skip
+        numbers = entry.living(entry.first, entry.end)
+        return look.found(SEGMENTS, key, what, queue=queue, mend=lost(entry.live, numbers), messages=entry.live,
+                          numbers=numbers, edits=both)  # fmt: skip
+    if entry is not None and _agree(entry, runs):
+        return None
+    what = "what is noted of the messages is not what was written" if has_entry else "nothing is noted of the messages"
+    if entry is not None:
+        what = "what is noted of the messages is of others"
+    rebuilt = _rebuilt(look, key, runs)
+    mend = f"keeps messages {first} to {rebuilt.end - 1}; those that were acknowledged come again"
+    return look.found(INDEX, key, what, queue=queue, mend=mend, edits=((INDEX, key, extent_of(rebuilt)),))
+
+
+def entry_of(key: bytes, content: bytes | None) -> Segment | None:
+    """What an index entry says; None where it cannot be read."""
+    if content is None:
+        return None
+    try:
+        entry = segment_of(key, content)
+    except (msgspec.DecodeError, StructError, ValueError):
+        return None
+    return entry if entry.end > entry.first and 0 < entry.live <= entry.count else None
+
+
+def runs_of(key: bytes, content: bytes | None) -> list[NumberedRun] | None:
+    """A segment's messages; None where one of them cannot be read."""
+    if content is None:
+        return None
+    try:
+        runs = _decode_runs(content)
+    except msgspec.DecodeError:
+        return None
+    following = number_of(key[NUMBER.size :])
+    for first, run in runs:
+        if first < following or not is_whole(run):
+            return None
+        following = first + run.count
+    return runs or None
+
+
+def is_whole(run: Run) -> bool:
+    """Whether a run has as many messages as it says, one behind the other."""
+    if run.count < 1:
+        return False
+    try:
+        return ends(run.records, run.count)[-1] == len(run.records)
+    except (UnpackException, ValueError):
+        return False
+
+
+def pairs(store: ClosedStore, entries: int, bodies: int) -> Iterator[Pair]:
+    """The rows of two databases with the same keys, side by side."""
+    first, second = store.rows(entries), store.rows(bodies)
+    entry, body = next(first, None), next(second, None)
+    while entry is not None or body is not None:
+        if body is None or (entry is not None and entry[0] < body[0]):
+            assert entry is not None
+            yield entry[0], entry[1], None, True, False
+            entry = next(first, None)
+        elif entry is None or body[0] < entry[0]:
+            yield body[0], None, body[1], False, True
+            body = next(second, None)
+        else:
+            yield entry[0], entry[1], body[1], True, True
+            entry, body = next(first, None), next(second, None)
+
+
+def _agree(entry: Segment, runs: list[NumberedRun]) -> bool:
+    return (
+        entry.end == _end_of(runs)
+        and entry.count == sum([run.count for _, run in runs])
+        and entry.bytes == sum([len(run.records) for _, run in runs])
+    )
+
+
+def _end_of(runs: list[NumberedRun]) -> int:
+    first, run = runs[-1]
+    return first + run.count
+
+
+def _note_end(look: Look, queue: int, end: int) -> None:
+    lane = queue, (end - 1) >> LANE_BITS
+    look.ends[lane] = max(look.ends.get(lane, 0), end)
+
+
+def _rebuilt(look: Look, key: bytes, runs: list[NumberedRun]) -> Segment:
+    """A segment as its messages tell it: numbers between them were never there."""
+    queue, first = PLACE.unpack(key)
+    segment = Segment(queue, first, durable=True, born=0.0)
+    segment.end = _end_of(runs)
+    gone = RangeSet([(first, segment.end)])
+    for start, run in runs:
+        gone.remove(start, start + run.count)
+        segment.count += run.count
+        segment.bytes += len(run.records)
+        segment.mortal = segment.mortal or run.ttl_ms is not None
+    segment.live = segment.count
+    segment.gone = gone or None
+    declared = look.queues.get(queue)
+    if declared is not None and "x-max-length-bytes" in declared.arguments:
+        segment.body_bytes = sum([size for _, run in runs for size in body_sizes(run)])
+    return segment

@@ -1,0 +1,14 @@
+"""What is asked of a shard.
+
+publish.py        Publishes: to queues at once or later, once each.
+consume.py        Consumers and what they do with what they got.
+atomic_commit.py  Publishes and settlements carried out together or not at all.
+queues.py         Queues come and go, are counted, looked into, purged.
+transactions.py   Staged publishes: sealed, committed into their queues, or dropped.
+reservations.py   Messages reserved under a name, for a time.
+reads.py          Queues cut into slices, and read without a trace.
+delays.py         Delayed publishes, and messages that were returned with a delay.
+dead_letters.py   Dead letters on their way to a gateway.
+backup.py         The shard's part in a backup: it stands still for a moment, and copies its store while it goes on.
+enrolment.py      Whom a shard listens to, and who recognises it.
+"""

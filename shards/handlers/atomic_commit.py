@@ -1,0 +1,104 @@
+"""What clients commit on one shard: publishes and settlements that are carried out together or not at all.
+
+All of a commit is looked at before anything of it is done, and all of it is done within one pass, which is written by
+one commit of the store: a crash leaves both its publishes and its settlements, or neither. What is rejected into a
+dead-letter exchange alone leaves its queue later, when its new home has it; after a crash in between it comes again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import Return, Settle, Transact
+from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
+from shardmq.message.record_batch import Run
+from shardmq.shards.handlers.consume import Consuming
+from shardmq.shards.state.consumers import UNLIMITED
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Holdings
+
+
+class Commits:
+    """What a shard does with commits.
+
+    Args:
+        holdings: the queues.
+        consuming: settles and returns messages.
+    """
+
+    def __init__(self, holdings: Holdings, consuming: Consuming) -> None:
+        self._holdings = holdings
+        self._consuming = consuming
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Transact: self._transact}
+
+    def _transact(self, peer: Peer, message: Transact) -> None:
+        try:
+            self._check_room(message)
+            self._check_queues(message)
+            self._check_held(peer, message)
+        except RequestError as refusal:
+            self._holdings.refuse(peer, message.request, refusal.code, refusal.text)
+            return
+        for publish in message.publishes:
+            self._publish(publish.queues, publish.run)
+        for settled in message.settled:
+            self._consuming.settle(peer, settled)
+        for returned in message.returned:
+            try:
+                self._consuming.give_back(peer, returned)
+            except RowDamaged as damage:  # it has returned, as far as the disk knows; the rest of this is done as well
+                self._holdings.take_out(damage)
+        self._holdings.journal.demand()
+        peer.post(Answer(message.request))
+
+    def _check_room(self, message: Transact) -> None:
+        """Make sure that the disk has room for what is published."""
+        space = self._holdings.store.space
+        if message.publishes:
+            space.left -= sum([len(publish.run.records) * len(publish.queues) for publish in message.publishes])
+            if space.left < 0:
+                raise Unavailable(self._holdings.disk_full())
+
+    def _check_queues(self, message: Transact) -> None:
+        """Make sure that every queue takes what is published to it."""
+        holdings = self._holdings
+        bounded: dict[Hosted, list[Run]] = {}
+        for publish in message.publishes:
+            for number in publish.queues:
+                hosted = holdings.queues.get(number)
+                if hosted is None or hosted.is_condemned:
+                    raise holdings.missing(number)
+                if hosted.refuses:
+                    bounded.setdefault(hosted, []).append(publish.run)
+        for hosted, runs in bounded.items():
+            if not hosted.queue.has_room(runs, hosted.ring.credit()):
+                raise PreconditionFailed(f"{hosted.title} is full; consume from it, or commit again later")
+
+    def _check_held(self, peer: Peer, message: Transact) -> None:
+        """Make sure that consumers still hold what is to be settled: it may have returned by itself."""
+        client = self._holdings.clients[peer]
+        consumers = client.consumers
+        settlements: list[Settle | Return] = [*message.settled, *message.returned]
+        for settlement in settlements:
+            consumer = consumers.get(settlement.consumer)
+            if consumer is not None and isinstance(settlement, Return):
+                hosted = self._holdings.queues[consumer.queue.id]
+                if hosted.is_bounded:  # what is damaged there is met before anything is done
+                    self._holdings.catch_up(hosted)
+            if consumer is None:
+                if settlement.consumer in client.cut_off:
+                    raise self._holdings.missing(client.cut_off[settlement.consumer])
+                continue
+            for start, end in settlement.ranges:
+                if sum([stop - first for first, stop in consumer.held.within(start, end)]) < end - start:
+                    name = consumer.queue.declared.name
+                    raise PreconditionFailed(f"a delivery from queue '{name}' was not settled in time and has returned "
+                                             "there; what was made of it is not to be committed")  # fmt: skip
+
+    def _publish(self, queues: tuple[int, ...], run: Run) -> None:
+        for number in queues:
+            hosted = self._holdings.queues[number]
+            # Where there are bounds, all runs together were found to be within them.
+            hosted.queue.append(run, UNLIMITED)
+            self._holdings.active[number] = hosted

@@ -1,0 +1,123 @@
+"""The shard's part in a backup: it stands still for a moment, and copies its store while it goes on.
+
+All shards stand still before any of them settles what it copies: nothing that moves from one to another, as a dead
+letter does, is in neither copy.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.stores import Copy, Copying, Hold
+from shardmq.errors import ReplyCode
+from shardmq.shards.state.shard import COORDINATOR
+from shardmq.shards.storage.store import Store
+from shardmq.storage.store_copy import StoreCopy
+
+HOLD_SECONDS: Final = 3.0
+"""Who is not told to copy for so long goes on: the backup has failed."""
+
+TELL_SECONDS: Final = 0.2
+
+Event = tuple[Peer, Any]
+
+
+class Copies:
+    """Holds back what gateways say, and tells the coordinator how far the copy is.
+
+    Args:
+        store: what is copied.
+        demand: has everything that is decided written with this pass.
+    """
+
+    def __init__(self, store: Store, demand: Callable[[], None]) -> None:
+        self._store = store
+        self._demand = demand
+        self._held: list[Event] = []
+        self._holds_until: float | None = None
+        self._asked: tuple[Peer, Copy] | None = None
+        self._copy: StoreCopy | None = None
+        self._teller: Peer | None = None
+        self._told_at = 0.0
+        self._now = 0.0
+        self.handlers: Final[dict[type, Callable[[Peer, Any], None]]] = {Hold: self._hold, Copy: self._begin}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what was held back is to be carried out now."""
+        return self._holds_until is None and bool(self._held)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a copy is on its way."""
+        return self._copy is not None
+
+    def sift(self, events: list[Event], now: float) -> list[Event]:
+        """What is to be carried out of what has come, with what was held back before."""
+        self._now = now
+        if self._holds_until is None:
+            if not self._held:
+                return events
+            held, self._held = self._held, []
+            return held + events
+        self._held += [event for event in events if event[0].role != COORDINATOR]
+        events = [event for event in events if event[0].role == COORDINATOR]
+        if now >= self._holds_until:
+            self._holds_until = None
+        return events
+
+    def committed(self) -> bool:
+        """All that was decided is in the store: begin the copy that was asked for, if one was; returns whether."""
+        if self._asked is None:
+            return False
+        (peer, message), self._asked = self._asked, None
+        self._holds_until = None
+        try:
+            self._copy = self._store.copy(Path(message.folder), message.bytes_per_second)
+        except OSError as fault:
+            text = f"{message.folder} cannot be written: {fault.strerror}"
+            peer.post(Refusal(message.request, ReplyCode.PRECONDITION_FAILED, text))
+            return True
+        self._teller = peer
+        peer.post(Answer(message.request))
+        return True
+
+    def tick(self, now: float) -> None:
+        """Tell how far the copy is."""
+        copy, peer = self._copy, self._teller
+        if copy is None or peer is None:
+            return
+        if copy.is_over:
+            self._copy = None
+            files = [] if copy.copied is None else [(copy.copied.name, copy.copied.bytes, copy.copied.checksum)]
+            peer.post(Copying(copy.done, copy.done if files else copy.total, files, copy.fault))
+        elif now >= self._told_at + TELL_SECONDS:
+            self._told_at = now
+            peer.post(Copying(copy.done, max(copy.done, copy.total)))
+
+    def lost(self, peer: Peer) -> None:
+        """A session has ended: what was held back of it is not carried out, as if it had not arrived."""
+        self._held = [event for event in self._held if event[0] is not peer]
+        if peer is self._teller:
+            self.close()
+
+    def close(self) -> None:
+        """Give up the copy, if one is on its way."""
+        if self._copy is not None:
+            self._copy.close()
+        self._copy = self._teller = None
+
+    def _hold(self, peer: Peer, message: Hold) -> None:
+        self.close()  # an earlier backup has failed, elsewhere
+        self._holds_until = self._now + HOLD_SECONDS
+        peer.post(Answer(message.request))
+
+    def _begin(self, peer: Peer, message: Copy) -> None:
+        if self._holds_until is None:
+            text = "the shard has waited for too long, and goes on without a copy"
+            peer.post(Refusal(message.request, ReplyCode.PRECONDITION_FAILED, text))
+            return
+        self._asked = peer, message
+        self._demand()

@@ -1,0 +1,269 @@
+"""Consumers and what they do with what they got: acks, returns, renewals, credit, and getting one by one."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import (
+    Cancel,
+    Consume,
+    Credit,
+    Get,
+    Got,
+    Permit,
+    Qos,
+    Release,
+    Renew,
+    Return,
+    Settle,
+    Spent,
+)
+from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.state.ack_timeouts import Timeouts
+from shardmq.shards.state.consumers import Consumer
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Client, Holdings
+
+LOST_MS: Final = 5000
+"""How long an auto-delete queue is kept whose last consumers went with their gateway's session: a link that broke is
+back in a moment, and with it they are."""
+
+Ranges = list[tuple[int, int]]
+
+
+class Consuming:
+    """What a shard does for consumers.
+
+    Args:
+        holdings: the queues.
+        timers: for what is returned with a delay.
+    """
+
+    def __init__(self, holdings: Holdings, timers: Timers) -> None:
+        self._holdings = holdings
+        self._timers = timers
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            Consume: self._consume, Cancel: self._cancel, Release: self._release, Settle: self.settle,
+            Return: self.give_back, Renew: self._renew, Credit: self._credit, Qos: self._qos, Get: self._get,
+            Permit: self._permit,
+        }  # fmt: skip
+        self._permitted: list[Consumer] = []  # in this pass
+
+    def lost(self, client: Client) -> None:
+        """A session is over, and all its consumers with it."""
+        holdings = self._holdings
+        for consumer in client.consumers.values():
+            try:
+                hosted = self._free(consumer)
+            except RowDamaged as damage:
+                holdings.take_out(damage)
+                continue
+            if hosted is not None and not len(hosted.ring) and hosted.queue.declared.auto_delete:
+                holdings.agenda.at(holdings.agenda.now_ms + LOST_MS, partial(holdings.look_unused, hosted))
+
+    # --- beginning and end ------------------------------------------------------------------------------------------
+
+    def _consume(self, peer: Peer, message: Consume) -> None:
+        holdings = self._holdings
+        hosted = holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        consumers = holdings.clients[peer].consumers
+        ring = hosted.ring
+        if message.consumer in consumers:
+            holdings.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, f"consumer {message.consumer} exists")
+            return
+        if ring.exclusive is not None or (message.exclusive and len(ring)):
+            text = f"{hosted.title} in exclusive use" if ring.exclusive else f"{hosted.title} has consumers already"
+            holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            return
+        if message.exclusive and hosted.queue.terms.single_active:  # RabbitMQ's rule: one or the other
+            text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
+            holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            return
+        consumer = Consumer(peer, message.consumer, hosted.queue, message.prefetch, message.auto_ack, message.window,
+                            message.priority, message.exclusive)  # fmt: skip
+        consumer.overhead = message.overhead
+        if not message.auto_ack:
+            self._limit(consumer, message.timeout_ms)
+        consumer.settles = not message.auto_ack or message.settled_late
+        holdings.catch_up(hosted)
+        consumers[message.consumer] = consumer
+        ring.join(consumer)
+        hosted.is_kept = False
+        holdings.use(hosted)
+        holdings.unused.pop(message.queue, None)
+        holdings.active[message.queue] = hosted
+        peer.post(Answer(message.request))
+
+    def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
+        """Give a consumer deadlines, if it or its queue has a time for them."""
+        timeout_ms = timeout_ms or consumer.queue.terms.timeout_ms or 0
+        if timeout_ms:
+            overdue = partial(self._overdue, consumer)
+            consumer.timeouts = Timeouts(timeout_ms, self._holdings.agenda, consumer.held, overdue)
+
+    def _cancel(self, peer: Peer, message: Cancel) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is not None:
+            self._leave(consumer)
+        peer.post(Answer(message.request))
+
+    def _release(self, peer: Peer, message: Release) -> None:
+        client = self._holdings.clients[peer]
+        client.cut_off.pop(message.consumer, None)
+        consumer = client.consumers.pop(message.consumer, None)
+        if consumer is not None:
+            hosted = self._free(consumer)
+            if hosted is not None:
+                self._holdings.look_unused(hosted)
+
+    def _leave(self, consumer: Consumer) -> None:
+        """No more is delivered to it."""
+        holdings, number = self._holdings, consumer.queue.id
+        hosted = holdings.queues[number]
+        holdings.catch_up(hosted)
+        hosted.ring.leave(consumer)
+        holdings.use(hosted)
+        holdings.active[number] = hosted
+        holdings.look_unused(hosted)
+
+    def _free(self, consumer: Consumer) -> Hosted | None:
+        """It is gone; what it holds goes back to its place."""
+        holdings, number = self._holdings, consumer.queue.id
+        hosted = holdings.queues.get(number)
+        if hosted is None:
+            return None
+        hosted.ring.leave(consumer)
+        if consumer.timeouts is not None:
+            consumer.timeouts.close()
+        if consumer.held:
+            consumer.queue.give_back(list(consumer.held))
+        holdings.use(hosted)
+        holdings.active[number] = hosted
+        return hosted
+
+    # --- what was delivered -----------------------------------------------------------------------------------------
+
+    def _stir(self, consumer: Consumer) -> Hosted:
+        """A consumer may have credit again: its queue has its turn in this pass."""
+        number = consumer.queue.id
+        hosted = self._holdings.active[number] = self._holdings.queues[number]
+        if consumer.is_waiting:
+            hosted.ring.wake(consumer)
+        return hosted
+
+    def settle(self, peer: Peer, message: Settle) -> None:
+        """Messages are done with."""
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is None:
+            return
+        for start, end in message.ranges:
+            consumer.queue.settle(consumer.release(start, end))
+        self._stir(consumer)
+
+    def give_back(self, peer: Peer, message: Return) -> None:
+        """Messages were not taken."""
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is None:
+            return
+        queue = consumer.queue
+        hosted = self._holdings.queues[queue.id]
+        if hosted.is_bounded:
+            self._holdings.catch_up(hosted)  # before something returns that is older than what came in this pass
+        self._stir(consumer)
+        for start, end in message.ranges:
+            parts = consumer.release(start, end)
+            if not message.requeue:
+                queue.reject(parts)
+            elif message.delay_ms:
+                self._timers.park(hosted, queue.park(parts), self._holdings.clock.now_ms() + message.delay_ms)
+            else:
+                queue.give_back(parts)
+        if hosted.is_bounded:
+            queue.trim()  # before anybody is served, as on RabbitMQ
+
+    def _renew(self, peer: Peer, message: Renew) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is not None and consumer.timeouts is not None:
+            consumer.timeouts.renew(message.ranges)
+
+    def _overdue(self, consumer: Consumer, ranges: Ranges) -> None:
+        """It had its time: what it settles of these from now on is nothing to us."""
+        for start, end in ranges:
+            consumer.held.remove(start, end)
+        consumer.queue.time_out(ranges)
+        self._stir(consumer)
+
+    def _credit(self, peer: Peer, message: Credit) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.room = min(consumer.window, consumer.room + message.window)
+            self._stir(consumer)
+
+    def _permit(self, peer: Peer, message: Permit) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is not None:
+            consumer.permit = message.size
+            consumer.is_asking = False
+            self._permitted.append(consumer)
+            self._stir(consumer)
+
+    def end_permits(self) -> None:
+        """The pass ends, and everybody had their turn: what was not made use of is free for others."""
+        permitted, self._permitted = self._permitted, []
+        for consumer in permitted:
+            if consumer.permit:
+                consumer.peer.post(Spent(consumer.number, consumer.permit, 0))
+                consumer.permit = 0
+
+    def _qos(self, peer: Peer, message: Qos) -> None:
+        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        if consumer is None:
+            number = self._holdings.clients[peer].cut_off.get(message.consumer)
+            if number is not None:
+                self._holdings.refuse_missing(peer, message.request, number)
+                return
+            text = f"no consumer {message.consumer}"
+            self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
+            return
+        self._holdings.catch_up(self._holdings.queues[consumer.queue.id])
+        consumer.prefetch = message.prefetch
+        consumer.settles = consumer.settles or message.settled_late
+        self._stir(consumer)
+        peer.post(Answer(message.request))
+
+    # --- one by one -------------------------------------------------------------------------------------------------
+
+    def _get(self, peer: Peer, message: Get) -> None:
+        holdings = self._holdings
+        hosted = holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        queue = hosted.queue
+        consumers = holdings.clients[peer].consumers
+        consumer = consumers.get(message.consumer)
+        if consumer is not None and consumer.queue is not queue:
+            text = f"consumer {message.consumer} gets from queue {consumer.queue.id}"
+            holdings.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, text)
+            return
+        holdings.use(hosted)
+        holdings.catch_up(hosted)
+        holdings.active[queue.id] = hosted
+        stored = queue.stored_bytes()
+        parcels = queue.take(1, message.room, alone=False) if stored <= message.room else []
+        if not parcels:
+            peer.post(Answer(message.request, stored or queue.head_bytes() or None))
+            return
+        first, redelivered, deliveries, run = parcels[0]
+        if message.auto_ack:
+            queue.settle([(first, first + 1)])
+        else:
+            if consumer is None:
+                consumer = consumers[message.consumer] = Consumer(peer, message.consumer, queue, 0, False, 0)
+                self._limit(consumer, 0)
+            consumer.hold(first, first + 1, redelivered)
+        peer.post(Got(message.request, first, redelivered, run, queue.ready, deliveries))

@@ -1,0 +1,150 @@
+"""What waits for a time: delayed publishes, and messages that were returned with a delay (parked).
+
+Both lie in the store, in the order in which they are due, and nowhere else: a million of them take no memory. Of each
+queue is known how many there are and when to look next. When a delayed publish is due, it is appended to its queue as
+if it came now; parked messages have kept their place in the queue, and are ready there again.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Holdings
+from shardmq.shards.storage.entries import Timer
+from shardmq.shards.storage.recovery import StoredQueue
+
+FIRE_TIMERS: Final = 1000
+FIRE_BYTES: Final = 4 << 20
+"""What one look takes at most; the rest follows in the next pass, others get their turn in between."""
+
+FIRE_FULL_BYTES: Final = 64 << 10
+"""The same on a full disk: what is fired is written to its queue before its place is free."""
+
+FIRE_GAP_MS: Final = 10
+"""The least time between two looks at a queue: ten thousand a second are fired a hundred at a time."""
+
+REFUSED_MS: Final = 1000
+"""When a message that its queue had no place for is tried again."""
+
+NOTE_SECONDS: Final = 1.0
+"""How often the time is noted while something waits for it."""
+
+Ranges = list[tuple[int, int]]
+
+
+class Timers:
+    """Everything in a shard that waits for a time.
+
+    Args:
+        holdings: the queues.
+    """
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._serial = 0
+        self._noted_at = 0.0
+        self.pending = 0
+
+    def scan(self, stored: Mapping[int, StoredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
+        """At start, before there are queues: (messages that wait, first time) and parked messages, by queue.
+
+        Timers of parked messages that are there no more are removed: transient ones, whose numbers others will have.
+        """
+        waiting: dict[int, tuple[int, int]] = {}
+        parked: dict[int, Ranges] = {}
+        for timer in self._holdings.store.timers():
+            found = stored.get(timer.queue) if timer.parked else None
+            if found is not None and not found.has_living(timer.serial, timer.serial + timer.messages):
+                self._holdings.journal.fire(timer)
+                continue
+            count, due_ms = waiting.get(timer.queue, (0, timer.due_ms))
+            waiting[timer.queue] = count + timer.messages, due_ms
+            if timer.parked:
+                parked.setdefault(timer.queue, []).append((timer.serial, timer.serial + timer.messages))
+            else:
+                self._serial = max(self._serial, timer.serial)
+        return waiting, {queue: sorted(ranges) for queue, ranges in parked.items()}
+
+    def adopt(self, hosted: Hosted, count: int, due_ms: int) -> None:
+        """At start: so much of a queue waits, from then on."""
+        hosted.delayed = count
+        self.pending += count
+        self._expect(hosted, due_ms)
+
+    def delay(self, hosted: Hosted, run: Run, due_ms: int) -> None:
+        """A run joins a queue later."""
+        self._serial += 1
+        durable = hosted.queue.declared.durable and run.flags & PERSISTENT != 0
+        self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, run.count, False, durable, run))
+
+    def publish(self, hosted: Hosted, run: Run, now_ms: int) -> None:
+        """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
+        queue = hosted.queue
+        run.timestamp_ms = now_ms
+        taken = queue.append(run, hosted.ring.credit()) if hosted.refuses else queue.append(run)
+        if taken < run.count and queue.terms.overflow != "reject-publish-dlx":  # there, it is a dead letter now
+            self.delay(hosted, self._holdings.cutter.cut(run, taken, run.count), now_ms + REFUSED_MS)
+
+    def park(self, hosted: Hosted, ranges: Ranges, due_ms: int) -> None:
+        """Messages that a queue has parked are ready again later."""
+        queue = hosted.queue
+        for start, end in ranges:
+            self._wait(hosted, Timer(queue.id, due_ms, start, end - start, True, queue.declared.durable))
+
+    def retire(self, hosted: Hosted) -> None:
+        """A queue is deleted; what is in the store follows by `clear`."""
+        self.pending -= hosted.delayed
+        hosted.delayed = 0
+
+    def clear(self, queue: int, count_max: int) -> int:
+        """Delete some timers of a deleted queue; returns how many there were. Once in a pass."""
+        timers = self._holdings.store.timers_of(queue, count_max)
+        for timer in timers:
+            self._holdings.journal.fire(timer)
+        return len(timers)
+
+    def note(self, now: float) -> None:
+        """Note the time if that is due: after a restart of the machine it must not go back."""
+        if self.pending and now - self._noted_at >= NOTE_SECONDS:
+            self._noted_at = now
+            self._holdings.journal.note(self._holdings.clock.note())
+
+    def _wait(self, hosted: Hosted, timer: Timer) -> None:
+        self._holdings.journal.wait(timer)
+        hosted.delayed += timer.messages
+        self.pending += timer.messages
+        self._expect(hosted, timer.due_ms)
+
+    def _expect(self, hosted: Hosted, due_ms: int) -> None:
+        if hosted.timers_at is None or due_ms < hosted.timers_at:
+            hosted.timers_at = due_ms
+            self._holdings.agenda.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
+
+    def _look(self, number: int, due_ms: int) -> None:
+        hosted = self._holdings.queues.get(number)
+        if hosted is not None and hosted.timers_at == due_ms:  # or an earlier one has come between
+            hosted.timers_at = None
+            self._fire(hosted)
+
+    def _fire(self, hosted: Hosted) -> None:
+        holdings, queue = self._holdings, hosted.queue
+        now_ms = holdings.agenda.now_ms
+        size = FIRE_BYTES if holdings.store.space.left > 0 else FIRE_FULL_BYTES
+        timers, following = holdings.store.timers_due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
+        for timer in timers:
+            holdings.journal.fire(timer)
+            hosted.fired_ms = timer.due_ms
+            hosted.delayed -= timer.messages
+            self.pending -= timer.messages
+            if timer.run is None:
+                queue.unpark([(timer.serial, timer.serial + timer.messages)])
+            else:
+                self.publish(hosted, timer.run, now_ms)
+        if timers:
+            holdings.active[queue.id] = hosted
+        if following is not None:
+            # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
+            # would show what was fired a moment ago once more.
+            self._expect(hosted, now_ms + 1 if following <= now_ms else max(following, now_ms + FIRE_GAP_MS))

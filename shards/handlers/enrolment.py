@@ -1,0 +1,89 @@
+"""Whom a shard listens to, and who recognises it.
+
+    coordinator                         shard
+      │  opens a session  ──────────────►  │
+      │  ◄───────────────────  [Identity]  │   what the store knows of itself, and its durable queues
+      │  [Enroll, Assign, …]  ──────────►  │   written with the first queue, or before it
+      │  or [Expel]  ───────────────────►  │   the shard refuses to go on: exit code 78
+
+A gateway tells in its Hello which broker's it is, and by which coordinator's topology it routes. The shard opens no
+session for one of another broker, nor for one that knows a newer coordinator than itself: that coordinator may be one
+which the shard would refuse. So nothing is delivered from a store that was not recognised, and a shard that restarts
+while the coordinator is away serves the gateways that it knows.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer, Hello
+from shardmq.bus.messages.stores import Enroll, Expel, Identity
+from shardmq.errors import ReplyCode, StoreRefused
+from shardmq.shards.state.shard import COORDINATOR, GATEWAY, Holdings
+from shardmq.shards.storage.identity import StoreIdentity
+from shardmq.topology.entities import Queue
+
+
+class Enrolment:
+    """The shard's part in being recognised.
+
+    Args:
+        holdings: the queues.
+        file: the store's, for errors.
+        identity: as it is in the store.
+    """
+
+    def __init__(self, holdings: Holdings, file: object, identity: StoreIdentity) -> None:
+        self._holdings = holdings
+        self._file = file
+        self.identity = identity
+        self.handlers: Final[dict[type, Callable[[Peer, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
+
+    def opened(self, peer: Peer) -> None:
+        """A session is open: the coordinator is told what is here."""
+        if peer.role != COORDINATOR:
+            return
+        mine = self.identity
+        queues = [(declared.id, declared.vhost, declared.name) for hosted in self._holdings.queues.values()
+                  if (declared := hosted.queue.declared).durable]  # fmt: skip
+        peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
+
+    def reason_against(self, hello: Hello) -> str:
+        """Why a caller gets no session; "" if it gets one."""
+        mine = self.identity
+        if hello.role != GATEWAY or not mine.broker or hello.broker == mine.broker:
+            return ""
+        return f"shard {mine.shard} belongs to broker {mine.broker}, not to {hello.broker or 'none'}"
+
+    def is_early(self, hello: Hello) -> bool:
+        """Whether a gateway is to wait for the coordinator, who has not enrolled this shard yet, or not this time."""
+        mine = self.identity
+        return hello.role == GATEWAY and (not mine.broker or hello.generation > mine.generation)
+
+    def given(self, queues: list[Queue]) -> None:
+        """These durable queues are new here: their ids are never given to others."""
+        highest = max(queue.id for queue in queues)
+        if highest > self.identity.queue:
+            self._become(queue=highest)
+
+    def _enroll(self, peer: Peer, message: Enroll) -> None:
+        mine = self.identity
+        if mine.broker not in ("", message.broker):
+            text = f"shard {mine.shard} belongs to broker {mine.broker}, not to {message.broker}"
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        elif message.generation < mine.generation:
+            text = f"shard {mine.shard} has heard of coordinator generation {mine.generation}"
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        else:
+            if (message.broker, message.generation) != (mine.broker, mine.generation):
+                self._become(broker=message.broker, generation=message.generation)
+            peer.post(Answer(message.request))
+
+    def _expel(self, _peer: Peer, message: Expel) -> None:
+        raise StoreRefused(f"{self._file}: {message.text}")
+
+    def _become(self, **changes: Any) -> None:
+        self.identity = msgspec.structs.replace(self.identity, **changes)
+        self._holdings.journal.identify(self.identity)

@@ -1,0 +1,179 @@
+"""Publishes: to queues at once or later, once each, and what is said when a queue does not take them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.shard import Confirmed, Gone, Publish, PublishRefusal
+from shardmq.errors import ReplyCode
+from shardmq.limits import LETTER_PRODUCERS
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.handlers.transactions import Transactions
+from shardmq.shards.state.deduplication import Producers
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Client, Holdings
+from shardmq.shards.storage.entries import Seen
+
+
+class Publishing:
+    """What a shard does with publishes.
+
+    Args:
+        holdings: the queues.
+        timers: for what is published with a delay.
+        transactions: for what is published in one.
+    """
+
+    def __init__(self, holdings: Holdings, timers: Timers, transactions: Transactions) -> None:
+        self._holdings = holdings
+        self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
+        self._journal, self._space = holdings.journal, holdings.store.space
+        self._timers = timers
+        self._transactions = transactions
+        self._confirming: dict[Peer, Client] = {}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish, Gone: self._gone}
+
+    def confirm(self) -> None:
+        """Everything is on disk: say so."""
+        for peer, client in self._confirming.items():
+            peer.post(Confirmed(client.published))
+        self._confirming.clear()
+
+    def lost(self, peer: Peer) -> None:
+        """A session is over: nobody waits for its confirms."""
+        self._confirming.pop(peer, None)
+
+    def _publish(self, peer: Peer, message: Publish) -> None:
+        client = self._clients[peer]
+        client.published += 1
+        self._confirming[peer] = client
+        self._space.left -= len(message.run.records) * len(message.queues)
+        if self._space.left < 0:
+            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._holdings.disk_full()))
+            return
+        if message.transaction:
+            self._stage(peer, client, message)
+            return
+        if message.delay_ms:
+            self._publish_later(peer, client, message)
+            return
+        run = message.run
+        refused: tuple[int, int] | None = None
+        for number in message.queues:
+            hosted = self._queues.get(number)
+            if hosted is None or hosted.is_condemned:
+                refused = 0, number
+            elif message.producer or hosted.refuses:
+                taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, run, 0)
+                if taken < run.count and (refused is None or taken < refused[0]):
+                    refused = taken, number
+                self._active[number] = hosted
+            else:
+                hosted.queue.append(run)
+                self._active[number] = hosted
+        if refused is not None:
+            self._refuse(peer, client, message, *refused)
+
+    def _publish_later(self, peer: Peer, client: Client, message: Publish) -> None:
+        holdings = self._holdings
+        refused: int | None = None
+        for number in message.queues:
+            hosted = holdings.queues.get(number)
+            if hosted is None or hosted.is_condemned:
+                refused = number
+            elif not message.producer:
+                self._take(hosted, message.run, message.delay_ms)
+            elif self._publish_once(hosted, message) < message.run.count:
+                refused = number
+        if refused is not None:
+            self._refuse(peer, client, message, 0, refused)
+
+    def _stage(self, peer: Peer, client: Client, message: Publish) -> None:
+        """Keep a run for its transaction: for all of its queues or none, as what is sent again is staged once."""
+        for number in message.queues:
+            hosted = self._queues.get(number)
+            if hosted is None or hosted.is_condemned:
+                self._refuse(peer, client, message, 0, number)
+                return
+        refusal = self._transactions.stage(client.published, message)
+        if refusal is not None:
+            peer.post(refusal)
+
+    def _publish_once(self, hosted: Hosted, message: Publish) -> int:
+        """Take what the queue has not had from this producer; returns how many from the start it has now."""
+        run, producer, sequence = message.run, message.producer, message.sequence
+        count = run.count
+        producers = hosted.producers
+        if producers is None:
+            producers = hosted.producers = Producers()
+        elif not hosted.refuses and not message.delay_ms:
+            # Nearly everything comes in order, to a queue that takes all. The long way takes four times as long.
+            seen = producers.seen.get(producer)
+            if seen is not None and seen.extend(sequence, sequence + count):
+                hosted.queue.append(run)
+                if not seen.is_due:
+                    self._remember(hosted, producers, seen, run)
+                return count
+        if producers.has_forgotten(producer, sequence):
+            return 0
+        for start, end in producers.unseen(producer, sequence, sequence + count):
+            piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
+            taken = self._take(hosted, piece, message.delay_ms)
+            if producer >= LETTER_PRODUCERS and _passes_on(hosted):
+                taken = piece.count
+            if taken:
+                self._remember(hosted, producers, producers.saw(producer, start, start + taken), run)
+            if taken < piece.count:
+                return start - sequence + taken
+        return count
+
+    def _gone(self, _peer: Peer, message: Gone) -> None:
+        """Written with the next letter of that producer: until then, more is remembered than need be."""
+        for number in message.queues:
+            hosted = self._queues.get(number)
+            if hosted is not None and hosted.producers is not None:
+                hosted.producers.gone(message.producer, message.ranges)
+
+    def _take(self, hosted: Hosted, run: Run, delay_ms: int) -> int:
+        if delay_ms:
+            # From now on and not from when the pass began: it may have been sent since.
+            self._timers.delay(hosted, run, self._holdings.clock.now_ms() + delay_ms)
+            return run.count
+        return hosted.queue.append(run, hosted.ring.credit()) if hosted.refuses else hosted.queue.append(run)
+
+    def _remember(self, hosted: Hosted, producers: Producers, seen: Seen, run: Run) -> None:
+        """Write down what a queue has of a producer; of transient messages only for as long as they live themselves."""
+        producers.seen.move_to_end(seen.producer)
+        if hosted.is_durable and run.flags & PERSISTENT:
+            self._journal.saw(hosted.queue.id, seen)
+        forgotten = producers.surplus()
+        if forgotten is not None and hosted.is_durable:
+            self._journal.forget(hosted.queue.id, forgotten)
+
+    def _refuse(self, peer: Peer, client: Client, message: Publish, taken: int, number: int) -> None:
+        hosted = self._holdings.queues.get(number)
+        if hosted is None:
+            missing = self._holdings.missing(number)
+            code, text = missing.code, missing.text
+        elif hosted.is_condemned:
+            code, text = ReplyCode.RESOURCE_ERROR, f"{hosted.title} is being deleted just now; publish again"
+        elif hosted.producers is not None and hosted.producers.has_forgotten(message.producer, message.sequence):
+            code = ReplyCode.PRECONDITION_FAILED
+            text = (f"{hosted.title} does not know any more whether it has number {message.sequence} of this producer; "
+                    "give the message a new number if it may come twice")  # fmt: skip
+        else:
+            code = ReplyCode.RESOURCE_ERROR
+            text = f"{hosted.title} is full ({_bounds(hosted)}); consume from it, or publish again later"
+        peer.post(PublishRefusal(client.published, code, text, taken))
+
+
+def _passes_on(hosted: Hosted) -> bool:
+    """Whether what the queue has no place for is a dead letter of its own from then on."""
+    return hosted.queue.deaths is not None and hosted.queue.terms.overflow == "reject-publish-dlx"
+
+
+def _bounds(hosted: Hosted) -> str:
+    terms = hosted.queue.terms
+    bounds = (("x-max-length", terms.max_length), ("x-max-length-bytes", terms.max_bytes))
+    return ", ".join([f"{name} {value}" for name, value in bounds if value is not None])

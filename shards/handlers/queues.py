@@ -1,0 +1,215 @@
+"""Queues come and go, are counted, looked into, emptied."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import (
+    Assign,
+    Cancelled,
+    Condemn,
+    Counts,
+    Drop,
+    Peek,
+    Purge,
+)
+from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.shards.handlers.dead_letters import DeadLetters
+from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.handlers.enrolment import Enrolment
+from shardmq.shards.handlers.reservations import Reservations
+from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.segments.steps import SEGMENT_COST_BYTES, Steps
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.sliced_work import SLICE_BYTES
+from shardmq.topology.entities import Queue
+
+DROPPED_TIMERS: Final = 2000
+"""Timers of deleted queues removed in one commit."""
+
+
+class Administration:
+    """What a shard does with queues as a whole.
+
+    Args:
+        holdings: them.
+        timers: what waits for a time in them.
+        letters: what is on its way out of them.
+        reservations: what is reserved in them.
+        enrolment: remembers the ids of queues.
+        dropped: queues that were being deleted when the process ended: (id, segments).
+    """
+
+    def __init__(self, holdings: Holdings, timers: Timers, letters: DeadLetters, reservations: Reservations,
+                 enrolment: Enrolment, dropped: list[tuple[int, list[Segment]]]) -> None:  # fmt: skip
+        self._holdings = holdings
+        self._timers = timers
+        self._letters = letters
+        self._reservations = reservations
+        self._enrolment = enrolment
+        for number, segments in dropped:
+            holdings.slices.add(self._clear(number, segments), partial(holdings.journal.clear, number))
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            Assign: self._assign, Condemn: self._condemn, Drop: self._drop, Purge: self._purge,
+            Counts: self._counts, Peek: self._peek,
+        }  # fmt: skip
+
+    def table(self, hosted: Hosted) -> dict[str, Any]:
+        """A queue's counts and consumers, as `shardmq status` shows them."""
+        self._holdings.catch_up(hosted)
+        return {
+            **hosted.queue.table(len(hosted.ring)),
+            "delayed": hosted.delayed,
+            "producers": len(hosted.producers) if hosted.producers is not None else 0,
+            "consumer_list": [consumer.table() for consumer in hosted.ring],
+        }
+
+    def tables(self) -> list[dict[str, Any]]:
+        """All queues, those out of service among them, as `shardmq status` shows them."""
+        found = []
+        for hosted in list(self._holdings.queues.values()):
+            try:
+                found.append(self.table(hosted))
+            except RowDamaged as damage:
+                self._holdings.take_out(damage)
+        return found + [out.table() for out in self._holdings.quarantine.queues.values()]
+
+    def _assign(self, peer: Peer, message: Assign) -> None:
+        holdings = self._holdings
+        here: list[Queue] = []
+        for declared in message.queues:
+            if declared.id in holdings.quarantine:
+                holdings.quarantine.learn(declared)
+                continue
+            here.append(declared)
+            hosted = holdings.queues.get(declared.id)
+            if hosted is not None and not _is_same(hosted.queue.declared, declared):
+                text = (
+                    f"queue '{declared.name}' in vhost '{declared.vhost}' has the id {declared.id}, which is that of "
+                    f"{hosted.title} here: the coordinator's store is not the one these queues were declared with"
+                )
+                holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                return
+        durable = [declared for declared in here if declared.durable and declared.id not in holdings.queues]
+        if durable:
+            self._enrolment.given(durable)
+        for declared in here:
+            hosted = holdings.queues.get(declared.id)
+            if hosted is not None:
+                hosted.is_condemned = False
+                if hosted.is_leaving:
+                    holdings.look_unused(hosted)
+                continue
+            holdings.add(make_queue(declared, holdings.journal, holdings.clock))
+            if declared.durable:
+                holdings.journal.declare(declared)
+        peer.post(Answer(message.request))
+
+    def _condemn(self, peer: Peer, message: Condemn) -> None:
+        hosted = self._holdings.queues.get(message.queue)
+        if hosted is None:
+            self._holdings.refuse_missing(peer, message.request, message.queue)
+            return
+        self._holdings.catch_up(hosted)
+        if message.if_unused and len(hosted.ring):
+            text = (
+                f"{hosted.title} in use: it has {len(hosted.ring)} consumers; cancel them, or delete without if-unused"
+            )
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        elif message.if_empty and hosted.queue.ready:
+            text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
+            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        else:
+            hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
+            peer.post(Answer(message.request))
+
+    def _drop(self, peer: Peer, message: Drop) -> None:
+        holdings = self._holdings
+        out = holdings.quarantine.queues.get(message.queue)
+        if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
+            holdings.refuse_missing(peer, message.request, message.queue)
+            return
+        holdings.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
+        hosted = holdings.queues.get(message.queue)
+        if hosted is None:
+            peer.post(Answer(message.request, 0))
+            return
+        holdings.catch_up(hosted)
+        del holdings.queues[message.queue]
+        hosted.is_gone = True
+        holdings.active.pop(message.queue, None)
+        holdings.unused.pop(message.queue, None)
+        queue = hosted.queue
+        for other, client in holdings.clients.items():
+            for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is queue]:
+                del client.consumers[consumer.number]
+                if consumer.timeouts is not None:
+                    consumer.timeouts.close()
+                other.post(Cancelled(consumer.number))
+        count = queue.ready  # what consumers hold is theirs: its acknowledgements may be on their way
+        segments = queue.retire()
+        self._timers.retire(hosted)
+        self._letters.retire(queue.id)
+        self._reservations.retire(queue)
+        if queue.declared.durable:
+            holdings.journal.drop(queue.id)
+            for producer in hosted.producers.seen if hosted.producers is not None else ():
+                holdings.journal.forget(queue.id, producer)
+        holdings.slices.add(self._clear(queue.id, segments), partial(holdings.journal.clear, queue.id))
+        peer.post(Answer(message.request, count))
+
+    def _clear(self, number: int, segments: list[Segment]) -> Steps:
+        """Remove what a deleted queue left: in later passes, as what this one writes cannot be found in the store."""
+        yield SLICE_BYTES
+        for segment in segments:
+            self._holdings.journal.end(segment)
+            yield max(segment.bytes, SEGMENT_COST_BYTES)
+        while self._timers.clear(number, DROPPED_TIMERS) == DROPPED_TIMERS:
+            yield SLICE_BYTES  # they are found in the store until the pass is over
+
+    def _purge(self, peer: Peer, message: Purge) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            self._holdings.catch_up(hosted)
+            count, steps = hosted.queue.purge()
+            self._holdings.active[message.queue] = hosted
+            done = partial(self._purged, peer, message, count)
+            self._holdings.slices.add(self._while_there(hosted, steps), done)
+
+    def _purged(self, peer: Peer, message: Purge, count: int) -> None:
+        if message.queue in self._holdings.quarantine:
+            self._holdings.refuse_missing(peer, message.request, message.queue)
+        else:
+            peer.post(Answer(message.request, count))
+
+    def _while_there(self, hosted: Hosted, steps: Steps) -> Steps:
+        """The steps of a purge, until its queue is deleted: then all of it goes anyhow."""
+        for cost in steps:
+            yield cost
+            if hosted.is_gone:
+                return
+
+    def _counts(self, peer: Peer, message: Counts) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            if message.is_declared and not len(hosted.ring):
+                hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
+            self._holdings.use(hosted)
+            self._holdings.catch_up(hosted)
+            peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
+
+    def _peek(self, peer: Peer, message: Peek) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is not None:
+            self._holdings.catch_up(hosted)
+            peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
+            self._holdings.active[message.queue] = hosted
+
+
+def _is_same(there: Queue, declared: Queue) -> bool:
+    """Whether an id is one queue's, and not two queues'."""
+    return (there.vhost, there.name) == (declared.vhost, declared.name)

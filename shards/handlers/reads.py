@@ -1,0 +1,165 @@
+"""Reading a queue without a trace: cut into slices, and looked at by number. Nothing moves, nothing stays in memory.
+
+What is in a slice is read from the store segment by segment and let go of; only what flows anyway is taken from memory.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import Read, Slices
+from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.shards.handlers.reservations import Held, Reservations
+from shardmq.shards.queues.delivery import LANE_BITS, Parcel
+from shardmq.shards.queues.plain_queue import PEEK_BYTES
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.state.shard import Holdings
+
+PASS_BYTES: Final = 4 * PEEK_BYTES
+"""Bytes shown in one pass, or read to find what is shown, about; a hundred readers at once wait for one another, not
+everybody else for them."""
+
+READ_RANGES: Final = 8192
+"""Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
+
+
+class Snapshots:
+    """What a shard does for those who read queues in parallel.
+
+    Args:
+        holdings: the queues.
+        reservations: what is reserved in them.
+    """
+
+    def __init__(self, holdings: Holdings, reservations: Reservations) -> None:
+        self._holdings = holdings
+        self._reservations = reservations
+        self._waiting: deque[tuple[Peer, Read]] = deque()
+        self._room = PASS_BYTES
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Slices: self._slices, Read: self._read}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether somebody waits for another pass."""
+        return bool(self._waiting)
+
+    def begin(self) -> None:
+        """A pass begins: those who wait have their turn."""
+        self._room = PASS_BYTES
+        while self._waiting and self._room > 0:
+            peer, message = self._waiting.popleft()
+            if peer in self._holdings.clients:
+                try:
+                    self._show(peer, message)
+                except RowDamaged as damage:
+                    self._holdings.take_out(damage)
+                    self._holdings.refuse_missing(peer, message.request, message.queue)
+
+    def _slices(self, peer: Peer, message: Slices) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        if message.reservation:
+            held = self._reservations.find(peer, message.request, hosted, message.reservation)
+            if held is None:
+                return
+            ranges = list(held.left)
+        else:
+            self._holdings.catch_up(hosted)
+            ranges = [part for lane in hosted.queue.lanes for part in lane.between(0, lane.next)]
+        peer.post(Answer(message.request, slices_of(ranges, message.count)))
+
+    def _read(self, peer: Peer, message: Read) -> None:
+        if self._room > 0 and not self._waiting:
+            self._show(peer, message)
+        else:
+            self._waiting.append((peer, message))
+
+    def _show(self, peer: Peer, message: Read) -> None:
+        hosted = self._holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        held: Held | None = None
+        if message.reservation:
+            held = self._reservations.find(peer, message.request, hosted, message.reservation)
+            if held is None:
+                return
+            if held.is_acknowledged:
+                text = (f"reservation '{message.reservation}' of {hosted.title} was acknowledged: its messages are "
+                        "done with; reserve under another name to read what came since")  # fmt: skip
+                self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                return
+        else:
+            self._holdings.catch_up(hosted)
+        glanced = self._holdings.journal.glanced
+        parcels, following = _shown(hosted.queue, held, message)
+        shown = sum([len(parcel.run.records) for parcel in parcels])
+        self._room -= max(shown, self._holdings.journal.glanced - glanced)
+        peer.post(Answer(message.request, (parcels, following)))
+
+
+def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
+    """Cut numbers into parts that differ by one at most, but where a lane ends in one: then it is two, so that none
+    has the numbers in it that the lane will give next.
+
+    Args:
+        ranges: which numbers, in rising order.
+        count: how many parts, if there are so many numbers.
+
+    Returns:
+        (first, end, how many) of each part, in rising order: from its first number to behind its last.
+    """
+    total = sum([end - start for start, end in ranges])
+    count = min(count, total)
+    parts: list[tuple[int, int, int]] = []
+    first = has = behind = done = split = 0
+    for start, end in ranges:
+        if has and start >> LANE_BITS != first >> LANE_BITS:
+            parts.append((first, behind, has))
+            split, has = split + has, 0
+        while start < end:
+            if not has:
+                first = start
+            wanted = (done + 1) * total // count - done * total // count - split
+            taken = min(end - start, wanted - has)
+            start += taken
+            has += taken
+            behind = start
+            if has == wanted:
+                parts.append((first, start, has))
+                has = split = 0
+                done += 1
+    return parts
+
+
+def _shown(queue: Queue, held: Held | None, message: Read) -> tuple[list[Parcel], int | None]:
+    """What is to be shown, and where to read on."""
+    if held is not None:
+        numbers = held.left.walk(message.first, message.end)
+    else:
+        numbers = chain.from_iterable([lane.between(message.first, message.end) for lane in queue.lanes])
+    ranges, following = _first(numbers, message.count)
+    if not ranges:
+        return [], None
+    parcels = queue.show(ranges, held.fresh_from if held is not None else {})
+    shown = parcels[-1].first + parcels[-1].run.count
+    left = next((max(start, shown) for start, end in ranges if end > shown), following)
+    return parcels, left
+
+
+def _first(numbers: Iterator[tuple[int, int]], count: int) -> tuple[Ranges, int | None]:
+    """The first `count` of some numbers, and the one that comes behind them."""
+    ranges: Ranges = []
+    for start, end in numbers:
+        if not count or len(ranges) == READ_RANGES:
+            return ranges, start
+        stop = min(end, start + count)
+        ranges.append((start, stop))
+        count -= stop - start
+        if stop < end:
+            return ranges, stop
+    return ranges, None

@@ -1,0 +1,335 @@
+"""Reservations: messages of a queue that are set aside under a name, for a time, to be acknowledged together.
+
+    ready ── reserve ──▶ held ── acknowledge ──▶ done with; when nothing is left, the name is kept for a while
+      ▲                   │
+      └── release, lease ─┘      at their place, marked redelivered
+
+Held messages are nobody else's: no consumer gets them, nothing expires, bounds do not count them, purging leaves them.
+All of it is on disk before it is answered. What is stored of a reservation is not written again when a part of it is
+acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.shard import EndReservation, Reserve
+from shardmq.errors import ReplyCode
+from shardmq.limits import RESERVATION_MS
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.segments.segment import Ranges
+from shardmq.shards.segments.steps import RANGE_COST_BYTES, Steps
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.shard import Holdings
+from shardmq.shards.storage.entries import Reservation
+from shardmq.shards.storage.recovery import StoredQueue
+
+RESERVATIONS_MAX: Final = 1000
+"""Reservations held of one queue; names of acknowledged ones kept, and of others that ended. A job needs one."""
+
+ACKNOWLEDGED_MS: Final = RESERVATION_MS
+"""How long the name of an acknowledged reservation is kept at least: its lease may have been nearly over."""
+
+STEP_BYTES: Final = 4 << 20
+"""Acknowledged in one step, of which a pass takes a few."""
+
+BUSY_MS: Final = 1000
+"""A lease is over so much later at least, while messages are being acknowledged."""
+
+RELEASED: Final = "it was released, and its messages are back at their place; reserve them again, and read again"
+OVER: Final = (
+    "its lease was over, and its messages are back at their place; reserve them again for longer, or reserve under the "
+    "same name now and then while it lasts, and read again"
+)
+FORGOTTEN: Final = "it was acknowledged, all of it, and its name was kept no longer; there is nothing to do"
+UNKNOWN: Final = (
+    "it was never made, or it ended before this shard was last started; reserve under that name, and read again"
+)
+"""What became of a reservation that is not there."""
+
+
+class Held:
+    """One reservation.
+
+    Attributes:
+        name: its name.
+        left: numbers of the messages that are left of it.
+        until_ms: when its lease is over; when its name is forgotten, where it is acknowledged.
+        span: from the first number it had, when it was made, to behind the last.
+        fresh_from: by lane, from which number on its messages were handed out to nobody before.
+        is_acknowledged: whether all of it was.
+        look_at: when its time is looked at next, if it is.
+        waiting: what was asked of it while messages of it are acknowledged step by step; None while none are.
+    """
+
+    __slots__ = ("fresh_from", "is_acknowledged", "left", "look_at", "name", "span", "until_ms", "waiting")
+
+    def __init__(
+        self, name: str, left: RangeSet, until_ms: int, span: tuple[int, int], fresh_from: Mapping[int, int]
+    ) -> None:
+        self.name = name
+        self.left = left
+        self.until_ms = until_ms
+        self.span = span
+        self.fresh_from = fresh_from
+        self.is_acknowledged = False
+        self.look_at: int | None = None
+        self.waiting: list[tuple[Peer, Reserve | EndReservation]] | None = None
+
+
+class _Names:
+    """The reservations of one queue, by name; and what became of the last ones that are not there any more."""
+
+    __slots__ = ("ended", "there")
+
+    def __init__(self) -> None:
+        self.there: dict[str, Held] = {}
+        self.ended: OrderedDict[str, str] = OrderedDict()
+
+    def end(self, name: str, what: str) -> None:
+        """It is not there any more."""
+        del self.there[name]
+        self.ended[name] = what
+        self.ended.move_to_end(name)
+        if len(self.ended) > RESERVATIONS_MAX:
+            self.ended.popitem(last=False)
+
+
+class Reservations:
+    """All reservations of a shard.
+
+    Args:
+        holdings: the queues.
+    """
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._names: dict[int, _Names] = {}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
+
+    def scan(self, stored: Mapping[int, StoredQueue], reservations: Iterable[Reservation]) -> None:
+        """At start, before there are queues: take in what was stored, and tell each queue which messages are reserved.
+
+        What is not there any more is left out, on disk as well: of transient messages, others will have the numbers.
+        """
+        journal = self._holdings.journal
+        for found in reservations:
+            queue = stored.get(found.queue)
+            if queue is None:
+                journal.reserve(found.queue, found.name, None)
+                continue
+            left = [part for start, end in found.ranges for part in queue.living(start, end)]
+            fresh_from = {number >> LANE_BITS: number for number in found.fresh_from}
+            held = Held(found.name, RangeSet(left), found.until_ms, found.span, fresh_from)
+            held.is_acknowledged = found.is_acknowledged
+            self._names.setdefault(found.queue, _Names()).there[found.name] = held
+            if list(held.left) != found.ranges:
+                journal.reserve(found.queue, found.name, _stored(found.queue, held))
+            queue.reserved += left
+        for queue in stored.values():
+            queue.reserved.sort()
+
+    def adopt(self, number: int) -> None:
+        """At start: the leases of a queue's reservations go on."""
+        names = self._names.get(number)
+        for held in names.there.values() if names is not None else ():
+            self._expect(number, held)
+
+    def find(self, peer: Peer, request: int, hosted: Hosted, name: str) -> Held | None:
+        """The reservation of that name; a refusal is posted where there is none."""
+        held = self._held(hosted.queue.id, name)
+        if held is None:
+            names = self._names.get(hosted.queue.id)
+            what = names.ended.get(name, UNKNOWN) if names is not None else UNKNOWN
+            text = f"{hosted.title} has no reservation '{name}': {what}"
+            self._holdings.refuse(peer, request, ReplyCode.NOT_FOUND, text)
+        return held
+
+    def retire(self, queue: Queue) -> None:
+        """A queue is deleted, and all that is reserved in it."""
+        names = self._names.pop(queue.id, None)
+        if names is not None and queue.declared.durable:
+            for name in names.there:
+                self._holdings.journal.reserve(queue.id, name, None)
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def _reserve(self, peer: Peer, message: Reserve) -> None:
+        holdings = self._holdings
+        hosted = holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        holdings.use(hosted)
+        held = self._held(message.queue, message.name)
+        if held is not None and held.waiting is not None:
+            held.waiting.append((peer, message))
+            return
+        if held is None:
+            names = self._names.setdefault(message.queue, _Names())
+            if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
+                text = f"{hosted.title} has {RESERVATIONS_MAX} reservations; acknowledge or release some"
+                holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+                return
+            names.ended.pop(message.name, None)
+            held = names.there[message.name] = self._make(hosted, message)
+        if not held.is_acknowledged:
+            # From now on and not from when the pass began: it may have been sent since.
+            held.until_ms = holdings.clock.now_ms() + (message.lease_ms or RESERVATION_MS)
+            self._expect(message.queue, held)
+            self._write(hosted, held)
+        peer.post(Answer(message.request, (held.left.count, held.is_acknowledged)))
+
+    def _make(self, hosted: Hosted, message: Reserve) -> Held:
+        holdings, queue = self._holdings, hosted.queue
+        holdings.catch_up(hosted)
+        queue.expire(holdings.agenda.now_ms)
+        fresh_from = {lane.number: lane.cursor for lane in queue.lanes}
+        left = RangeSet(queue.reserve(message.messages_max or queue.ready))
+        holdings.active[queue.id] = hosted
+        span = (left.first()[0], left.end) if left else (0, 0)
+        return Held(message.name, left, 0, span, fresh_from)
+
+    def _end(self, peer: Peer, message: EndReservation) -> None:
+        holdings = self._holdings
+        hosted = holdings.found(peer, message.request, message.queue)
+        if hosted is None:
+            return
+        holdings.use(hosted)
+        held = self._held(message.queue, message.name)
+        if held is not None and held.waiting is not None:
+            held.waiting.append((peer, message))
+            return
+        if not message.acknowledge:
+            peer.post(Answer(message.request, 0 if held is None else self._release(hosted, held, RELEASED)))
+            return
+        held = self.find(peer, message.request, hosted, message.name)
+        if held is None:
+            return
+        outside = _outside(message.ranges, held)
+        if outside is not None:
+            text = (f"range [{outside[0]}, {outside[1]}) is not within reservation '{message.name}' of {hosted.title}, "
+                    f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising")  # fmt: skip
+            holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            return
+        self._acknowledge(peer, message, hosted, held)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _held(self, number: int, name: str) -> Held | None:
+        names = self._names.get(number)
+        return names.there.get(name) if names is not None else None
+
+    def _acknowledge(self, peer: Peer, message: EndReservation, hosted: Hosted, held: Held) -> None:
+        """Those of the messages named that are left, or all where none are, are done with, step by step."""
+        before = held.left.count
+        held.waiting = []
+        steps = self._settle(hosted, held, message.ranges or list(held.left))
+
+        def done() -> None:
+            if hosted.is_gone:
+                self._holdings.refuse_missing(peer, message.request, message.queue)
+            else:
+                peer.post(Answer(message.request, before - held.left.count))
+                self._acknowledged(hosted, held)
+            waiting, held.waiting = held.waiting or [], None
+            for asker, request in waiting:
+                self.handlers[type(request)](asker, request)
+
+        self._holdings.slices.add(steps, done)
+
+    def _settle(self, hosted: Hosted, held: Held, ranges: Ranges) -> Steps:
+        """Have what is left of some ranges done with. Whoever ends this early has lost nothing: the rest is left."""
+        place, reached = 0, 0
+        while place < len(ranges) and not hosted.is_gone:
+            parts: Ranges = []
+            cost = 0
+            while place < len(ranges) and cost < STEP_BYTES:
+                start, end = ranges[place]
+                part = next(held.left.walk(max(start, reached), end), None) if reached < end else None
+                if part is None:
+                    place += 1
+                    continue
+                stop, message_bytes = hosted.queue.extent(part[0])
+                reached = min(part[1], stop)
+                parts.append((part[0], reached))
+                cost += max(RANGE_COST_BYTES, message_bytes * (reached - part[0]))
+            if parts:
+                held.left.extract(parts)
+                hosted.queue.settle_reserved(parts)
+                self._holdings.active[hosted.queue.id] = hosted
+                yield cost
+
+    def _acknowledged(self, hosted: Hosted, held: Held) -> None:
+        """Some of it was: it may have been the last."""
+        if not held.left and not held.is_acknowledged:
+            held.is_acknowledged = True
+            held.until_ms = max(held.until_ms, self._holdings.clock.now_ms() + ACKNOWLEDGED_MS)
+            self._write(hosted, held)
+            self._keep_few(hosted)
+
+    def _release(self, hosted: Hosted, held: Held, what: str) -> int:
+        """What is left of it is ready again; returns how many messages that is. An acknowledged one keeps its name."""
+        if held.is_acknowledged:
+            return 0
+        count = held.left.count
+        hosted.queue.release(list(held.left))
+        self._holdings.active[hosted.queue.id] = hosted
+        self._forget(hosted, held, what)
+        return count
+
+    def _forget(self, hosted: Hosted, held: Held, what: str) -> None:
+        self._names[hosted.queue.id].end(held.name, what)
+        if hosted.is_durable:
+            self._holdings.journal.reserve(hosted.queue.id, held.name, None)
+
+    def _keep_few(self, hosted: Hosted) -> None:
+        """Forget the acknowledged one whose time is over first, if there are too many."""
+        acknowledged = [held for held in self._names[hosted.queue.id].there.values() if held.is_acknowledged]
+        if len(acknowledged) > RESERVATIONS_MAX:
+            self._forget(hosted, min(acknowledged, key=lambda held: held.until_ms), FORGOTTEN)
+
+    def _write(self, hosted: Hosted, held: Held) -> None:
+        if hosted.is_durable:
+            journal = self._holdings.journal
+            journal.reserve(hosted.queue.id, held.name, _stored(hosted.queue.id, held))
+            journal.note(self._holdings.clock.note())  # its time is not to begin anew with the machine
+
+    def _expect(self, number: int, held: Held) -> None:
+        if held.look_at is None or held.until_ms < held.look_at:
+            held.look_at = held.until_ms
+            self._holdings.agenda.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
+
+    def _look(self, number: int, name: str, due_ms: int) -> None:
+        """The time of a reservation may be over."""
+        hosted, held = self._holdings.queues.get(number), self._held(number, name)
+        if hosted is None or held is None or held.look_at != due_ms:  # or an earlier one has come between
+            return
+        held.look_at = None
+        if held.waiting is not None:
+            held.until_ms = max(held.until_ms, self._holdings.agenda.now_ms + BUSY_MS)
+        if held.until_ms > self._holdings.agenda.now_ms:
+            self._expect(number, held)
+        elif held.is_acknowledged:
+            self._forget(hosted, held, FORGOTTEN)
+        else:
+            self._release(hosted, held, OVER)
+
+
+def _stored(queue: int, held: Held) -> Reservation:
+    return Reservation(queue, held.name, list(held.left), held.until_ms, held.is_acknowledged, held.span,
+                       list(held.fresh_from.values()))  # fmt: skip
+
+
+def _outside(ranges: Ranges, held: Held) -> tuple[int, int] | None:
+    """The first range that is not of that reservation, or not behind the one before it."""
+    least, most = held.span
+    for start, end in ranges:
+        if not least <= start < end <= most:
+            return start, end
+        least = end
+    return None

@@ -1,0 +1,309 @@
+"""One pass of a shard: what has come is applied, deliveries are decided, all of it is committed, then answered.
+
+Answers, confirms and deliveries are posted as they are decided and flushed after the commit: nothing leaves this
+process before what it rests on is on disk.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from shardmq.bus.link import Lost, Opened
+from shardmq.bus.listener import Listener, Peer
+from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.messages.shard import (
+    Alarm,
+    Publish,
+    PublishRefusal,
+    ToShard,
+    Transact,
+)
+from shardmq.errors import ReplyCode, RowDamaged
+from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.vitals import vitals
+from shardmq.runtime.watermarks import Watch, Watermark
+from shardmq.shards.handlers.atomic_commit import Commits
+from shardmq.shards.handlers.backup import Copies
+from shardmq.shards.handlers.consume import Consuming
+from shardmq.shards.handlers.dead_letters import DeadLetters
+from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.handlers.enrolment import Enrolment
+from shardmq.shards.handlers.publish import Publishing
+from shardmq.shards.handlers.queues import Administration
+from shardmq.shards.handlers.reads import Snapshots
+from shardmq.shards.handlers.reservations import Reservations
+from shardmq.shards.handlers.transactions import Transactions
+from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.factory import make_queue
+from shardmq.shards.queues.subqueue import EXPIRE_RUNS
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.state.deduplication import Producers
+from shardmq.shards.state.shard import COORDINATOR, GATEWAY, Client, Holdings
+from shardmq.shards.storage.recovery import Contents, stored_queues
+from shardmq.shards.storage.schema import NUMBER, STAGED_DATABASES, number_of
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+
+TICK_SECONDS: Final = 0.1
+TICK_AT_REST_SECONDS: Final = 0.5
+"""Between ticks with nothing to look after but the links, which ping once a second."""
+
+PASS_BYTES: Final = 8 << 20
+"""Bytes of records after which a pass takes no more: who came first waits for the commit of all."""
+
+CONVERSATION_EVENTS: Final = 4
+CONVERSATION_BYTES: Final = 4096
+"""A pass no larger than this may be one of a client that waits for each answer before it goes on."""
+
+Event = tuple[Peer, Any]
+
+
+class Worker:
+    """The state of a shard, and what it does with each message.
+
+    Args:
+        name: of the process, as `shard-0`.
+        store: what is on disk.
+        listener: where messages come from.
+        memory_bytes: what bodies in memory may take.
+        rss_bytes_max: resident memory above which publishers are to wait; None for the default.
+        disk_free_bytes_min: free bytes of the disk below which they are, too; None for the default.
+    """
+
+    def __init__(self, name: str, store: Store, listener: Listener[ToShard], memory_bytes: int,
+                 rss_bytes_max: int | None = None, disk_free_bytes_min: int | None = None) -> None:  # fmt: skip
+        self._name = name
+        self._store = store
+        self._listener = listener
+        self._journal = Journal(store, memory_bytes)
+        self._watch = Watch(name, Path(store.file).parent, rss_bytes_max, disk_free_bytes_min)
+        contents = store.load()
+        self._holdings = Holdings(name, store, self._journal, SteadyClock.resumed(contents.clock))
+        self._collector = Collector(self._journal, self._holdings.take_out)
+        self._timers = Timers(self._holdings)
+        self._transactions = Transactions(self._holdings, self._timers)
+        self._publishing = Publishing(self._holdings, self._timers, self._transactions)
+        self._consuming = Consuming(self._holdings, self._timers)
+        self._commits = Commits(self._holdings, self._consuming)
+        self._letters = DeadLetters(self._holdings)
+        self._reservations = Reservations(self._holdings)
+        self._snapshots = Snapshots(self._holdings, self._reservations)
+        dropped = self._load(contents)
+        self._enrolment = Enrolment(self._holdings, store.file, store.identity)
+        self._copies = Copies(store, self._journal.demand)
+        listener.reason_against = self._enrolment.reason_against
+        listener.is_early = self._enrolment.is_early
+        self._administration = Administration(self._holdings, self._timers, self._letters, self._reservations,
+                                              self._enrolment, dropped)  # fmt: skip
+        self._more = False
+        self.is_conversing = False
+        self._is_stirred = True
+        self._tick_at = time.monotonic()
+        self._handlers: dict[type, Callable[[Peer, Any], None]] = {
+            **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers, **self._commits.handlers,
+            **self._administration.handlers, **self._transactions.handlers, **self._enrolment.handlers,
+            **self._copies.handlers,
+            **self._reservations.handlers, **self._snapshots.handlers,
+            Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
+        }  # fmt: skip
+
+    def _load(self, contents: Contents) -> list[tuple[int, list[Segment]]]:
+        """Make the queues that were stored; returns what is left of those that were being deleted."""
+        holdings = self._holdings
+        known = {declared.id: declared for declared in contents.queues}
+        for damage in contents.damaged:
+            if damage.database in STAGED_DATABASES:
+                holdings.quarantine.hold(number_of(damage.key[: NUMBER.size]), damage)
+            else:
+                holdings.take_out(damage, known.get(damage.queue or 0))
+        out = holdings.quarantine.queues
+        stored = stored_queues(contents, out.keys())
+        waiting, parked = self._timers.scan(stored)
+        self._reservations.scan(stored, [each for each in contents.reservations if each.queue not in out])
+        for declared in contents.queues:
+            if declared.id in out:
+                continue
+            found = stored[declared.id]
+            found.parked = parked.get(declared.id, [])
+            try:
+                hosted = holdings.add(make_queue(declared, self._journal, holdings.clock, found))
+            except RowDamaged as damage:  # some queues read messages to count their bytes
+                holdings.take_out(damage, declared)
+                continue
+            if declared.id in waiting:
+                self._timers.adopt(hosted, *waiting[declared.id])
+            self._reservations.adopt(declared.id)
+            holdings.active[declared.id] = hosted
+        for queue, producer, ranges in contents.producers:
+            if queue in holdings.queues:
+                hosted = holdings.queues[queue]
+                hosted.producers = hosted.producers or Producers()
+                hosted.producers.load(producer, ranges)
+        self._transactions.load(contents)
+        self._journal.note(holdings.clock.note())
+        return [(number, stored[number].segments) for number in contents.dropped]
+
+    # --- the pass ---------------------------------------------------------------------------------------------------
+
+    def wait_seconds(self) -> float:
+        """How long a pass may be put off if nothing comes."""
+        working = (self._more, self._holdings.slices.is_behind, self._transactions.is_rolling,
+                   self._snapshots.is_behind, self._copies.is_behind, self._listener.more)  # fmt: skip
+        if any(working):
+            return 0.0
+        now = time.monotonic()
+        waits = (self._journal.wait_seconds(now), self._holdings.agenda.wait_seconds())
+        return min([max(0.0, self._tick_at - now), *[wait for wait in waits if wait is not None]])
+
+    def turn(self) -> None:
+        """One pass."""
+        now = self._journal.now = time.monotonic()
+        self._holdings.agenda.begin()
+        self._holdings.slices.begin()
+        self._transactions.roll()
+        self._snapshots.begin()
+        events: list[Event] = self._listener.receive()
+        self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
+        while self._listener.more and _bytes(events) < PASS_BYTES:
+            events += self._listener.receive()
+        events = self._copies.sift(events, now)
+        handlers = self._handlers
+        for peer, message in events:
+            try:
+                handlers[type(message)](peer, message)
+            except RowDamaged as damage:
+                self._refuse_damaged(peer, message, damage)
+        if self._holdings.agenda.keep(self._holdings.take_out) or events:
+            self._is_stirred = True
+        due = now >= self._tick_at
+        self._finish(due)
+        if self._copies.committed():
+            self._listener.flush()
+        self._store.rest(now)
+        if due:
+            self._tick(now)
+
+    def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
+        """Carrying out a request met something damaged: its queue is out of service, and whoever asked is told."""
+        holdings = self._holdings
+        holdings.take_out(damage)
+        assert damage.queue is not None
+        text = holdings.quarantine.text(damage.queue)
+        if isinstance(message, Publish):
+            peer.post(PublishRefusal(holdings.clients[peer].published, ReplyCode.RESOURCE_ERROR, text))
+        elif hasattr(message, "request"):
+            holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+
+    def _tick(self, now: float) -> None:
+        self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
+        self._is_stirred = self._store.is_pending
+        self._copies.tick(now)
+        space = self._store.space
+        room = space.look()
+        for mark in self._watch.look(now, room, space.left <= 0):
+            for peer in self._holdings.clients:
+                self._alarm(peer, mark)
+        if not self._copies.is_copying:
+            self._store.give_back(now, room, self._watch.is_pressed)
+        for peer, lost in self._listener.tick(time.monotonic()):
+            self._lost(peer, lost)
+
+    def _finish(self, collect: bool) -> None:
+        """Deliver, commit, answer."""
+        holdings = self._holdings
+        damages: list[RowDamaged] = []
+        for hosted in holdings.active.values():
+            try:
+                hosted.ring.deliver()
+                queue = hosted.queue
+                queue.seal()
+                due_ms = queue.next_expiry_ms
+            except RowDamaged as damage:
+                damages.append(damage)
+                continue
+            if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
+                hosted.expiry_at = due_ms
+                holdings.agenda.at(due_ms, partial(self._expire, queue.id, due_ms))
+            if queue.deaths is not None:
+                self._letters.look(hosted)
+        holdings.active.clear()
+        for found in damages:
+            holdings.take_out(found)
+        self._consuming.end_permits()
+        self._letters.send()
+        if collect or self._more:
+            self._more = self._store.space.left > 0 and self._collector.work()  # it writes before it makes room
+        self._timers.note(self._journal.now)
+        self._journal.commit()
+        self._publishing.confirm()
+        self._listener.flush()
+
+    def _expire(self, number: int, due_ms: int) -> None:
+        """The message at a queue's head may have waited for too long."""
+        hosted = self._holdings.queues.get(number)
+        if hosted is not None and hosted.expiry_at == due_ms:  # or an earlier one has come between
+            hosted.expiry_at = None
+            hosted.queue.expire(self._holdings.agenda.now_ms, EXPIRE_RUNS)
+            self._holdings.active[number] = hosted
+
+    def stop(self) -> None:
+        """The last pass: everything that is known goes to disk exactly."""
+        self._copies.close()
+        self._holdings.active.clear()  # nothing is handed out any more: the marks below are exact
+        for hosted in self._holdings.queues.values():
+            hosted.queue.mark_exactly()
+        self._journal.note(self._holdings.clock.note())
+        self._journal.demand()
+        self._finish(collect=False)
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def _opened(self, peer: Peer, _: Opened) -> None:
+        self._holdings.clients.setdefault(peer, Client())  # a caller that calls twice is told of twice
+        if peer.role == COORDINATOR:
+            self._enrolment.opened(peer)
+            self._holdings.say_unused(peer)
+            self._holdings.say_out_of_service(peer)
+        elif peer.role == GATEWAY:
+            self._letters.opened(peer)
+            for mark in self._watch.on.values():
+                self._alarm(peer, mark)
+
+    def _lost(self, peer: Peer, _: Lost) -> None:
+        self._copies.lost(peer)
+        client = self._holdings.clients.pop(peer, None)
+        self._publishing.lost(peer)
+        self._letters.lost(peer)
+        if client is not None:
+            self._consuming.lost(client)
+
+    def _alarm(self, peer: Peer, mark: Watermark) -> None:
+        if peer.role == GATEWAY:
+            peer.post(Alarm(mark.resource, mark.is_on, mark.text))
+
+    def _inspect(self, peer: Peer, message: Inspect) -> None:
+        peer.post(Answer(message.request, self.table()))
+
+    def table(self) -> dict[str, Any]:
+        """How this process is, as `shardmq status` shows it."""
+        return {
+            **vitals(self._name, "shard"),
+            "store": self._store.sizes(),
+            "alarms": [mark.text for mark in self._watch.on.values()],
+            "damaged": self._holdings.quarantine.table(),
+            "delayed": self._timers.pending,
+            "staged": self._transactions.table(),
+            "queues": self._administration.tables(),
+        }
+
+
+def _bytes(events: list[Event]) -> int:
+    total = 0
+    for _, message in events:
+        if type(message) is Publish:
+            total += len(message.run.records)
+        elif type(message) is Transact:
+            total += sum([len(publish.run.records) for publish in message.publishes])
+    return total

@@ -1,0 +1,208 @@
+"""Keeping segments few and full. Both jobs copy live messages into new segments and remove the old in one transaction.
+
+merge     small neighbours become one, so that messages published one by one cost no index entry each
+collect   when less than half of a lane's stored messages are valid, its sparse segments are copied
+
+Only lanes that said they changed are looked at: there may be ten thousand that did not. Segments younger than a second
+are left alone: in a flow they are gone before it would pay.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.errors import RowDamaged
+from shardmq.message.record_batch import Run, continues, join
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
+from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Segment, body_sizes
+from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.storage.write_buffer import Compactable, Journal
+
+PASS_BYTES: Final = 8 << 20
+"""Bytes copied in one pass; who waits for a confirm waits for them too."""
+
+_SMALL_BYTES: Final = 64 << 10
+_TINY_BYTES: Final = 4 << 10
+_AGE_SECONDS: Final = 1.0
+
+
+def _raised(damage: RowDamaged) -> None:
+    raise damage
+
+
+class Collector:
+    """Does the work of both jobs in portions.
+
+    Args:
+        journal: of the shard.
+        damaged: called with what is found damaged, which takes that lane's queue out of service.
+    """
+
+    def __init__(self, journal: Journal, damaged: Callable[[RowDamaged], None] = _raised) -> None:
+        self._journal = journal
+        self._damaged = damaged
+        self._cutter = Cutter()
+
+    def work(self) -> bool:
+        """One portion.
+
+        Returns:
+            Whether there is more to do at once.
+        """
+        left = PASS_BYTES
+        untidy = self._journal.untidy
+        for lane in list(untidy):
+            if lane not in untidy:  # another of its queue's was damaged
+                continue
+            try:
+                left -= self._tidy(lane, left)
+            except RowDamaged as damage:
+                self._damaged(damage)
+                untidy.pop(lane, None)
+                continue
+            if left <= 0:
+                return True
+            if lane.young < MERGE_SEGMENTS and not lane.is_sparse:
+                del untidy[lane]
+        return False
+
+    def _tidy(self, lane: Compactable, budget: int) -> int:
+        """Both jobs for one lane; returns how many bytes were copied."""
+        spent = 0
+        if lane.is_sparse:
+            spent += self._collect(lane, budget)
+        if lane.young >= MERGE_SEGMENTS and spent < budget:
+            spent += self._merge(lane, budget - spent)
+        return spent
+
+    def _old(self, segment: Segment) -> bool:
+        return segment.born + _AGE_SECONDS <= self._journal.now
+
+    def _collect(self, lane: Compactable, budget: int) -> int:
+        """Copy what lives out of segments that are less than half alive, neighbours together."""
+        spent = place = 0
+        segments = lane.index.segments
+        while place < len(segments) and spent < budget:
+            stop = place
+            size = 0
+            while stop < len(segments) and self._sparse(segments[stop]) and _alike(segments[place], segments[stop]):
+                size += segments[stop].bytes
+                stop += 1
+                if spent + size >= budget:
+                    break
+            if stop > place:
+                place += self._rewrite(lane, place, stop)
+                spent += size
+            else:
+                place += 1
+        return spent
+
+    def _sparse(self, segment: Segment) -> bool:
+        return segment.live * 2 < segment.count and self._old(segment)
+
+    def _merge(self, lane: Compactable, budget: int) -> int:
+        """Merge what is small, from the newest backwards, up to a segment that is not."""
+        segments = lane.index.segments
+        spent = 0
+        stop = len(segments)
+        while stop and not self._old(segments[stop - 1]):
+            stop -= 1
+        lane.young = len(segments) - stop
+        while stop and spent < budget:
+            kind = _size_class(segments[stop - 1])
+            if kind is None:
+                break
+            start = stop - 1
+            size = segments[start].bytes
+            while start and size < budget and self._joins(segments[start - 1], segments[start], kind):
+                start -= 1
+                size += segments[start].bytes
+            if stop - start >= MERGE_SEGMENTS:
+                self._rewrite(lane, start, stop)
+                spent += size
+            stop = start
+        return spent
+
+    def _joins(self, left: Segment, right: Segment, kind: int) -> bool:
+        """Whether `left` may be merged with its neighbour: what was copied a moment ago is left alone, too."""
+        return _size_class(left) == kind and self._old(left) and _alike(left, right)
+
+    def _rewrite(self, lane: Compactable, start: int, stop: int) -> int:
+        """Put the live messages of some neighbours into new segments; returns how many those are."""
+        old = lane.index.segments[start:stop]
+        live: list[NumberedRun] = []
+        for segment in old:
+            runs = segment.runs if segment.runs is not None else self._journal.store.read(segment)
+            live += runs if segment.gone is None else self._living(segment, runs)
+        new = _pack(old[0], _joined(live), self._journal.now)
+        _carry_counts(old, new)
+        lane.replace(start, stop, new)
+        return len(new)
+
+    def _living(self, segment: Segment, runs: list[NumberedRun]) -> list[NumberedRun]:
+        pieces = []
+        for first, run in runs:
+            for begin, end in segment.living(first, first + run.count):
+                pieces.append((begin, self._cutter.cut(run, begin - first, end - first)))
+        self._cutter.forget()
+        return pieces
+
+
+def _alike(left: Segment, right: Segment) -> bool:
+    return left.durable is right.durable and left.stored is right.stored
+
+
+def _size_class(segment: Segment) -> int | None:
+    """0 for tiny, 1 for small, None for those that are well as they are."""
+    if segment.bytes < _TINY_BYTES:
+        return 0
+    return 1 if segment.bytes < _SMALL_BYTES else None
+
+
+def _joined(runs: list[NumberedRun]) -> list[NumberedRun]:
+    """The same messages in fewer runs, of up to _SMALL_BYTES."""
+    groups: list[tuple[int, list[Run]]] = []
+    end = -1
+    size = 0
+    for first, run in runs:
+        size += len(run.records)
+        if first == end and size <= _SMALL_BYTES and continues(groups[-1][1][-1], run):
+            groups[-1][1].append(run)
+        else:
+            groups.append((first, [run]))
+            size = len(run.records)
+        end = first + run.count
+    return [(first, group[0] if len(group) == 1 else join(group)) for first, group in groups]
+
+
+def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
+    """Segments of about SEGMENT_BYTES with these runs; the numbers that are missing count as gone."""
+    segments: list[Segment] = []
+    segment = None
+    for first, run in runs:
+        if segment is None or segment.bytes >= SEGMENT_BYTES:
+            segment = Segment(model.queue, first, model.durable, now)
+            segments.append(segment)
+        if first > segment.end:
+            if segment.gone is None:
+                segment.gone = RangeSet()
+            segment.gone.add(segment.end, first)
+        assert segment.runs is not None
+        segment.runs.append((first, run))
+        segment.end = first + run.count
+        segment.count += run.count
+        segment.live += run.count
+        segment.bytes += len(run.records)
+        segment.mortal = segment.mortal or run.ttl_ms is not None
+        if model.body_bytes is not None:
+            segment.body_bytes = (segment.body_bytes or 0) + sum(body_sizes(run))
+    return segments
+
+
+def _carry_counts(old: list[Segment], new: list[Segment]) -> None:
+    counts = Counts(counted for segment in old if segment.counts is not None for counted in segment.counts)
+    if counts:
+        for segment in new:
+            counted = [piece for piece in counts.pieces(segment.first, segment.end) if piece[2]]
+            segment.counts = Counts(counted) if counted else None

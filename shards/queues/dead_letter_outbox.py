@@ -1,0 +1,140 @@
+"""Dead letters on their way out: kept by their queue until they have arrived elsewhere.
+
+    waiting  ── take ──▶  out  ── buried ──▶  done with
+       ▲                   │
+       └────── retry ──────┘
+
+After a crash those that were dying are simply in their queue again, and some of them may have arrived. So each is
+published as one of a producer's, under its number in the queue: its next home takes each number once.
+
+A producer is a queue whose messages survive a restart: neither its id nor a number of its is ever used twice. Messages
+that do not survive leave their numbers to others; a queue's are another producer's after each start.
+"""
+
+import secrets
+from collections import deque
+from typing import Final, NamedTuple
+
+from shardmq.limits import LETTER_PRODUCERS
+from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.priority_levels import Lanes
+from shardmq.shards.segments.segment import Ranges
+
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, ACK_TIMEOUT = (
+    "rejected", "expired", "maxlen", "delivery_limit", "ack_timeout")  # fmt: skip
+"""What a message may die of, in RabbitMQ's words."""
+
+
+GONE_RANGES: Final = 8
+"""Ranges of numbers told at a time that are never published again: one message that a consumer holds for hours parts
+two of them."""
+
+GONE_EVERY: Final = 16
+"""How many letters are sent before those ranges are told anew."""
+
+_PASSING: Final = 2**62
+"""From here on above LETTER_PRODUCERS, producers are made up at each start."""
+
+
+class Death(NamedTuple):
+    """Messages that died together.
+
+    Attributes:
+        first: number of the first.
+        reason: what they died of.
+        deliveries: how often each was delivered in vain, where the queue counts that.
+        run: themselves.
+        producer: whose messages they are published as, by their numbers.
+        gone: numbers of it that are never published again, as far as they are told.
+    """
+
+    first: int
+    reason: str
+    deliveries: int
+    run: Run
+    producer: int
+    gone: Ranges
+
+
+class Deaths:
+    """The dead letters of one queue, in the order of their deaths.
+
+    Args:
+        lanes: where they lie, set aside.
+        queue: its id.
+        durable: whether it survives a restart.
+
+    Attributes:
+        count: how many there are.
+        dead_lettered: how many have left, since start.
+    """
+
+    __slots__ = ("_lanes", "_lasting", "_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
+
+    def __init__(self, lanes: Lanes, queue: int, durable: bool) -> None:
+        self._lanes = lanes
+        self._passing = LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
+        self._lasting = LETTER_PRODUCERS + queue if durable else self._passing
+        self._letters = 0
+        self._waiting: deque[tuple[int, int, str]] = deque()
+        self._out: dict[str, RangeSet] = {}
+        self.count = 0
+        self.dead_lettered = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are some to take."""
+        return bool(self._waiting)
+
+    def add(self, ranges: Ranges, reason: str) -> None:
+        """Messages that were set aside are dead."""
+        waiting = self._waiting
+        for start, end in ranges:
+            self.count += end - start
+            if waiting and waiting[-1][1:] == (start, reason):
+                start = waiting.pop()[0]
+            waiting.append((start, end, reason))
+
+    def take(self, limit_bytes: int) -> list[Death]:
+        """The next ones: as many as take `limit_bytes`, but one at least. They are out from here on."""
+        deaths: list[Death] = []
+        waiting = self._waiting
+        while waiting:
+            start, end, reason = waiting.popleft()
+            after = start
+            for first, deliveries, run in self._lanes.read([(start, end)], limit_bytes, alone=not deaths):
+                producer = self._lasting if run.flags & PERSISTENT else self._passing
+                deaths.append(Death(first, reason, deliveries, run, producer, self._gone(first)))
+                limit_bytes -= len(run.records)
+                after = first + run.count
+            self._out.setdefault(reason, RangeSet()).add(start, after)
+            if after < end:
+                waiting.appendleft((after, end, reason))
+                break
+        return deaths
+
+    def _gone(self, first: int) -> Ranges:
+        """What is to be told with a letter of numbers that are done with. All are below the letter's own: those above
+        may be given anew after a crash."""
+        self._letters += 1
+        return [] if self._letters % GONE_EVERY else self._lanes.gaps_below(first, GONE_RANGES)
+
+    def buried(self, ranges: Ranges) -> None:
+        """Those of these that are out have arrived; they are done with."""
+        for start, end in ranges:
+            for out in self._out.values():
+                parts = out.within(start, end)
+                gone = out.remove(start, end)
+                self.count -= gone
+                self.dead_lettered += gone
+                self._lanes.drop(parts)
+
+    def retry(self, ranges: Ranges) -> None:
+        """Those of these that are out are the next ones to take again."""
+        again: list[tuple[int, int, str]] = []
+        for start, end in ranges:
+            for reason, out in self._out.items():
+                again += [(*part, reason) for part in out.within(start, end)]
+                out.remove(start, end)
+        self._waiting.extendleft(sorted(again, reverse=True))

@@ -1,0 +1,30 @@
+"""Which kind of queue a declaration asks for."""
+
+from typing import Final
+
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.shards.queues.plain_queue import PlainQueue
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.storage.recovery import NOTHING_STORED, StoredQueue
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
+
+_MESSAGES_TERMS: Final = (
+    "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-delivery-limit",
+    "x-dead-letter-exchange", "x-consumer-timeout-action",
+)  # fmt: skip
+"""Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
+
+
+def make_queue(declared: Declared, journal: Journal, clock: SteadyClock, stored: StoredQueue = NOTHING_STORED) -> Queue:
+    """The queue for a declaration.
+
+    Args:
+        declared: what it is; its arguments were checked.
+        journal: where its changes are written down.
+        clock: what times to live are measured by.
+        stored: what a start found of it.
+    """
+    kind = TermedQueue if any(name in declared.arguments for name in _MESSAGES_TERMS) else PlainQueue
+    return kind(declared, journal, clock, stored)

@@ -1,0 +1,154 @@
+"""The plain queue: one lane, and no terms that its messages would notice. Most queues are this one.
+
+A message may bring a time to live with it, so even here messages expire; who expires is dropped.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from shardmq.message.record_batch import Run
+from shardmq.ranges import RangeSet
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.dead_letter_outbox import Deaths
+from shardmq.shards.queues.delivery import ALL_RUNS, Parcel
+from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Lane
+from shardmq.shards.segments.segment import Ranges, Segment
+from shardmq.shards.storage.recovery import NOTHING_STORED, StoredQueue
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.arguments import Terms
+from shardmq.topology.entities import Queue as Declared
+
+PEEK_BYTES: Final = 4 << 20
+"""Bytes of messages that one look shows; it travels in one frame, and holds up everybody else."""
+
+_NO_TERMS: Final = Terms()
+
+
+class PlainQueue(Lane):
+    """See the module, and `queue.Queue` for what it does.
+
+    Args:
+        declared: what it is.
+        journal: where its changes are written down.
+        clock: what times to live are measured by.
+        stored: what a start found of it.
+    """
+
+    __slots__ = ("_clock", "_parked", "declared", "expired", "reserved", "terms")
+
+    deaths: Deaths | None = None
+
+    def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
+                 stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
+        super().__init__(declared.id, declared.durable, journal, 0, stored.marks.get(0, 0), stored.segments)
+        self.declared = declared
+        self.terms = Terms.of(declared.arguments) if declared.arguments else _NO_TERMS
+        self.expired = 0
+        self._clock = clock
+        self._parked: RangeSet | None = None
+        if stored.parked:
+            self._parked = RangeSet(self.keep_aside(stored.parked))
+        self.reserved = sum([end - start for start, end in self.keep_aside(stored.reserved)])
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """As `Queue.lanes`."""
+        return (self,)
+
+    def peek(self, offset: int, count: int) -> list[Parcel]:
+        """As `Queue.peek`."""
+        pieces = self.read(self.waiting(offset, count), PEEK_BYTES, apart=self.cursor)
+        return [Parcel(first, first < self.cursor, 0, run) for first, run in pieces]
+
+    def reject(self, ranges: Ranges) -> None:
+        """As `Queue.reject`."""
+        self.settle(ranges)
+
+    def time_out(self, ranges: Ranges) -> None:
+        """As `Queue.time_out`."""
+        self.give_back(ranges)
+
+    def park(self, ranges: Ranges) -> Ranges:
+        """As `Queue.park`."""
+        if self._parked is None:
+            self._parked = RangeSet()
+        self.set_aside(ranges)
+        for start, end in ranges:
+            self._parked.add(start, end)
+        return ranges
+
+    def unpark(self, ranges: Ranges) -> None:
+        """As `Queue.unpark`."""
+        if self._parked is not None:
+            for start, end in ranges:
+                self.put_back(self._parked.within(start, end))
+                self._parked.remove(start, end)
+
+    def reserve(self, count: int) -> Ranges:
+        """As `Queue.reserve`."""
+        ranges = self.withdraw(count)
+        self.reserved += sum([end - start for start, end in ranges])
+        return ranges
+
+    def release(self, ranges: Ranges) -> None:
+        """As `Queue.release`."""
+        self.reserved -= sum([end - start for start, end in ranges])
+        self.put_back(ranges)
+
+    def settle_reserved(self, ranges: Ranges) -> None:
+        """As `Queue.settle_reserved`."""
+        count = sum([end - start for start, end in ranges])
+        self.reserved -= count
+        self.acked += count
+        self.drop(ranges)
+
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+        """As `Queue.show`."""
+        apart = fresh_from.get(self.number, self.cursor)
+        pieces = self.read(ranges, PEEK_BYTES, apart=apart, keep=False)
+        return [Parcel(first, first < apart, 0, run) for first, run in pieces]
+
+    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
+        """As `Queue.expire`."""
+        ranges = self.withdraw_expired(now_ms, runs_max)
+        self.expired += sum([end - start for start, end in ranges])
+        self.drop(ranges)
+
+    def has_room(self, _runs: Sequence[Run], _credit: int) -> bool:
+        """As `Queue.has_room`: there are no bounds."""
+        return True
+
+    def catch_up(self) -> None:
+        """As `Queue.catch_up`."""
+        if self.mortal:
+            self.offered()
+            self.expire(self._clock.now_ms(), EXPIRE_RUNS)
+
+    def trim(self) -> None:
+        """As `Queue.trim`: there are no bounds."""
+
+    def _stamp(self, run: Run) -> None:
+        run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
+
+    def _clear_head(self) -> bool:
+        due_ms, now_ms = self.next_expiry_ms, self._clock.now_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self.expire(now_ms)
+        return True
+
+    def retire(self) -> list[Segment]:
+        """As `Queue.retire`."""
+        self.close()
+        return self.index.segments
+
+    def table(self, consumers: int) -> dict[str, Any]:
+        """As `Queue.table`."""
+        return {
+            "id": self.id, "vhost": self.declared.vhost, "name": self.declared.name, "durable": self.declared.durable,
+            "total": self.total, "valid": self.valid, "ready": self.ready, "unacked": self.unacked,
+            "delayed": self._parked.count if self._parked is not None else 0, "dying": 0,
+            "reserved": self.reserved,
+            "consumers": consumers, "bytes": self.bytes, "segments": len(self.index.segments),
+            "published": self.published, "delivered": self.delivered, "acked": self.acked,
+            "redelivered": self.redelivered, "expired": self.expired, "dropped": 0, "dead_lettered": 0,
+        }  # fmt: skip

@@ -1,0 +1,171 @@
+"""The segments of a lane: what lies where, what is read, what is done with, and what replaces them."""
+
+from typing import Final
+
+from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.message.record_batch import Run, continues, join
+from shardmq.shards.segments.segment import Index, NumberedRun, Ranges, Segment, place_of
+from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.storage.write_buffer import Journal
+
+GAPS_SEGMENTS: Final = 64
+"""Segments that are looked at for gaps: where the head of a queue moves on, the first one has them."""
+
+
+class Shelf:
+    """See the module.
+
+    Args:
+        queue: id of the queue it belongs to.
+        journal: where its changes are written down.
+
+    Attributes:
+        index: the segments in order.
+        total: messages in them, dead ones included.
+        bytes: of their records.
+        young: how many came since the collector looked.
+    """
+
+    __slots__ = ("_cutter", "_journal", "_open", "_reading", "bytes", "id", "index", "total", "young")
+
+    def __init__(self, queue: int, journal: Journal) -> None:
+        self.id = queue
+        self.index = Index()
+        self.total = self.bytes = self.young = 0
+        self._journal = journal
+        self._open: Segment | None = None
+        self._reading: Segment | None = None
+        self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
+
+    def read(self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1,
+             keep: bool = True) -> list[tuple[int, Run]]:  # fmt: skip
+        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
+
+        No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not, and
+        they lie far apart, fewer are read than there is room for.
+        """
+        groups: list[tuple[int, list[Run]]] = []
+        cutter = Cutter()
+        bodies = self._journal.runs if keep else self._journal.glance
+        runs: list[NumberedRun] = []
+        segment: Segment | None = None
+        after = -1
+        joined = 0
+        enough = self._journal.glanced + 2 * room
+        for start, end in ranges:
+            while start < end:
+                if segment is None or not segment.first <= start < segment.end:
+                    if groups and self._journal.glanced >= enough:
+                        return _joined(groups)
+                    segment = self.index.segments[self.index.place(start)]
+                    runs = bodies(segment)
+                first, run = runs[place_of(runs, start)]
+                count = min(end, first + run.count) - start
+                if start < apart < start + count:
+                    count = apart - start
+                if len(run.records) > room:
+                    count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
+                if not count:
+                    return _joined(groups)
+                piece = cutter.cut(run, start - first, start - first + count)
+                room -= len(piece.records)
+                if (start == after and start != apart and joined + count <= RUN_RECORDS_MAX
+                        and continues(groups[-1][1][-1], piece)):  # fmt: skip
+                    groups[-1][1].append(piece)
+                    joined += count
+                else:
+                    groups.append((start, [piece]))
+                    joined = count
+                start = after = start + count
+        return _joined(groups)
+
+    def gaps(self, start: int, end: int, most: int) -> Ranges:
+        """Ranges of [start, end) without a live message: the first ones, `most` at most, and no further than a short
+        look reaches."""
+        gaps: Ranges = []
+        place = self.index.place(start)
+        for segment in self.index.segments[place : place + GAPS_SEGMENTS]:
+            for first, stop in segment.living(start, end):
+                if start < first:
+                    gaps.append((start, first))
+                    if len(gaps) == most:
+                        return gaps
+                start = stop
+            if segment.end >= end:
+                break
+        else:
+            if place + GAPS_SEGMENTS < len(self.index.segments):
+                return gaps
+        return [*gaps, (start, end)] if start < end else gaps
+
+    def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
+        """Where live messages lie: (segment, first number, end)."""
+        places = []
+        for start, end in ranges:
+            place = self.index.place(start)
+            while start < end:
+                segment = self.index.segments[place]
+                place += 1
+                places.append((segment, start, min(end, segment.end)))
+                start = segment.end
+        return places
+
+    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
+        """Segments `start` to `stop` give way to others with the same live messages."""
+        old = self.index.segments[start:stop]
+        for segment in old:
+            self.total -= segment.count
+            self.bytes -= segment.bytes
+            if segment is self._reading:
+                self._reading = None
+        for segment in new:
+            self.total += segment.count
+            self.bytes += segment.bytes
+        if self._cutter is not None:
+            self._cutter.forget()
+        self.index.replace(start, stop, new)
+        self._journal.rewrite(old, new)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _new_cutter(self) -> Cutter:
+        self._cutter = Cutter()
+        return self._cutter
+
+    def _bury(self, start: int, end: int) -> None:
+        """Live messages [start, end) are done with."""
+        index = self.index
+        segments = index.segments
+        place = index.place(start)
+        while start < end:
+            segment = segments[place]
+            stop = min(end, segment.end)
+            segment.bury(start, stop)
+            start = stop
+            if segment.live:
+                if segment.durable:
+                    self._journal.change(segment)
+                place += 1
+            else:
+                self._remove(place, segment)
+
+    def _remove(self, place: int, segment: Segment) -> None:
+        self.index.replace(place, place + 1, [])
+        self.total -= segment.count
+        self.bytes -= segment.bytes
+        if segment is self._open:
+            self._open = None
+        if segment is self._reading:
+            self._reading = None
+        self._journal.end(segment)
+
+
+def _joined(groups: list[tuple[int, list[Run]]]) -> list[tuple[int, Run]]:
+    return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]
+
+
+COLLECT_TOTAL_MIN: Final = 2000
+"""Messages stored before a lane's share of valid ones matters to the collector."""
+
+MERGE_SEGMENTS: Final = 32
+"""Neighbours of one size class that are merged; each message is copied about once per class."""

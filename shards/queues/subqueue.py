@@ -1,0 +1,495 @@
+"""Messages in a row: what is ready, in which order, what was handed out, what is done with.
+
+Messages are numbered in the order they came. All below the cursor were handed out at least once, or set aside; of
+those, the ones that came back are ready again, at their place, before the fresh ones. The counts are kept as things
+happen.
+
+    0 ............ done with ..............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
+                                                                                          ^ cursor       ^ mark (stored)
+
+A message is in one of four states, or done with:
+
+    fresh, returned     ready
+    unacked             handed out
+    aside               neither: it waits for a time to pass, or for its way out (a dead letter)
+
+A plain queue is one lane. A queue with priorities has one for each priority in use; the number of the lane is in the
+upper bits of its messages' numbers, so that all of a queue's messages have one order.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.message.record_batch import PERSISTENT, Run, continues, join
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.delivery import ALL_RUNS, LANE_BITS, Parcel, _parcel
+from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS, Shelf
+from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Ranges, Segment, place_of
+from shardmq.shards.segments.steps import RANGE_COST_BYTES, SEGMENT_COST_BYTES, Steps
+from shardmq.shards.storage.write_buffer import Journal
+
+MARK_LEAP: Final = 16_384
+"""How far the mark is raised ahead of the cursor. It costs one 16-byte write per so many messages; after a crash, up to
+so many messages are called redelivered though they were not."""
+
+JOIN_BYTES_MAX: Final = 4096
+"""Runs up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
+send by themselves."""
+
+
+EXPIRE_BYTES: Final = 32 << 20
+"""Read, to see whether they have expired, and removed in one pass."""
+
+EXPIRE_RUNS: Final = 20_000
+"""Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
+
+
+class Lane(Shelf):
+    """State of one lane.
+
+    Args:
+        queue: id of the queue it belongs to.
+        durable: whether that queue is.
+        journal: where its changes are written down.
+        number: of the lane; its messages' numbers begin at `number << LANE_BITS`.
+        mark: as stored: every number handed out to anybody, ever, is below it.
+        segments: as stored, in order.
+        ttl_ms: how long any message may wait here.
+
+    Attributes:
+        next: the number the next message gets.
+        cursor: below it, everything was handed out or set aside once.
+        mark: see above.
+        fresh: messages never handed out.
+        returned: handed out before, and ready again.
+        unacked: handed out, and not done with.
+        aside: set aside, and not done with.
+        mortal: whether something in it may expire.
+        published, delivered, acked, redelivered: since start.
+    """
+
+    __slots__ = ("_arrived", "_durable", "_expired_ms", "_expiry", "_expiry_of", "_reading_place", "acked", "aside",
+                 "cursor", "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered",
+                 "returned", "ttl_ms", "unacked")  # fmt: skip
+
+    def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
+                 segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip
+        super().__init__(queue, journal)
+        self.number = number
+        self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
+        self.returned = RangeSet()
+        self.fresh = self.unacked = self.aside = 0
+        self.published = self.delivered = self.acked = self.redelivered = 0
+        self.ttl_ms = ttl_ms
+        self.mortal = ttl_ms is not None
+        self._expiry: int | None = None
+        self._expiry_of = -1
+        self._expired_ms = 0  # what expires by then and is at the head is gone
+        self._durable = durable
+        self._reading_place = 0
+        for segment in segments:
+            self._adopt(segment)
+        self._arrived = self.next
+        self.look()
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+        return self.fresh + self.returned.count
+
+    @property
+    def valid(self) -> int:
+        """Messages not done with."""
+        return self.fresh + self.returned.count + self.unacked + self.aside
+
+    # --- messages come ----------------------------------------------------------------------------------------------
+
+    def append(self, run: Run, _credit: int = 0, /) -> int:
+        """Put a run at the end; returns how many messages that is. There are no bounds that credit could widen."""
+        count = run.count
+        size = len(run.records)
+        durable = self._durable and run.flags & PERSISTENT != 0
+        segment = self._open
+        if segment is None or segment.durable is not durable or segment.bytes >= SEGMENT_BYTES:
+            segment = self._open = Segment(self.id, self.next, durable, self._journal.now)
+            self.index.append(segment)
+            self.young += 1
+            self._journal.open(segment)
+        if run.ttl_ms is not None:
+            self.mortal = segment.mortal = True
+            self._stamp(run)
+        assert segment.runs is not None
+        segment.runs.append((self.next, run))
+        self.next = segment.end = self.next + count
+        segment.count += count
+        segment.live += count
+        segment.bytes += size
+        self.fresh += count
+        self.total += count
+        self.bytes += size
+        self.published += count
+        return count
+
+    def seal(self) -> None:
+        """The pass ends; what comes next goes into another segment."""
+        self._open = None
+        self.offered()
+        if self.young >= MERGE_SEGMENTS or self.total >= COLLECT_TOTAL_MIN:
+            self.look()
+
+    def offered(self) -> None:
+        """Consumers have had their chance at all that is here: what has expired of it may go."""
+        self._arrived = self.next
+
+    # --- messages go out --------------------------------------------------------------------------------------------
+
+    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+        """Hand out ready messages, in order; they are unacked from here on.
+
+        Args:
+            limit: so many at most.
+            room: bytes they may take together.
+            alone: whether a first message larger than `room` may go nevertheless, by itself.
+        """
+        parcels: list[tuple[int, bool, list[Run]]] = []
+        end = taken = joined = 0
+        returned = self.returned
+        while limit > 0:
+            if self.mortal and not self._clear_head():
+                break
+            redelivered = returned.count > 0
+            if redelivered:
+                first, count, place, run = self._next_returned()
+            elif self.fresh:
+                first, count, place, run = self._next_fresh()
+            else:
+                break
+            if count > limit:  # noqa: PLR1730 - as in _next_fresh
+                count = limit
+            piece = run
+            if count < run.count or len(run.records) > room:
+                cutter = self._cutter or self._new_cutter()
+                count = min(count, cutter.fitting(run, place, room)) or (alone and not parcels)
+                if not count:
+                    break
+                piece = cutter.cut(run, place, place + count)
+            if redelivered:
+                returned.remove(first, first + count)
+                self.redelivered += count
+            else:
+                self.fresh -= count
+                self._pass(first + count, run, place + count)
+            size = len(piece.records)
+            room -= size
+            limit -= count
+            taken += count
+            if (first == end and size <= JOIN_BYTES_MAX and parcels and parcels[-1][1] is redelivered
+                    and joined + count <= RUN_RECORDS_MAX and continues(parcels[-1][2][-1], piece)):  # fmt: skip
+                parcels[-1][2].append(piece)
+                joined += count
+            else:
+                parcels.append((first, redelivered, [piece]))
+                joined = count
+            end = first + count
+        self.unacked += taken
+        self.delivered += taken
+        return [_parcel((first, again, 0, runs[0] if len(runs) == 1 else join(runs))) for first, again, runs in parcels]
+
+    def stored_bytes(self) -> int:
+        """As `Queue.stored_bytes`."""
+        if self.returned.count:
+            segment = self.index.segments[self.index.place(self.returned.first()[0])]
+        elif self.fresh:
+            reading = self._reading
+            if reading is not None and reading.runs is not None and self._reading_place < len(reading.runs):
+                return 0
+            segment = self.index.segments[self.index.place(self.cursor)]
+        else:
+            return 0
+        return segment.bytes if segment.runs is None and segment.count == 1 else 0
+
+    def head_bytes(self) -> int:
+        """As `Queue.head_bytes`."""
+        if not self.ready:
+            return 0
+        _, _, place, run = self._next_returned() if self.returned else self._next_fresh()
+        cutter = self._cutter or self._new_cutter()
+        return cutter.size(run, place)
+
+    # --- messages are done with, or come back -----------------------------------------------------------------------
+
+    def settle(self, ranges: Ranges) -> None:
+        """Unacked messages are done with."""
+        for start, end in ranges:
+            self.unacked -= end - start
+            self.acked += end - start
+            self._bury(start, end)
+
+    def give_back(self, ranges: Ranges) -> None:
+        """Unacked messages are ready again, at their place."""
+        for start, end in ranges:
+            self.unacked -= self.returned.add(start, end)
+
+    def purge(self) -> tuple[int, Steps]:
+        """Remove what is ready: it is set aside at once, however much it is, and is done with step by step.
+
+        Returns:
+            How many messages that is, and the steps.
+        """
+        count, fresh_from = self.ready, self.cursor
+        returned, self.returned = self.returned, RangeSet()
+        self.aside += count
+        if self.fresh:
+            self.cursor = self.next
+            self.fresh = 0
+            self._reading = None
+            if self._cutter is not None:
+                self._cutter.forget()
+            if self._durable and self.mark < self.cursor:
+                # Below the mark, what is not stored as gone is taken to be alive; above, it is fresh.
+                self._raise_mark(self.cursor)
+        return count, self._drop_all(returned, fresh_from, self.cursor)
+
+    def _drop_all(self, returned: RangeSet, fresh_from: int, fresh_to: int) -> Steps:
+        """Have what was set aside by a purge done with; between two steps, the collector may have been at work."""
+        for start, end in returned.walk(0, self.next):
+            while start < end:
+                stop = min(end, self.extent(start)[0])
+                yield self._drop_part(start, stop)
+                start = stop
+        while fresh_from < fresh_to:
+            place = self.index.place(fresh_from)
+            if place == len(self.index.segments) or self.index.segments[place].first >= fresh_to:
+                break
+            segment = self.index.segments[place]
+            stop = min(fresh_to, segment.end)
+            if fresh_from <= segment.first and stop == segment.end:
+                self.aside -= segment.live
+                self._remove(place, segment)
+                yield max(segment.bytes, SEGMENT_COST_BYTES)
+            else:
+                yield sum([self._drop_part(*part) for part in segment.living(fresh_from, stop)])
+            fresh_from = stop
+        self.look()
+
+    def _drop_part(self, start: int, end: int) -> int:
+        """Messages that are set aside, all of one segment, are done with; returns what that counts for, in bytes."""
+        before = self.bytes
+        self.aside -= end - start
+        self._bury(start, end)
+        freed = before - self.bytes
+        return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
+        segment = self.index.segments[self.index.place(number)]
+        return segment.end, segment.bytes // segment.count
+
+    def mark_exactly(self) -> None:
+        """A clean stop: nobody need be told of redeliveries that were none."""
+        if self._durable and self.mark != self.cursor:
+            self._raise_mark(self.cursor)
+
+    # --- messages are set aside -------------------------------------------------------------------------------------
+
+    def set_aside(self, ranges: Ranges) -> None:
+        """Unacked messages wait for something."""
+        for start, end in ranges:
+            self.unacked -= end - start
+            self.aside += end - start
+
+    def put_back(self, ranges: Ranges) -> None:
+        """What was set aside is ready again, at its place."""
+        self.aside -= self.returned.unite(ranges)
+
+    def drop(self, ranges: Ranges) -> None:
+        """What was set aside is done with."""
+        for start, end in ranges:
+            self.aside -= end - start
+            self._bury(start, end)
+
+    def keep_aside(self, ranges: Ranges) -> Ranges:
+        """At start: set aside what was so before; returns those of them that are still here."""
+        found = self.returned.extract(list(RangeSet(ranges)))
+        self.aside += sum([end - start for start, end in found])
+        return found
+
+    def withdraw(self, count: int) -> Ranges:
+        """Set the first `count` ready messages aside, handed out to nobody and not read."""
+        ranges: Ranges = []
+        for start, end in self.returned.walk(0, self.cursor):
+            if count <= 0:
+                break
+            end = min(end, start + count)
+            count -= end - start
+            ranges.append((start, end))
+        if ranges:
+            self.returned.remove(ranges[0][0], ranges[-1][1])
+        place = self.index.place(self.cursor)
+        while count > 0 and self.fresh:
+            segment = self.index.segments[place]
+            place += 1
+            for first, stop in segment.living(self.cursor, segment.end):
+                end = min(stop, first + count)
+                if end <= first:
+                    break
+                count -= end - first
+                self.fresh -= end - first
+                self._advance(end, segment.durable)
+                ranges.append((first, end))
+        self.aside += sum([end - start for start, end in ranges])
+        return ranges
+
+    def withdraw_expired(self, now_ms: int, runs_max: int = ALL_RUNS) -> Ranges:
+        """Set aside what has waited for too long, at the head: so many runs at most, and about EXPIRE_BYTES then.
+
+        What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
+        """
+        ranges: Ranges = []
+        self._expired_ms = now_ms
+        room = EXPIRE_BYTES if runs_max < ALL_RUNS else ALL_RUNS
+        for _ in range(runs_max):
+            due_ms = self.next_expiry_ms
+            if due_ms is None or due_ms > now_ms or room <= 0:
+                break
+            first, count, _, run = self._next_returned() if self.returned else self._next_fresh()
+            if first >= self._arrived:
+                break
+            room -= len(run.records)
+            ranges += self.withdraw(count)
+        return ranges
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When the message at the head expires, ms since 1970; None when it does not, or nothing is ready."""
+        if not self.mortal:
+            return None
+        returned = self.returned
+        if returned:
+            head = returned.first()[0]
+        elif self.fresh:
+            head = self.cursor
+        else:
+            return None
+        if head != self._expiry_of:
+            _, _, _, run = self._next_returned() if returned else self._next_fresh()
+            ttls = [ttl for ttl in (self.ttl_ms, run.ttl_ms) if ttl is not None]
+            self._expiry = run.timestamp_ms + min(ttls) if ttls else None
+            self._expiry_of = head
+        return self._expiry
+
+    # --- messages are looked at -------------------------------------------------------------------------------------
+
+    def waiting(self, offset: int, count: int) -> Ranges:
+        """Ready messages in the order of delivery: those from `offset` on, `count` at most."""
+        ranges: Ranges = []
+        for start, end in self.between(0, self.next):
+            skipped = min(offset, end - start)
+            offset -= skipped
+            end = min(end, start + skipped + count)
+            if start + skipped < end:
+                ranges.append((start + skipped, end))
+                count -= end - start - skipped
+            if count <= 0:
+                break
+        return ranges
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ready messages numbered [start, end), range by range in order; the lane must not change meanwhile."""
+        yield from self.returned.walk(start, end)
+        if self.fresh:
+            start = max(start, self.cursor)
+            segments = self.index.segments
+            for place in range(self.index.place(start), len(segments)):
+                if segments[place].first >= end:
+                    break
+                yield from segments[place].living(start, end)
+
+    # --- segments are replaced --------------------------------------------------------------------------------------
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether less than half of what it stores is valid, and it matters."""
+        return self.total >= COLLECT_TOTAL_MIN and self.valid * 2 < self.total
+
+    def look(self) -> None:
+        """Have the collector look at it, if that may be worth while."""
+        if self.young >= MERGE_SEGMENTS or self.is_sparse:
+            self._journal.untidy[self] = None
+
+    def close(self) -> None:
+        """Its queue is deleted: nobody looks after it any more."""
+        self._open = None
+        self._journal.untidy.pop(self, None)
+        if self._durable:
+            self._journal.unmark(self.id, self.number)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _adopt(self, segment: Segment) -> None:
+        """Take over a stored segment: what is live below the mark may have been handed out, and is ready again."""
+        self.index.append(segment)
+        self.young += 1
+        self.total += segment.count
+        self.bytes += segment.bytes
+        self.mortal = self.mortal or segment.mortal
+        self.next = max(self.next, segment.end)
+        if segment.first >= self.cursor:
+            self.fresh += segment.live
+            return
+        for start, end in segment.living(segment.first, self.cursor):
+            self.returned.add(start, end)
+        self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
+
+    def _stamp(self, run: Run) -> None:
+        """For a queue that is a lane itself: a run's time to live begins."""
+
+    def _clear_head(self) -> bool:
+        """Whether what is at the head may be handed out; what has expired must not, but is the queue's to remove."""
+        due_ms = self.next_expiry_ms
+        return due_ms is None or due_ms > self._expired_ms or self._expiry_of >= self._arrived
+
+    def _next_returned(self) -> tuple[int, int, int, Run]:
+        first, end = self.returned.first()
+        runs = self._journal.runs(self.index.segments[self.index.place(first)])
+        run_first, run = runs[place_of(runs, first)]
+        return first, min(end, run_first + run.count) - first, first - run_first, run
+
+    def _next_fresh(self) -> tuple[int, int, int, Run]:
+        segment = self._reading
+        runs = segment.runs if segment is not None else None
+        if runs is None or self._reading_place >= len(runs):
+            runs = self._locate()
+        run_first, run = runs[self._reading_place]
+        first = self.cursor
+        if first < run_first:  # noqa: PLR1730 - max() would take four times as long
+            first = run_first
+        place = first - run_first
+        return first, run.count - place, place, run
+
+    def _locate(self) -> list[NumberedRun]:
+        """Find the run that holds the first fresh message."""
+        segment = self._reading = self.index.segments[self.index.place(self.cursor)]
+        runs = self._journal.runs(segment)
+        self._reading_place = place_of(runs, self.cursor)
+        return runs
+
+    def _pass(self, end: int, run: Run, place: int) -> None:
+        """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
+        self.cursor = end
+        if place == run.count:
+            self._reading_place += 1
+        if end > self.mark and self._durable and run.flags & PERSISTENT:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _advance(self, end: int, durable: bool) -> None:
+        """The fresh messages up to number `end` are set aside, wherever runs begin and end."""
+        self.cursor = end
+        self._reading = None
+        if end > self.mark and self._durable and durable:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _raise_mark(self, mark: int) -> None:
+        self.mark = mark
+        self._journal.mark(self.id, self.number, mark)

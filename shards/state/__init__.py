@@ -1,0 +1,14 @@
+"""What a shard knows while it runs.
+
+shard.py          The queues, the sessions of peers, what is active in this pass.
+hosted_queue.py   A queue with all that belongs to it here: consumers, producers, delays, expiry.
+consumers.py      Consumers, their credit, and round-robin between them.
+ack_timeouts.py   Deliveries that are unsettled for too long.
+deduplication.py  Which sequence numbers of each producer a queue has.
+attempts.py       What an attempt of a transaction has staged.
+schedule.py       What is to be done when: one heap for the whole shard.
+quarantine.py     Queues out of service: something stored of them is damaged. They are left exactly as they are on
+                  disk, and whoever wants something of them is told so; everything else on the shard goes on.
+sliced_work.py    Work that is too much for one pass: it is carried out in slices, one a pass, and others have their
+                  turns in between.
+"""

@@ -1,0 +1,104 @@
+"""When what a consumer holds is overdue: acknowledgement timeouts.
+
+Only consumers with a timeout have this. Entries lie in the order of their deadlines, as all of them get the same time;
+what has been settled meanwhile is thrown out now and then, so that they stay about as many as the messages held.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.ranges import RangeSet
+from shardmq.shards.state.schedule import Agenda
+
+ENTRIES_MIN: Final = 256
+"""So many entries are not worth a sweep."""
+
+Ranges = list[tuple[int, int]]
+
+
+def _nobody(_: Ranges) -> None:
+    """Whoever held them is gone."""
+
+
+class Timeouts:
+    """The deadlines of one consumer.
+
+    Args:
+        timeout_ms: how long it may hold a message.
+        agenda: of the shard.
+        held: what it holds, kept by the consumer.
+        overdue: called with what it has held for too long.
+    """
+
+    __slots__ = ("_agenda", "_entries", "_held", "_is_expected", "_limit", "_overdue", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int, agenda: Agenda, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
+        self._timeout_ms = timeout_ms
+        self._agenda = agenda
+        self._held = held
+        self._overdue = overdue
+        self._entries: deque[tuple[int, int, int]] = deque()
+        self._limit = ENTRIES_MIN
+        self._is_expected = False
+
+    def add(self, first: int, end: int, again: bool) -> None:
+        """Messages are handed out; `again` when this consumer may have held them before."""
+        if again:
+            self._cut(first, end)
+        entries = self._entries
+        due_ms = self._agenda.now_ms + self._timeout_ms
+        if entries and entries[-1][0] == due_ms and entries[-1][2] == first:
+            first = entries.pop()[1]
+        entries.append((due_ms, first, end))
+        if len(entries) > self._limit:
+            self._sweep()
+        if not self._is_expected:
+            self._expect()
+
+    def renew(self, ranges: Ranges) -> None:
+        """The time of messages it holds begins anew."""
+        for start, end in ranges:
+            for first, stop in self._held.within(start, end):
+                self.add(first, stop, again=True)
+
+    def close(self) -> None:
+        """Nothing is held any more. The agenda knows this for a while still; the consumer need not stay for that."""
+        self._entries.clear()
+        self._overdue = _nobody
+
+    def _look(self) -> None:
+        entries, held, now_ms = self._entries, self._held, self._agenda.now_ms
+        self._is_expected = False
+        overdue: Ranges = []
+        while entries:
+            due_ms, start, end = entries[0]
+            parts = held.within(start, end)
+            if parts and due_ms > now_ms:
+                break
+            overdue += parts
+            entries.popleft()
+        if entries:
+            self._expect()
+        if overdue:
+            self._overdue(sorted(overdue))
+
+    def _expect(self) -> None:
+        self._is_expected = True
+        self._agenda.at(self._entries[0][0], self._look)
+
+    def _cut(self, first: int, end: int) -> None:
+        """Forget the deadlines of messages [first, end)."""
+        kept = []
+        for due_ms, start, stop in self._entries:
+            if start < first:
+                kept.append((due_ms, start, min(stop, first)))
+            if stop > end:
+                kept.append((due_ms, max(start, end), stop))
+        self._entries = deque(kept)
+
+    def _sweep(self) -> None:
+        """Forget the deadlines of what is not held any more."""
+        within = self._held.within
+        self._entries = deque([(due, *part) for due, start, end in self._entries for part in within(start, end)])
+        self._limit = max(ENTRIES_MIN, 2 * len(self._entries))

@@ -1,0 +1,278 @@
+"""Consumers, their credit, and whose turn it is."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.shard import Delivered, Spent, Wanted
+from shardmq.limits import DELIVERY_CREDIT_SHARE, NAME_BYTES_MAX
+from shardmq.message.record import cost
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.state.ack_timeouts import Timeouts
+
+UNLIMITED: Final = 1 << 62
+"""The credit of a consumer without a prefetch."""
+
+
+class Consumer:
+    """Who gets messages of one queue: a consumer, or a client of basic.get, which only holds what it got.
+
+    Attributes:
+        peer: the gateway it is at.
+        number: the gateway's number for it.
+        queue: whose messages it gets.
+        prefetch: how many it may hold unacked; 0 is no limit.
+        auto_ack: whether its client acknowledges nothing.
+        settles: whether messages are held for it until they are settled; else they are done with as they go out.
+        window: bytes that may be under way to it.
+        room: bytes of it that are free now.
+        overhead: bytes of it that each message takes beside its record and names; 0 where it takes its record alone.
+        permit: bytes that may go beside the window in this pass.
+        is_asking: whether its gateway was told of a message larger than the window, and has not answered.
+        held: numbers of the messages it holds unacked.
+        priority: those with a higher one are served before it.
+        exclusive: whether it is to be the only one.
+        timeouts: when what it holds is overdue, if that is limited.
+        is_active: whether it is served; the others of a queue with a single active consumer wait for their time.
+        is_waiting: whether it is out of turn, for want of credit.
+    """
+
+    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_asking", "is_waiting", "number", "overhead", "peer",
+                 "permit", "prefetch", "priority", "queue", "room", "settles", "timeouts", "window")  # fmt: skip
+
+    def __init__(self, peer: Peer, number: int, queue: Queue, prefetch: int, auto_ack: bool, window: int,
+                 priority: int = 0, exclusive: bool = False) -> None:  # fmt: skip
+        self.peer = peer
+        self.number = number
+        self.queue = queue
+        self.prefetch = prefetch
+        self.auto_ack = auto_ack
+        self.settles = not auto_ack
+        self.window = window
+        self.room = window
+        self.overhead = 0
+        self.permit = 0
+        self.is_asking = False
+        self.held = RangeSet()
+        self.priority = priority
+        self.exclusive = exclusive
+        self.timeouts: Timeouts | None = None
+        self.is_active = False
+        self.is_waiting = False
+
+    def credit(self) -> int:
+        """How many messages it may get now.
+
+        None while less than a quarter of the window is free: slivers cut off large runs cost more than they bring, and
+        what is under way will give room.
+        """
+        if self.room * 4 < self.window and not self.permit:
+            return 0
+        return self.prefetch - self.held.count if self.prefetch else UNLIMITED
+
+    def is_clear(self) -> bool:
+        """Whether nothing may be under way to it, so that a message can go that is as large as the window.
+
+        What is missing is then less than what the gateway keeps to itself before it gives credit back.
+        """
+        return (self.window - self.room) * DELIVERY_CREDIT_SHARE < self.window
+
+    def release(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Take numbers out of what it holds; returns those it really held."""
+        if start >= end:
+            return []
+        parts = self.held.within(start, end)
+        self.held.remove(start, end)
+        return parts
+
+    def hold(self, first: int, end: int, again: bool) -> None:
+        """Messages went out to it that it is to settle."""
+        self.held.add(first, end)
+        if self.timeouts is not None:
+            self.timeouts.add(first, end, again)
+
+    def table(self) -> dict[str, Any]:
+        """What it is, as `shardmq consumer list` shows it."""
+        return {
+            "gateway": self.peer.name, "consumer": self.number, "prefetch": self.prefetch, "auto_ack": self.auto_ack,
+            "priority": self.priority, "exclusive": self.exclusive, "active": self.is_active,
+            "unacked": self.held.count,
+        }  # fmt: skip
+
+
+class _Level:
+    """Consumers of one priority.
+
+    Attributes:
+        priority: theirs.
+        turns: those who may have credit, in the order of their turns.
+        members: how many there are, with credit or without.
+    """
+
+    __slots__ = ("members", "priority", "turns")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.turns: deque[Consumer] = deque()
+        self.members = 0
+
+
+class Ring:
+    """The consumers of a queue, in the order of their turns.
+
+    Who is found without credit is out of turn until `wake`: a thousand consumers that are busy are not asked again for
+    every message.
+
+    Attributes:
+        exclusive: the consumer that wants to be the only one, if there is.
+    """
+
+    __slots__ = ("_active", "_consumers", "_levels", "_queue", "_single", "exclusive")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._single = queue.terms.single_active
+        self._active: Consumer | None = None  # of a single active consumer
+        self._consumers: dict[Consumer, None] = {}  # oldest first
+        self._levels: list[_Level] = []  # highest priority first
+        self.exclusive: Consumer | None = None
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(list(self._consumers))
+
+    def join(self, consumer: Consumer) -> None:
+        """One more, last in turn."""
+        self._consumers[consumer] = None
+        if consumer.exclusive:
+            self.exclusive = consumer
+        if not self._single:
+            self._enter(consumer)
+        elif self._active is None:
+            self._active = consumer
+            self._enter(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        """One less, if it is in."""
+        if consumer not in self._consumers:
+            return
+        del self._consumers[consumer]
+        if self.exclusive is consumer:
+            self.exclusive = None
+        if consumer.is_active:
+            self._exit(consumer)
+        if self._active is consumer:
+            # The highest priority; of equals, max() takes the first, and that is the oldest.
+            self._active = max(self._consumers, key=lambda other: other.priority, default=None)
+            if self._active is not None:
+                self._enter(self._active)
+
+    def wake(self, consumer: Consumer) -> None:
+        """It may have credit again."""
+        if consumer.is_waiting:
+            consumer.is_waiting = False
+            self._level(consumer.priority).turns.append(consumer)
+
+    def credit(self) -> int:
+        """How many messages consumers would take at once."""
+        return sum([max(0, consumer.credit()) for level in self._levels for consumer in level.turns])
+
+    def deliver(self) -> None:
+        """Hand out what is ready to those with credit, in turn and in equal shares, the highest priority first."""
+        queue = self._queue
+        for level in self._levels:
+            turns = level.turns
+            while turns and (ready := queue.ready):
+                self._round(turns, ready)
+
+    def _round(self, turns: deque[Consumer], ready: int) -> None:
+        """Everybody's turn once, as far as messages go. Who cannot be served is out of turn."""
+        able: list[Consumer] = []
+        while turns and len(able) < ready:
+            consumer = turns.popleft()
+            if consumer.credit() > 0:
+                able.append(consumer)
+            else:
+                consumer.is_waiting = True
+        if not able:
+            return
+        share = -(-ready // len(able))
+        for place, consumer in enumerate(able):
+            if self._serve(consumer, share):
+                turns.append(consumer)
+            elif self._queue.ready:
+                consumer.is_waiting = True  # the next message does not fit; what is under way to it will give room
+            else:
+                turns.extendleft(reversed(able[place:]))
+                return
+
+    def _serve(self, consumer: Consumer, share: int) -> bool:
+        queue = self._queue
+        limit, room = min(share, consumer.credit()), max(consumer.room, consumer.permit)
+        stored = queue.stored_bytes()
+        if stored > max(room, consumer.window):  # it is not to be read before it may go
+            self._may_go(consumer, stored)
+            return False
+        if consumer.overhead:
+            limit = min(limit, max(1, room // (consumer.overhead + 2 * NAME_BYTES_MAX)))
+        parcels = queue.take(limit, room, alone=False)
+        if not parcels and queue.ready and self._may_go(consumer, queue.head_bytes()):
+            parcels = queue.take(1, consumer.window, alone=False)
+        post = consumer.peer.post
+        if consumer.permit and parcels:
+            self._spend(consumer, sum([len(run.records) for *_, run in parcels]))
+        for first, redelivered, deliveries, run in parcels:
+            end = first + run.count
+            consumer.room -= cost(run, consumer.overhead)
+            if not consumer.settles:
+                queue.settle([(first, end)])
+            elif consumer.timeouts is None:
+                consumer.held.add(first, end)
+            else:
+                consumer.hold(first, end, redelivered)
+            post(Delivered(consumer.number, first, redelivered, run, deliveries))
+        return bool(parcels)
+
+    def _may_go(self, consumer: Consumer, size: int) -> bool:
+        """Whether a message goes that does not fit into what is free of the window: one as large as the window goes
+        when nothing else is under way; for a larger one there has to be a permit."""
+        if size <= consumer.window:
+            return consumer.is_clear()
+        if not consumer.is_asking:
+            consumer.is_asking = True
+            consumer.peer.post(Wanted(consumer.number, size))
+        return False
+
+    def _spend(self, consumer: Consumer, size: int) -> None:
+        """What goes now is not of the window but of its permit."""
+        consumer.peer.post(Spent(consumer.number, consumer.permit, size))
+        consumer.room += size
+        consumer.permit = 0
+
+    def _enter(self, consumer: Consumer) -> None:
+        level = self._level(consumer.priority)
+        level.members += 1
+        level.turns.append(consumer)
+        consumer.is_active = True
+
+    def _exit(self, consumer: Consumer) -> None:
+        level = self._level(consumer.priority)
+        level.members -= 1
+        if not consumer.is_waiting:
+            level.turns.remove(consumer)
+        consumer.is_active = consumer.is_waiting = False
+        if not level.members:
+            self._levels.remove(level)
+
+    def _level(self, priority: int) -> _Level:
+        for level in self._levels:
+            if level.priority == priority:
+                return level
+        level = _Level(priority)
+        self._levels.append(level)
+        self._levels.sort(key=lambda other: -other.priority)
+        return level

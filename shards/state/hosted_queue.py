@@ -1,0 +1,63 @@
+"""A queue with all that belongs to it here: consumers, producers, delays, expiry."""
+
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.state.consumers import Ring
+from shardmq.shards.state.deduplication import Producers
+
+
+class Hosted:
+    """A queue, and what belongs to it here.
+
+    Attributes:
+        queue: itself.
+        ring: its consumers.
+        producers: who published to it, if they said so.
+        delayed: messages of it that wait for a time.
+        fired_ms: when the timer was due that fired last; new ones are due later than any that fired.
+        timers_at: when its timers are looked at next, if they are.
+        expiry_at: when its head is looked at next, if it is.
+        used_ms: when it was last used, as `x-expires` understands it.
+        is_kept: whether it must not go by itself before a consumer has come (auto-delete).
+        is_watched: whether its time is looked at (x-expires).
+        refuses: whether it may be too full to take a message (x-overflow reject-publish).
+        is_bounded: whether its oldest messages give way to new ones (x-max-length, x-max-length-bytes).
+        is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
+        is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
+        is_durable: whether it survives a restart.
+        is_gone: whether it is deleted, or out of service.
+    """
+
+    __slots__ = (
+        "delayed", "expiry_at", "fired_ms", "is_bounded", "is_condemned", "is_durable", "is_gone", "is_kept",
+        "is_leaving", "is_watched", "producers", "queue", "refuses", "ring", "timers_at", "used_ms",
+    )  # fmt: skip
+
+    def __init__(self, queue: Queue, now_ms: int) -> None:
+        self.queue = queue
+        self.ring = Ring(queue)
+        self.producers: Producers | None = None
+        self.delayed = self.fired_ms = 0
+        self.timers_at: int | None = None
+        self.expiry_at: int | None = None
+        self.used_ms = now_ms
+        self.is_durable = queue.declared.durable
+        self.is_kept = True
+        self.is_watched = False
+        terms = queue.terms
+        self.refuses = terms.overflow != "drop-head"
+        self.is_bounded = not self.refuses and (terms.max_length is not None or terms.max_bytes is not None)
+        self.is_condemned = self.is_leaving = self.is_gone = False
+
+    @property
+    def title(self) -> str:
+        """As errors call it."""
+        return f"queue '{self.queue.declared.name}' in vhost '{self.queue.declared.vhost}'"
+
+    def is_unused(self, now_ms: int) -> bool:
+        """Whether it is to be deleted: auto-delete, or nobody used it for its time."""
+        if len(self.ring):
+            return False
+        if self.queue.declared.auto_delete and not self.is_kept:
+            return True
+        expires_ms = self.queue.terms.expires_ms
+        return expires_ms is not None and not self.queue.reserved and self.used_ms + expires_ms <= now_ms

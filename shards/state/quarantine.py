@@ -1,0 +1,152 @@
+"""Queues out of service: something stored of them is damaged. They are left exactly as they are on disk, and whoever
+wants something of them is told so; everything else on the shard goes on.
+
+    damaged row read ──▶ out of service ──(broker stopped; a copy restored, or `shardmq store repair`)──▶ in service
+
+A damage that is found while the shard runs is noted in the store, as the next start would find it only when it reads
+that row again. A damaged staged message of a transaction takes no queue out of service: that transaction alone cannot
+be carried out.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from shardmq.errors import RowDamaged
+from shardmq.topology.entities import Queue as Declared
+
+_log = logging.getLogger(__name__)
+
+_COUNTS = ("total", "valid", "ready", "unacked", "delayed", "dying", "reserved", "consumers", "bytes",
+           "segments", "published", "delivered", "acked", "redelivered", "expired", "dropped", "dead_lettered",
+           "producers")  # fmt: skip
+
+WHAT_TO_DO = "stop the broker, run `shardmq store check`, then restore a copy or `shardmq store repair`"
+
+
+@dataclass(slots=True)
+class QueueOut:
+    """A queue that is out of service.
+
+    Attributes:
+        number: its id.
+        declared: what it is; None where that is what is damaged, and nobody has said it since.
+        damage: what was found.
+        counts: its row of the status, as it was last.
+    """
+
+    number: int
+    declared: Declared | None
+    damage: RowDamaged
+    counts: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """As errors call it."""
+        if self.declared is None:
+            return f"queue {self.number}"
+        return f"queue '{self.declared.name}' in vhost '{self.declared.vhost}'"
+
+    @property
+    def text(self) -> str:
+        """What whoever wants something of it is told. It is short: AMQP has room for 255 bytes."""
+        damage = self.damage
+        return f"{self.title} is out of service: {_row(damage)} is damaged; {WHAT_TO_DO}"
+
+    def table(self) -> dict[str, Any]:
+        """Its row of the status."""
+        declared = self.declared
+        return {
+            **dict.fromkeys(_COUNTS, 0),
+            **self.counts,
+            "id": self.number,
+            "vhost": declared.vhost if declared is not None else "",
+            "name": declared.name if declared is not None else str(self.number),
+            "durable": declared.durable if declared is not None else True,
+            "consumers": 0,
+            "consumer_list": [],
+            "out_of_service": self.text,
+        }
+
+    def alarm(self) -> dict[str, Any]:
+        """Its alarm, for machines."""
+        damage = self.damage
+        return {
+            "queue": self.number,
+            "vhost": self.declared.vhost if self.declared is not None else None,
+            "name": self.declared.name if self.declared is not None else None,
+            "file": str(damage.file),
+            "database": damage.database,
+            "key": damage.key.hex(),
+            "what": damage.what,
+            "text": self.text,
+        }
+
+
+class Quarantine:
+    """The queues of a shard that are out of service, and the transactions that cannot be carried out.
+
+    Args:
+        name: of the process.
+
+    Attributes:
+        queues: by id.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.queues: dict[int, QueueOut] = {}
+        self._staged: dict[int, RowDamaged] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self.queues
+
+    def add(self, number: int, declared: Declared | None, damage: RowDamaged, counts: dict[str, Any]) -> None:
+        """One more queue; it is said once."""
+        out = self.queues[number] = QueueOut(number, declared, damage, counts)
+        _log.error("%s: %s (%s)", self._name, out.text, damage.what)
+
+    def learn(self, declared: Declared) -> None:
+        """Somebody says what a queue is whose own row may be damaged."""
+        out = self.queues[declared.id]
+        out.declared = out.declared or declared
+
+    def text(self, number: int) -> str:
+        """What whoever wants something of a queue is told."""
+        return self.queues[number].text
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def hold(self, transaction: int, damage: RowDamaged) -> str:
+        """A message that a transaction has staged is damaged; returns what is to be said of that."""
+        if transaction not in self._staged:
+            self._staged[transaction] = damage
+            _log.error("%s: %s (%s)", self._name, self.staged_text(transaction), damage.what)
+        return self.staged_text(transaction)
+
+    def staged_text(self, transaction: int) -> str:
+        """What is said of a transaction of which a message is damaged."""
+        damage = self._staged[transaction]
+        return f"transaction {transaction} cannot be carried out: {_row(damage)} is damaged; {WHAT_TO_DO}"
+
+    def let_go(self, transaction: int) -> None:
+        """Nothing of a transaction is left."""
+        self._staged.pop(transaction, None)
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def texts(self) -> list[str]:
+        """A sentence for each alarm."""
+        return [out.text for out in self.queues.values()] + [self.staged_text(number) for number in self._staged]
+
+    def table(self) -> list[dict[str, Any]]:
+        """The alarms, for machines."""
+        alarms = [out.alarm() for out in self.queues.values()]
+        for number, damage in self._staged.items():
+            alarms.append({"transaction": number, "file": str(damage.file), "database": damage.database,
+                           "key": damage.key.hex(), "what": damage.what, "text": self.staged_text(number)})  # fmt: skip
+        return alarms
+
+
+def _row(damage: RowDamaged) -> str:
+    return f"row {damage.key.hex()} of database {damage.database} in {damage.file}"

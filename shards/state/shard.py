@@ -1,0 +1,220 @@
+"""The queues a shard holds, what belongs to each, and who has called: what all that a shard does has in common."""
+
+from functools import partial
+from typing import Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Refusal
+from shardmq.bus.messages.shard import Cancelled, OutOfService, Unused
+from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
+from shardmq.runtime.clock import SteadyClock
+from shardmq.shards.queues.queue import Queue
+from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.state.consumers import Consumer
+from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.quarantine import Quarantine
+from shardmq.shards.state.schedule import Agenda
+from shardmq.shards.state.sliced_work import Slices
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_buffer import Journal
+from shardmq.topology.entities import Queue as Declared
+
+COORDINATOR: Final = "coordinator"
+GATEWAY: Final = "gateway"
+
+
+class Client:
+    """A peer's session: how many publishes it sent, its consumers by number; and those whose queue went out of service,
+    with that queue."""
+
+    __slots__ = ("consumers", "cut_off", "published")
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.consumers: dict[int, Consumer] = {}
+        self.cut_off: dict[int, int] = {}
+
+
+class Holdings:
+    """What a shard has.
+
+    Args:
+        name: of the process.
+        store: what is on disk.
+        journal: what is to be written there.
+        clock: the time.
+
+    Attributes:
+        agenda: what is to be done when.
+        queues: by id; those in service.
+        quarantine: those out of service.
+        clients: sessions that are open.
+        active: queues that something happened to in this pass, by id.
+        unused: ids of queues the coordinator was told of.
+        cutter: for whoever cuts a run once.
+        slices: work that is too much for one pass.
+    """
+
+    def __init__(self, name: str, store: Store, journal: Journal, clock: SteadyClock) -> None:
+        self.name = name
+        self.store = store
+        self.journal = journal
+        self.clock = clock
+        self.agenda = Agenda(clock)
+        self.queues: dict[int, Hosted] = {}
+        self.quarantine = Quarantine(name)
+        self.clients: dict[Peer, Client] = {}
+        self.active: dict[int, Hosted] = {}
+        self.unused: dict[int, None] = {}
+        self.cutter = Cutter()
+        self.slices = Slices(journal)
+
+    def add(self, queue: Queue) -> Hosted:
+        """One more queue."""
+        hosted = self.queues[queue.id] = Hosted(queue, self.agenda.now_ms)
+        self.use(hosted)
+        return hosted
+
+    def found(self, peer: Peer, request: int, number: int) -> Hosted | None:
+        """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
+        hosted = self.queues.get(number)
+        if hosted is None or hosted.is_condemned or hosted.is_leaving:
+            self.refuse_missing(peer, request, number)
+            return None
+        return hosted
+
+    def missing(self, number: int) -> RequestError:
+        """What is said of a queue that is not here, or is out of service.
+
+        The latter is `Unavailable`: over AMQP it ends the channel alone, and clients in Python try again later. A code
+        that ends connections would hit other queues' users, and 404 would have programs declare what is there.
+        """
+        if number in self.quarantine:
+            return Unavailable(self.quarantine.text(number))
+        return NotFound(f"queue {number} is not on {self.name}; it was deleted")
+
+    def refuse_missing(self, peer: Peer, request: int, number: int) -> None:
+        """A request is about a queue that is not here, or is out of service."""
+        error = self.missing(number)
+        self.refuse(peer, request, error.code, error.text)
+
+    def disk_full(self) -> str:
+        """What is said of messages that the disk has no room for."""
+        return (f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
+                "queued, or make room, and publish again")  # fmt: skip
+
+    def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
+        """A request is not carried out."""
+        peer.post(Refusal(request, code, text))
+
+    def take_out(self, damage: RowDamaged, declared: Declared | None = None) -> None:
+        """Something stored of a queue is damaged: it is out of service from now on. Everything else goes on.
+
+        What was decided before stands and is written with this pass: messages that came, acknowledgements, deliveries.
+
+        Args:
+            damage: it.
+            declared: what the queue is, where it is not known here yet.
+
+        Raises:
+            RowDamaged: it belongs to no queue.
+        """
+        number = damage.queue
+        if number is None:
+            raise damage
+        if number in self.quarantine:
+            return
+        hosted = self.queues.pop(number, None)
+        if hosted is None:
+            self.quarantine.add(number, declared, damage, {})
+            return
+        hosted.is_gone = True
+        self.active.pop(number, None)
+        self.unused.pop(number, None)
+        for lane in [lane for lane in self.journal.untidy if lane.id == number]:
+            del self.journal.untidy[lane]
+        self.quarantine.add(number, hosted.queue.declared, damage, hosted.queue.table(0))
+        if hosted.is_durable and not damage.database.startswith("spilled"):
+            self.journal.note_damage(damage)
+        self._cut_off(hosted)
+        for peer in self.clients:
+            if peer.role == COORDINATOR:
+                self.say_out_of_service(peer)
+
+    def _cut_off(self, hosted: Hosted) -> None:
+        """The consumers of a queue hear that there is nothing more for them."""
+        for peer, client in self.clients.items():
+            for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is hosted.queue]:
+                del client.consumers[consumer.number]
+                client.cut_off[consumer.number] = hosted.queue.id
+                if consumer.timeouts is not None:
+                    consumer.timeouts.close()
+                peer.post(Cancelled(consumer.number, self.quarantine.text(hosted.queue.id)))
+
+    def catch_up(self, hosted: Hosted) -> None:
+        """Bring a queue up to date: called before a request looks at it or changes who gets what.
+
+        Deliveries, expiry and length limits are decided once, at the end of a pass. Who asks in the middle of one has
+        to find what RabbitMQ would show, which decides with every publish: consumers with credit have what came before
+        the request, and what has expired since or is too much is gone. A queue that nothing happened to in this pass is
+        up to date, but for what has expired.
+        """
+        queue = hosted.queue
+        if queue.id in self.active:
+            hosted.ring.deliver()
+            queue.catch_up()
+        elif hosted.expiry_at is not None and hosted.expiry_at <= self.agenda.now_ms:
+            queue.catch_up()
+            self.active[queue.id] = hosted
+
+    def look_unused(self, hosted: Hosted) -> None:
+        """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who
+        declares it next gets a new one, and not this one for a moment.
+        """
+        if not hosted.is_gone and hosted.is_unused(self.agenda.now_ms):
+            hosted.is_leaving = True
+            self.unused[hosted.queue.id] = None
+            for peer in self.clients:
+                if peer.role == COORDINATOR:
+                    peer.post(Unused(hosted.queue.id))
+
+    def say_out_of_service(self, peer: Peer) -> None:
+        """Tell a coordinator which queues it cannot delete."""
+        for out in self.quarantine.queues.values():
+            if out.declared is None or out.declared.durable:
+                peer.post(OutOfService(out.number, out.text))
+
+    def say_unused(self, coordinator: Peer) -> None:
+        """Tell a coordinator that has just called what the one before may have not heard."""
+        for number in list(self.unused):
+            hosted = self.queues.get(number)
+            if hosted is not None and hosted.is_unused(self.agenda.now_ms):
+                coordinator.post(Unused(number))
+            else:
+                del self.unused[number]
+
+    def use(self, hosted: Hosted) -> None:
+        """Somebody uses a queue: its time begins anew, if it has one (x-expires)."""
+        expires_ms = hosted.queue.terms.expires_ms
+        if expires_ms is not None:
+            hosted.used_ms = self.agenda.now_ms
+            if not hosted.is_watched:
+                hosted.is_watched = True
+                self._watch(hosted, expires_ms)
+
+    def _watch(self, hosted: Hosted, expires_ms: int) -> None:
+        self.agenda.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
+
+    def _look_used(self, number: int, expires_ms: int) -> None:
+        """The time of a queue with `x-expires` may have run out."""
+        hosted = self.queues.get(number)
+        if hosted is None:
+            return
+        hosted.is_watched = False
+        if len(hosted.ring) or hosted.queue.reserved:
+            self.use(hosted)
+        elif hosted.used_ms + expires_ms > self.agenda.now_ms:
+            hosted.is_watched = True
+            self._watch(hosted, expires_ms)
+        else:
+            self.look_unused(hosted)

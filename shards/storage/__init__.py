@@ -1,0 +1,13 @@
+"""What a shard keeps on disk.
+
+store.py         Load, commit a write batch, read a segment.
+schema.py        How it lies in the engine: databases, keys, values.
+entries.py       What is stored beside segments: timers, staged batches, reservations, producers' sequences.
+write_batch.py   What one commit writes.
+write_buffer.py  What passes have changed and not yet written, and the group commit.
+recovery.py      What a start finds, queue by queue.
+decoding.py      What a shard's small rows say, once their checksums are found to be right.
+identity.py      Whose a shard's store is: its number, its broker, the newest coordinator it has heard of.
+key_check.py     A start looks at keys, and at bodies only when they are asked for: are the bodies there, and all at
+                 their keys?
+"""

@@ -1,0 +1,144 @@
+"""What is stored beside segments: timers, staged batches, reservations, producers' sequences."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from shardmq.errors import RowDamaged
+from shardmq.limits import LETTER_PRODUCERS
+from shardmq.message.record_batch import Run
+from shardmq.ranges import RangeSet
+
+LETTER_RANGES_MAX: Final = 1024
+"""Ranges kept of one queue's dead letters. There are as many as were rejected between others that were not, since the
+oldest messages that the queue still has: gaps are closed as far as it tells."""
+
+
+RANGES_MAX: Final = 64
+"""Ranges kept of one producer: one that spreads its messages over queues leaves a gap at each that went elsewhere."""
+
+RANGES_KEPT: Final = 32
+"""Beyond, all below these is behind the horizon. Half of them at a time, as one by one would cost every publish."""
+
+_HORIZON: Final = -1
+"""No number; a first range that begins with it ends at the horizon."""
+
+class Seen(RangeSet):
+    """The numbers a queue has of one producer.
+
+    Attributes:
+        producer: who.
+        is_due: whether they are to be written with the next commit.
+    """
+
+    __slots__ = ("is_due", "producer")
+
+    def __init__(self, producer: int, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        super().__init__(ranges)
+        self.producer = producer
+        self.is_due = False
+
+    @property
+    def horizon(self) -> int:
+        """Below it, what is said to be seen may not have been."""
+        if not self:
+            return 0
+        start, end = self.first()
+        return end if start == _HORIZON else 0
+
+    def trim(self) -> None:
+        """Keep few enough ranges."""
+        if self.producer >= LETTER_PRODUCERS:
+            if len(self) > LETTER_RANGES_MAX:
+                lost = [*self][: LETTER_RANGES_MAX // 2]
+                self.remove(lost[0][0], lost[-1][1])
+        elif len(self) > RANGES_MAX:
+            self.fill(len(self) - RANGES_KEPT + 1)
+            self.add(_HORIZON, 0)
+
+
+class Timer(NamedTuple):
+    """Something of a queue that waits for a time: messages that are to come, or some it has that are to be ready.
+
+    Attributes:
+        queue: the queue's id.
+        due_ms: when.
+        serial: tells it from others of that time; of parked messages, the first's number.
+        messages: how many.
+        parked: whether they are in the queue already.
+        durable: whether it survives a restart.
+        run: the messages, unless they are parked or were not asked for.
+    """
+
+    queue: int
+    due_ms: int
+    serial: int
+    messages: int
+    parked: bool
+    durable: bool
+    run: Run | None = None
+
+
+class StagedPlace(NamedTuple):
+    """Where a staged run is, and what is to be known of it without reading it.
+
+    Attributes:
+        transaction: number of the transaction.
+        attempt: who staged it.
+        sequence: the attempt's number of its first message.
+        messages: how many.
+        bytes: of their records.
+    """
+
+    transaction: int
+    attempt: int
+    sequence: int
+    messages: int
+    bytes: int
+
+
+class Staged(NamedTuple):
+    """A staged run: `queues` get it, `delay_ms` later, if its transaction is committed."""
+
+    place: StagedPlace
+    queues: tuple[int, ...]
+    delay_ms: int
+    run: Run
+
+
+class DamagedStage(NamedTuple):
+    """A staged run that is not what was written."""
+
+    place: StagedPlace
+    damage: RowDamaged
+
+
+class Sealed(NamedTuple):
+    """What an attempt has here: it takes nothing more."""
+
+    messages: int
+    bytes: int
+
+
+class Reservation(msgspec.Struct, array_like=True):
+    """Messages of a queue that are set aside under a name until a time.
+
+    Attributes:
+        queue: the queue's id.
+        name: its name.
+        ranges: numbers of the messages that are left of it, as half-open ranges; those that are not in the queue any
+            more may be among them.
+        until_ms: when they are back at their place; when its name is forgotten, where it was acknowledged.
+        is_acknowledged: whether all of it was.
+        span: from the first number it had, when it was made, to behind the last.
+        fresh_from: numbers, one for each lane: those below had been handed out before, of the messages of that lane.
+    """
+
+    queue: int
+    name: str
+    ranges: list[tuple[int, int]]
+    until_ms: int
+    is_acknowledged: bool = False
+    span: tuple[int, int] = (0, 0)
+    fresh_from: list[int] = []

@@ -1,0 +1,99 @@
+"""What a start finds of each queue."""
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+from shardmq.errors import RowDamaged
+from shardmq.runtime.clock import ClockNote
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.entries import Reservation, Sealed
+from shardmq.topology.entities import Queue as Declared
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a start finds.
+
+    Attributes:
+        queues: durable queues.
+        marks: of lanes, by queue and lane.
+        segments: of all queues, in order of queue and number.
+        dropped: ids of queues that are being deleted.
+        producers: numbers that queues have of producers: (queue, producer, ranges).
+        sealed: by transaction and attempt.
+        concluding: attempts that were committed, by transaction, where their messages may not be in their queues yet.
+        ended: numbers of transactions that are decided, as half-open ranges.
+        reservations: of all queues.
+        clock: what time it was last.
+        damaged: what is damaged, of queues that are out of service for that.
+    """
+
+    queues: list[Declared] = field(default_factory=list)
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    producers: list[tuple[int, int, list[tuple[int, int]]]] = field(default_factory=list)
+    sealed: dict[tuple[int, int], Sealed] = field(default_factory=dict)
+    concluding: dict[int, list[int]] = field(default_factory=dict)
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    clock: ClockNote | None = None
+    damaged: list[RowDamaged] = field(default_factory=list)
+
+
+_first = attrgetter("first")
+
+
+@dataclass(slots=True)
+class StoredQueue:
+    """What a start finds of one queue.
+
+    Attributes:
+        marks: of its lanes, by number.
+        segments: of all its lanes, in order.
+        parked: numbers of messages that are neither ready nor unacked, but wait for a time to come.
+        reserved: of those that are reserved.
+    """
+
+    marks: dict[int, int] = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+    parked: list[tuple[int, int]] = field(default_factory=list)
+    reserved: list[tuple[int, int]] = field(default_factory=list)
+
+    def living(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Those of the messages [start, end) that are there and not done with."""
+        ranges: list[tuple[int, int]] = []
+        place = max(bisect_right(self.segments, start, key=_first) - 1, 0)
+        while place < len(self.segments) and self.segments[place].first < end:
+            ranges += self.segments[place].living(start, end)
+            place += 1
+        return ranges
+
+    def has_living(self, start: int, end: int) -> bool:
+        """Whether one of the messages [start, end) is there and not done with."""
+        return bool(self.living(start, end))
+
+
+NOTHING_STORED: Final = StoredQueue()
+"""Of a queue that is new."""
+
+
+def stored_queues(contents: Contents, left_out: Collection[int] = ()) -> dict[int, StoredQueue]:
+    """What a start found, by queue; deleted queues of which something is left are among them.
+
+    Args:
+        contents: what a start found.
+        left_out: ids of queues that are out of service.
+    """
+    numbers = [*(queue.id for queue in contents.queues), *contents.dropped]
+    found = {number: StoredQueue() for number in numbers if number not in left_out}
+    for (queue, lane), mark in contents.marks.items():
+        if queue in found:
+            found[queue].marks[lane] = mark
+    for segment in contents.segments:
+        if segment.queue in found:  # else it is out of service
+            found[segment.queue].segments.append(segment)
+    return found

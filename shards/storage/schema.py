@@ -1,0 +1,301 @@
+"""How a shard's store lies in LMDB: databases, keys, values; and the changes of a pass as entries of them.
+
+    queues      queue id u64              msgpack Queue
+    dropped     queue id u64              empty; its segments are being deleted
+    marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
+    index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | the rest (see `extent_of`)
+    segments    queue u64 | first u64     body: msgpack [[first, Run], ...]
+    spilled     as segments; of transient messages, emptied at start
+    timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack Run, delayed; or,
+                with the highest bit of the count set, no body: messages [serial, serial + count) are parked (timers.py)
+    spilled_timers   as timers; of transient messages, emptied at start
+    producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (producers.py)
+    stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
+    staged      as stages                 body: msgpack [[queue, ...], delay ms, Run]
+    sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
+    concluding  transaction u64           msgpack [attempt, ...], whose runs are on their way into their queues
+    reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
+    state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
+                "clock"                   msgpack ClockNote
+                "identity"                msgpack StoreIdentity (identity.py)
+                "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
+                "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
+
+Every value begins with a checksum u64 (storage/rows.py), which is left out above and added when it goes into LMDB. A
+body's own is made with the body. It covers the key, too; but a start looks at keys alone: those of segments are those
+of the index, those of staged are those of stages, and those of timers have a checksum before the body's.
+
+The first version had checksums of bodies alone, which did not cover the key. Such bodies are read as they are.
+
+All numbers are big-endian, so keys lie in order. A start reads the index and never a body: bodies are apart from it
+because LMDB's Python binding touches every page of a value it passes, wanted or not.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from shardmq.ranges import RangeSet
+from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.entries import StagedPlace, Timer
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
+
+REDO_ENTRY_BYTES: Final = 64 << 10
+"""Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
+twice would not be."""
+
+DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state",
+                    b"timers", b"spilled_timers", b"producers",
+                    b"stages", b"staged", b"sealed", b"concluding", b"reservations")  # fmt: skip
+"""By number: the redo log has numbers."""
+
+(QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, STATE, TIMERS, SPILLED_TIMERS, PRODUCERS,
+ STAGES, STAGED, SEALED, CONCLUDING, RESERVATIONS) = range(len(DATABASES))  # fmt: skip
+
+_QUEUES_FIRST: Final = frozenset({QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS,
+                                  RESERVATIONS})  # fmt: skip
+"""Databases whose keys begin with a queue's id."""
+
+APPLIED: Final = b"redo"
+CLOCK: Final = b"clock"
+ENDED: Final = b"ended"
+DAMAGED: Final = b"damaged"
+IDENTITY: Final = b"identity"
+
+EXTENT: Final = Struct(">QII")
+NUMBER: Final = Struct(">Q")
+PLACE: Final = Struct(">QQ")
+TIMER: Final = Struct(">QQQI")
+STAGE: Final = Struct(">QQQII")
+PARKED: Final = 1 << 31
+MORTAL: Final = 1 << 31
+BODIES: Final = 1 << 30
+COUNTED: Final = 1 << 29
+BYTES: Final = COUNTED - 1
+"""Of an index entry's last number. A segment is some MB most often; one with a message of 512 MiB may have a little
+more, and counts so much."""
+
+VALUE_BYTES_KEPT: Final = 4 << 20
+"""A buffer for values is used again; one that held a larger message is not kept."""
+
+ROWS: Final = ("the queue", "the note of a deleted queue", "the mark of what was handed out", "the entry of a segment",
+               "a segment", "a segment", "the row", "a delayed message", "a delayed message",
+               "what is known of a producer", "the entry of a staged run", "a staged run", "what an attempt staged",
+               "the decision of a transaction", "a reservation")  # fmt: skip
+"""What a row of each database is, for messages."""
+
+BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED})
+"""Databases of bodies whose keys are another's."""
+
+STAGED_DATABASES: Final = frozenset({DATABASES[STAGES].decode(), DATABASES[STAGED].decode()})
+"""Databases whose keys begin with a transaction's number."""
+
+WITH_KEYS_CHECKED: Final = frozenset({TIMERS, SPILLED_TIMERS})
+"""Databases of bodies whose keys have a checksum of their own."""
+
+_NOTHING: Final = b"\x90"
+_TWO: Final = b"\x92"
+_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = _encoder.encode
+_decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+_decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
+
+Bytes = bytes | bytearray
+Edit = tuple[int, bytes, Bytes | None]
+"""(database, key, value), None to delete."""
+
+
+class Edits:
+    """Makes entries of what a pass writes."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self) -> None:
+        self._value = bytearray()
+
+    def of(self, writes: Writes) -> Iterator[Edit]:
+        """The changes as they are in the databases, in order. A value is good until the next one is asked for."""
+        for segment in writes.delete:
+            key = segment_key(segment)
+            if segment.durable:
+                yield SEGMENTS, key, None
+                yield INDEX, key, None
+            else:
+                yield SPILLED, key, None
+        for place in writes.unstaged:
+            key = STAGE.pack(*place)
+            yield STAGED, key, None
+            yield STAGES, key, None
+        for segment in writes.put:
+            key = segment_key(segment)
+            number = SEGMENTS if segment.durable else SPILLED
+            yield number, key, self._body(number, key, segment.runs)
+            if segment.durable:
+                yield INDEX, key, extent_of(segment)
+        for staged in writes.staged:
+            key = STAGE.pack(*staged.place)
+            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.run))
+            yield STAGES, key, b""
+        for segment in writes.gone:
+            yield INDEX, segment_key(segment), extent_of(segment)
+        yield from _edits_of_queues(writes)
+        yield from _edits_in_time(writes)
+        yield from _edits_of_transactions(writes)
+        if writes.clock is not None:
+            yield STATE, CLOCK, _encode(writes.clock)
+        for damage in writes.damaged:
+            assert damage.queue is not None
+            yield STATE, DAMAGED + NUMBER.pack(damage.queue), _encode((damage.database, damage.key, damage.what))
+        if writes.identity is not None:
+            yield STATE, IDENTITY, _encode(writes.identity)
+        if len(self._value) > VALUE_BYTES_KEPT:
+            self._value = bytearray()
+
+    def _body(self, database: int, key: bytes, content: object) -> bytearray:
+        """A checksum, and the content behind it."""
+        value = self._value
+        _encoder.encode_into(content, value, CHECKSUM_BYTES)
+        seal_row(database, key, value)
+        return value
+
+
+def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
+    """What goes into LMDB: a value of `Edits`, and the checksums that it has not yet."""
+    if database in BODIES_APART:
+        return value
+    if database in WITH_KEYS_CHECKED:
+        return NUMBER.pack(row_seed(database, key)) + value
+    return sealed_row(database, key, value)
+
+
+def _edits_of_queues(writes: Writes) -> Iterator[Edit]:
+    for (queue, lane), mark in writes.marks.items():
+        key = PLACE.pack(queue, lane) if lane else NUMBER.pack(queue)
+        yield MARKS, key, None if mark is None else NUMBER.pack(mark)
+    for declared in writes.queues:
+        yield QUEUES, NUMBER.pack(declared.id), _encode(declared)
+    for queue in writes.dropped:
+        yield QUEUES, NUMBER.pack(queue), None
+        yield DROPPED, NUMBER.pack(queue), b""
+    for queue in writes.cleared:
+        yield DROPPED, NUMBER.pack(queue), None
+    for (queue, name), reservation in writes.reservations.items():
+        key = PLACE.pack(queue, xxh3_64_intdigest(name.encode()))
+        yield RESERVATIONS, key, None if reservation is None else _encode(reservation)
+
+
+def _edits_in_time(writes: Writes) -> Iterator[Edit]:
+    for timer in writes.fired:
+        yield timers_of(timer.durable), timer_key(timer), None
+    for timer in writes.timers:
+        number, key = timers_of(timer.durable), timer_key(timer)
+        yield number, key, b"" if timer.run is None else sealed_row(number, key, _encode(timer.run))
+    for (queue, producer), ranges in writes.producers.items():
+        yield PRODUCERS, PLACE.pack(queue, producer), None if ranges is None else _encode(list(ranges))
+
+
+def _edits_of_transactions(writes: Writes) -> Iterator[Edit]:
+    for (transaction, attempt), sealed in writes.sealed.items():
+        yield SEALED, PLACE.pack(transaction, attempt), None if sealed is None else _encode(sealed)
+    for transaction, attempts in writes.concluding.items():
+        yield CONCLUDING, NUMBER.pack(transaction), None if attempts is None else _encode(attempts)
+    if writes.ended is not None:
+        yield STATE, ENDED, _encode(writes.ended)
+
+
+def is_small(writes: Writes) -> bool:
+    """Whether they are few enough for the redo log."""
+    others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
+    bodies = sum([segment.bytes for segment in writes.put])
+    if writes.timers:
+        others += len(writes.timers)
+        bodies += sum([len(timer.run.records) for timer in writes.timers if timer.run is not None])
+    if writes.staged or writes.unstaged:
+        others += len(writes.staged) + len(writes.unstaged)
+        bodies += sum([staged.place.bytes for staged in writes.staged])
+    if writes.sealed or writes.reservations:
+        others += len(writes.sealed)
+        others += sum([len(each.ranges) for each in writes.reservations.values() if each is not None])
+    return bodies + 100 * others <= REDO_ENTRY_BYTES
+
+
+def segment_key(segment: Segment) -> bytes:
+    """Of its index entry and its bodies."""
+    return PLACE.pack(segment.queue, segment.first)
+
+
+def extent_of(segment: Segment) -> bytes:
+    """A segment's index entry. Most have no flags.
+
+    MORTAL    a message in it brought a time to live
+    BODIES    bytes of its bodies u64 follow
+    COUNTED   msgpack [[[start, end], ...], [[start, end, count], ...]]: what is gone, what was delivered in vain
+              without it: msgpack [[start, end], ...]: what is gone
+    """
+    flags = min(segment.bytes, BYTES)
+    ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
+    if segment.mortal:
+        flags |= MORTAL
+    if segment.counts:
+        flags |= COUNTED
+        ranges = _TWO + ranges + _encode(list(segment.counts))
+    if segment.body_bytes is not None:
+        flags |= BODIES
+        ranges = NUMBER.pack(segment.body_bytes) + ranges
+    return EXTENT.pack(segment.end, segment.count, flags) + ranges
+
+
+def segment_of(key: bytes, content: bytes) -> Segment:
+    """A stored segment, of which an index entry tells.
+
+    Raises:
+        struct.error, ValueError, msgspec.DecodeError: it cannot be read.
+    """
+    queue, first = PLACE.unpack(key)
+    segment = Segment(queue, first, durable=True, born=0.0)
+    segment.end, segment.count, flags = EXTENT.unpack_from(content)
+    rest = content[EXTENT.size :]
+    segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
+    if flags & BODIES:
+        segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
+    if flags & COUNTED:
+        ranges, counted = _decode_counted(rest)
+        segment.counts = Counts(counted)
+    else:
+        ranges = _decode_ranges(rest)
+    gone = RangeSet(ranges)
+    segment.gone = gone or None
+    segment.live = segment.end - segment.first - gone.count
+    segment.stored, segment.runs = True, None
+    return segment
+
+
+def timers_of(durable: bool) -> int:
+    """The database they are in."""
+    return TIMERS if durable else SPILLED_TIMERS
+
+
+def timer_key(timer: Timer) -> bytes:
+    """All of it but the messages."""
+    count = timer.messages | PARKED if timer.parked else timer.messages
+    return TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
+
+
+def staged_place(key: bytes) -> StagedPlace:
+    """What a key of `staged` says."""
+    return StagedPlace._make(STAGE.unpack(key))
+
+
+def queue_of(database: int, key: bytes) -> int | None:
+    """Whose row has that key; None where it is no queue's."""
+    return number_of(key[:8]) if database in _QUEUES_FIRST and len(key) >= NUMBER.size else None
+
+
+def number_of(value: bytes | memoryview) -> int:
+    """A number in eight bytes."""
+    return int.from_bytes(value, "big")

@@ -1,0 +1,57 @@
+"""What a start finds in a shard's store, and what a pass writes to it."""
+
+from dataclasses import dataclass, field
+
+from shardmq.errors import RowDamaged
+from shardmq.runtime.clock import ClockNote
+from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage.entries import Reservation, Sealed, Seen, Staged, StagedPlace, Timer
+from shardmq.shards.storage.identity import StoreIdentity
+from shardmq.topology.entities import Queue as Declared
+
+
+@dataclass(slots=True)
+class Writes:
+    """What goes into one transaction of the store. Deletions come first.
+
+    Attributes:
+        delete: segments that are stored.
+        put: segments with their bodies.
+        gone: segments of which ranges are gone.
+        marks: of lanes, by queue and lane; None for those that are no more.
+        queues: that are new.
+        dropped: ids of queues to be deleted.
+        cleared: ids of queues of which nothing is left.
+        timers: that are new.
+        fired: timers that are no more.
+        producers: numbers that a queue has of a producer, by (queue, producer); None when it is forgotten.
+        staged: runs that are new.
+        unstaged: places of staged runs that are no more.
+        sealed: attempts, by (transaction, attempt); None when they are forgotten.
+        concluding: attempts whose messages are to join their queues, by transaction; None when they have.
+        ended: numbers of transactions that are decided, all of them, where there is a new one.
+        reservations: by (queue, name); None for those that are no more.
+        clock: what time it is, where that is to be noted.
+        damaged: what was found damaged, of queues that are out of service from now on.
+        identity: whose the store is, where that has changed.
+    """
+
+    delete: list[Segment] = field(default_factory=list)
+    put: list[Segment] = field(default_factory=list)
+    gone: list[Segment] = field(default_factory=list)
+    marks: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    queues: list[Declared] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    cleared: list[int] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    fired: list[Timer] = field(default_factory=list)
+    producers: dict[tuple[int, int], Seen | None] = field(default_factory=dict)
+    staged: list[Staged] = field(default_factory=list)
+    unstaged: list[StagedPlace] = field(default_factory=list)
+    sealed: dict[tuple[int, int], Sealed | None] = field(default_factory=dict)
+    concluding: dict[int, list[int] | None] = field(default_factory=dict)
+    ended: list[tuple[int, int]] | None = None
+    reservations: dict[tuple[int, str], Reservation | None] = field(default_factory=dict)
+    clock: ClockNote | None = None
+    damaged: list[RowDamaged] = field(default_factory=list)
+    identity: StoreIdentity | None = None

@@ -1,0 +1,297 @@
+"""What the passes of a shard have changed and not yet written, and its one commit.
+
+Messages and declarations are written at the end of the pass they came in: somebody waits for their confirm. What is
+done with is written a little later, together: most segments are settled whole within milliseconds, and then there is
+nothing to write but their end. A crash in between only means that those messages come again, marked redelivered.
+"""
+
+import time
+from typing import Final, Protocol
+
+from shardmq.errors import RowDamaged
+from shardmq.limits import LETTER_PRODUCERS
+from shardmq.runtime.clock import ClockNote
+from shardmq.shards.segments.body_cache import Cache
+from shardmq.shards.segments.segment import Index, NumberedRun, Segment
+from shardmq.shards.storage.entries import (
+    Reservation,
+    Sealed,
+    Seen,
+    Staged,
+    StagedPlace,
+    Timer,
+)
+from shardmq.shards.storage.identity import StoreIdentity
+from shardmq.shards.storage.store import Store
+from shardmq.shards.storage.write_batch import Writes
+from shardmq.topology.entities import Queue as Declared
+
+SETTLED_SECONDS: Final = 0.05
+"""How long what is done with may wait to be written."""
+
+
+class Compactable(Protocol):
+    """Segments that the compactor may merge, or copy what lives out of.
+
+    Attributes:
+        id: of their queue.
+        index: of the segments.
+        young: how many of them were never merged.
+    """
+
+    id: int
+    index: Index
+    young: int
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether much of what they hold is done with."""
+
+    def replace(self, start: int, stop: int, new: list[Segment]) -> None:
+        """Segments `start` to `stop` give way to others with the same live messages."""
+
+    def __hash__(self) -> int:
+        """They are told apart by what they are."""
+
+
+class Journal:
+    """What is to be written.
+
+    Args:
+        store: where to.
+        memory_bytes: what bodies in memory may take.
+
+    Attributes:
+        cache: of bodies.
+        glanced: bytes of segments that were read for one look each, since start.
+        now: when this pass began, monotonic seconds.
+        untidy: lanes that the collector may have something to do for.
+    """
+
+    def __init__(self, store: Store, memory_bytes: int) -> None:
+        self.store = store
+        self.cache = Cache(memory_bytes)
+        self.glanced = 0
+        self.now = time.monotonic()
+        self.untidy: dict[Compactable, None] = {}
+        self._writes = Writes()
+        self._opened: list[Segment] = []
+        self._changed: dict[Segment, None] = {}
+        self._settled: list[Segment] = []
+        self._settled_at: float | None = None
+        self._due = False
+        self._settle_due = False
+
+    # --- what happened ----------------------------------------------------------------------------------------------
+
+    def open(self, segment: Segment) -> None:
+        """A segment is being filled in this pass."""
+        self._opened.append(segment)
+
+    def change(self, segment: Segment) -> None:
+        """Some messages of a segment are done with, or were delivered in vain."""
+        self._changed[segment] = None
+        if self._settled_at is None:
+            self._settled_at = self.now
+
+    def end(self, segment: Segment) -> None:
+        """All messages of a segment are done with, or are in others now."""
+        self._changed.pop(segment, None)
+        self.cache.remove(segment)
+        segment.live = 0
+        segment.runs = None
+        if segment.stored:
+            self._settled.append(segment)
+            if self._settled_at is None:
+                self._settled_at = self.now
+
+    def rewrite(self, old: list[Segment], new: list[Segment]) -> None:
+        """The live messages of some segments are in others from now on."""
+        stored = old[0].stored
+        for segment in old:
+            self.end(segment)
+        for segment in new:
+            if stored:
+                self._writes.put.append(segment)
+                segment.stored = True
+                if segment.gone is not None or segment.counts is not None:
+                    self.change(segment)
+            self.cache.add(segment)
+        if stored:  # in one transaction: after a crash in between, messages would be there twice
+            self._due = self._settle_due = True
+
+    def mark(self, queue: int, lane: int, mark: int) -> None:
+        """Raise the mark of a durable queue's lane before what is under it goes out."""
+        self._writes.marks[queue, lane] = mark
+        self._due = True
+
+    def unmark(self, queue: int, lane: int) -> None:
+        """A durable queue's lane is no more."""
+        self._writes.marks[queue, lane] = None
+        self._due = True
+
+    def declare(self, queue: Declared) -> None:
+        """A durable queue is new."""
+        self._writes.queues.append(queue)
+        self._due = True
+
+    def drop(self, queue: int) -> None:
+        """A durable queue is deleted; its segments follow."""
+        self._writes.dropped.append(queue)
+        self._due = True
+
+    def clear(self, queue: int) -> None:
+        """Of a dropped queue nothing is left."""
+        self._writes.cleared.append(queue)
+        self._due = True
+
+    def wait(self, timer: Timer) -> None:
+        """Something waits for a time from now on."""
+        self._writes.timers.append(timer)
+        self._due = True
+
+    def fire(self, timer: Timer) -> None:
+        """It waits no more; what became of it is in the same transaction."""
+        self._writes.fired.append(timer)
+        self._due = True
+
+    def saw(self, queue: int, seen: Seen) -> None:
+        """What a durable queue has of a producer; written with the messages, or when they are done with before that:
+        but of dead letters at once, as who hands them over is not asked before it hands them over again."""
+        self._writes.producers[queue, seen.producer] = seen
+        seen.is_due = True
+        if seen.producer >= LETTER_PRODUCERS:
+            self._due = True
+        if self._settled_at is None:
+            self._settled_at = self.now
+
+    def forget(self, queue: int, producer: int) -> None:
+        """A queue does not remember that producer any more."""
+        self._writes.producers[queue, producer] = None
+        self._due = True
+
+    def stage(self, staged: Staged) -> None:
+        """A run waits for its transaction to be decided."""
+        self._writes.staged.append(staged)
+        self._due = True
+
+    def unstage(self, place: StagedPlace) -> None:
+        """It waits no more; what became of it is in the same transaction of the store."""
+        self._writes.unstaged.append(place)
+        self._due = True
+
+    def seal(self, transaction: int, attempt: int, sealed: Sealed | None) -> None:
+        """An attempt takes nothing more; or, None, its transaction is over."""
+        self._writes.sealed[transaction, attempt] = sealed
+        self._due = True
+
+    def conclude(self, transaction: int, attempts: list[int] | None, ended: list[tuple[int, int]] | None) -> None:
+        """A transaction is decided, and its attempts' messages are to join their queues; None when they have.
+
+        `ended` are the numbers of all that are decided, where this one is new among them.
+        """
+        self._writes.concluding[transaction] = attempts
+        if ended is not None:
+            self._writes.ended = ended
+        self._due = True
+
+    def reserve(self, queue: int, name: str, reservation: Reservation | None) -> None:
+        """A reservation is new, or has changed; None when it is no more."""
+        self._writes.reservations[queue, name] = reservation
+        self._due = True
+
+    def note(self, clock: ClockNote) -> None:
+        """What time it is."""
+        self._writes.clock = clock
+        self._due = True
+
+    def note_damage(self, damage: RowDamaged) -> None:
+        """A queue is out of service; the next start is to know without looking."""
+        self._writes.damaged.append(damage)
+        self._due = True
+
+    def identify(self, identity: StoreIdentity) -> None:
+        """Whose the store is has changed."""
+        self._writes.identity = identity
+        self._due = True
+
+    def demand(self) -> None:
+        """What is done with is to be written with this pass: somebody waits for it."""
+        if self._settled_at is not None:
+            self._due = self._settle_due = True
+
+    # --- bodies -----------------------------------------------------------------------------------------------------
+
+    def runs(self, segment: Segment) -> list[NumberedRun]:
+        """The bodies of a segment, which stay in memory from here on if they were not."""
+        runs = segment.runs
+        if runs is None:
+            runs = segment.runs = self.store.read(segment)
+            self.cache.add(segment)
+        return runs
+
+    def glance(self, segment: Segment) -> list[NumberedRun]:
+        """The bodies of a segment, for once: who looks through a queue is not to drive out what flows."""
+        if segment.runs is not None:
+            return segment.runs
+        self.glanced += segment.bytes
+        return self.store.read(segment)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def wait_seconds(self, now: float) -> float | None:
+        """How long until something must be written; None when nothing must."""
+        if self._settled_at is None:
+            return None
+        return max(0.0, self._settled_at + SETTLED_SECONDS - now)
+
+    def commit(self) -> None:
+        """End a pass: write what cannot wait, and with it, now and then, what can."""
+        writes = self._writes
+        self._seal(writes)
+        surplus = self.cache.surplus()
+        if self.store.space.left <= 0:
+            surplus = self._stored_of(surplus)
+        for segment in surplus:
+            if not segment.stored:
+                writes.put.append(segment)
+                segment.stored = True
+                self._due = True
+        if self._settled_at is not None and self.now - self._settled_at >= SETTLED_SECONDS:
+            self._due = self._settle_due = True
+        if self._due:
+            self._write(writes)
+        for segment in surplus:
+            segment.runs = None
+
+    def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
+        """What need not be written to leave memory; on a full disk, the rest stays there."""
+        for segment in surplus:
+            if not segment.stored:
+                self.cache.add(segment)
+        return [segment for segment in surplus if segment.stored]
+
+    def _seal(self, writes: Writes) -> None:
+        for segment in self._opened:
+            if not segment.live:
+                continue
+            self.cache.add(segment)
+            if segment.durable:
+                writes.put.append(segment)
+                segment.stored = True
+                self._due = True
+        self._opened.clear()
+
+    def _write(self, writes: Writes) -> None:
+        if self._settle_due:
+            writes.delete, self._settled = self._settled, []
+            writes.gone = [segment for segment in self._changed if segment.stored and segment.durable]
+            self._changed.clear()
+            self._settled_at = None
+        writes.put = [segment for segment in writes.put if segment.live]
+        self.store.write(writes)
+        for seen in writes.producers.values():
+            if seen is not None:
+                seen.is_due = False
+        self._writes = Writes()
+        self._due = self._settle_due = False
