@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import uvloop
 
-from shardmq.bus.curve import NO_KEYS, Security
-from shardmq.gateway.handlers.dead_letters import DeadLetters
+from shardmq.bus.curve import NO_KEYS, CurveKeys
+from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
 from shardmq.gateway.server import Server
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.tls import TlsOptions
@@ -46,7 +46,7 @@ class GatewayOptions:
     port: int
     coordinator: str
     shards: tuple[str, ...]
-    security: Security = NO_KEYS
+    security: CurveKeys = NO_KEYS
     tls: TlsOptions | None = None
     rss_bytes_max: int | None = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
@@ -76,8 +76,8 @@ async def _serve(options: GatewayOptions) -> None:
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    hub = Hub(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
-    DeadLetters(hub)
+    hub = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
+    DeadLetterPublisher(hub)
     ticking = asyncio.create_task(hub.run())
     stopped = asyncio.create_task(stop.wait())
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AMQP: Final = ord("A")
 
 
-class Doorway(asyncio.BufferedProtocol):
+class ProtocolDetector(asyncio.BufferedProtocol):
     """See the module.
 
     Args:

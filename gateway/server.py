@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
-from shardmq.gateway.authentication.authenticator import Logins
+from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.handlers.client_lists import Lists
-from shardmq.gateway.protocol_detector import Doorway
+from shardmq.gateway.protocol_detector import ProtocolDetector
 from shardmq.gateway.session.connection import (
     LEAST_HIGH_WATER_BYTES,
     SILENCE_CHECK_SECONDS,
     WRITE_HIGH_WATER_BYTES,
     ClientConnection,
 )
-from shardmq.gateway.session.connection_tracking import Presence
+from shardmq.gateway.session.connection_tracking import ConnectionTracker
 from shardmq.gateway.session.session import Session
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
 from shardmq.runtime.clock import Ticks
 from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
@@ -47,8 +47,14 @@ class Server:
         StartupRefused: the files for TLS are not what they should be.
     """
 
-    def __init__(self, hub: Hub, host: str, port: int, tls: TlsOptions | None = None,
-                 message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:  # fmt: skip
+    def __init__(
+        self,
+        hub: GatewayState,
+        host: str,
+        port: int,
+        tls: TlsOptions | None = None,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
         self.hub = hub
         self.message_bytes_max = message_bytes_max
         self._host = host
@@ -56,12 +62,12 @@ class Server:
         self._tls = tls
         self._tls_context = None if tls is None else server_context(tls)
         self._connections: set[ClientConnection] = set()
-        self._doorways: set[Doorway] = set()
+        self._doorways: set[ProtocolDetector] = set()
         self._listeners: list[asyncio.Server] = []
-        self._presence = Presence(hub)
+        self._presence = ConnectionTracker(hub)
         self._check_at = 0.0
         self._ticks = Ticks()
-        self.logins = Logins(hub)
+        self.logins = Authenticator(hub)
         hub.on_tick(self._tick)
         hub.on_census(self._census)
         hub.coordinator.lists = Lists(hub, self._connections).rows
@@ -93,11 +99,11 @@ class Server:
             ) from fault
         self._listeners.append(listener)
 
-    def accepted(self, doorway: Doorway) -> None:
+    def accepted(self, doorway: ProtocolDetector) -> None:
         """Somebody has connected, and has said nothing yet."""
         self._doorways.add(doorway)
 
-    def entered(self, doorway: Doorway) -> None:
+    def entered(self, doorway: ProtocolDetector) -> None:
         """It has said which protocol it speaks, or is gone."""
         self._doorways.discard(doorway)
 
@@ -155,8 +161,8 @@ class Server:
             connection.abort()
         self.logins.close()
 
-    def _doorway(self) -> Doorway:
-        return Doorway(self)
+    def _doorway(self) -> ProtocolDetector:
+        return ProtocolDetector(self)
 
     def _tick(self, now: float) -> None:
         if self._ticks.stood_still(now) or now < self._check_at:

@@ -216,9 +216,17 @@ class StoreUnwritable(ShardmqError):
 
 _REQUEST_ERRORS: dict[int, type[RequestError]] = {
     kind.code: kind
-    for kind in (AccessRefused, NotFound, ResourceLocked, PreconditionFailed, ContentTooLarge, NotAllowed, Unavailable,
-                 InvalidRequest)
-}  # fmt: skip
+    for kind in (
+        AccessRefused,
+        NotFound,
+        ResourceLocked,
+        PreconditionFailed,
+        ContentTooLarge,
+        NotAllowed,
+        Unavailable,
+        InvalidRequest,
+    )
+}
 
 
 def request_error(code: int, text: str) -> RequestError:

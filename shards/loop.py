@@ -10,41 +10,41 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from shardmq.bus.link import Lost, Opened
+from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
 from shardmq.bus.messages.base import Answer, Inspect
 from shardmq.bus.messages.shard import (
     Alarm,
+    AtomicCommit,
     Publish,
     PublishRefusal,
     ToShard,
-    Transact,
 )
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.watermarks import Watch, Watermark
-from shardmq.shards.handlers.atomic_commit import Commits
-from shardmq.shards.handlers.backup import Copies
+from shardmq.shards.handlers.atomic_commit import AtomicCommits
+from shardmq.shards.handlers.backup import StoreCopies
 from shardmq.shards.handlers.consume import Consuming
-from shardmq.shards.handlers.dead_letters import DeadLetters
-from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.handlers.dead_letters import DeadLetterSender
+from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
 from shardmq.shards.handlers.publish import Publishing
 from shardmq.shards.handlers.queues import Administration
-from shardmq.shards.handlers.reads import Snapshots
+from shardmq.shards.handlers.reads import Reads
 from shardmq.shards.handlers.reservations import Reservations
 from shardmq.shards.handlers.transactions import Transactions
-from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.queues.subqueue import EXPIRE_RUNS
 from shardmq.shards.segments.segment import Segment
-from shardmq.shards.state.deduplication import Producers
-from shardmq.shards.state.shard import COORDINATOR, GATEWAY, Client, Holdings
-from shardmq.shards.storage.recovery import Contents, stored_queues
+from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.shard import COORDINATOR, GATEWAY, PeerState, ShardState
+from shardmq.shards.storage.recovery import StoredState, stored_queues
 from shardmq.shards.storage.schema import NUMBER, STAGED_DATABASES, number_of
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 
 TICK_SECONDS: Final = 0.1
 TICK_AT_REST_SECONDS: Final = 0.5
@@ -60,7 +60,7 @@ CONVERSATION_BYTES: Final = 4096
 Event = tuple[Peer, Any]
 
 
-class Worker:
+class ShardLoop:
     """The state of a shard, and what it does with each message.
 
     Args:
@@ -72,44 +72,60 @@ class Worker:
         disk_free_bytes_min: free bytes of the disk below which they are, too; None for the default.
     """
 
-    def __init__(self, name: str, store: Store, listener: Listener[ToShard], memory_bytes: int,
-                 rss_bytes_max: int | None = None, disk_free_bytes_min: int | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        listener: Listener[ToShard],
+        memory_bytes: int,
+        rss_bytes_max: int | None = None,
+        disk_free_bytes_min: int | None = None,
+    ) -> None:
         self._name = name
         self._store = store
         self._listener = listener
-        self._journal = Journal(store, memory_bytes)
+        self._journal = WriteBuffer(store, memory_bytes)
         self._watch = Watch(name, Path(store.file).parent, rss_bytes_max, disk_free_bytes_min)
         contents = store.load()
-        self._holdings = Holdings(name, store, self._journal, SteadyClock.resumed(contents.clock))
-        self._collector = Collector(self._journal, self._holdings.take_out)
-        self._timers = Timers(self._holdings)
+        self._holdings = ShardState(name, store, self._journal, SteadyClock.resumed(contents.clock))
+        self._collector = Compactor(self._journal, self._holdings.take_out)
+        self._timers = DelayedMessages(self._holdings)
         self._transactions = Transactions(self._holdings, self._timers)
         self._publishing = Publishing(self._holdings, self._timers, self._transactions)
         self._consuming = Consuming(self._holdings, self._timers)
-        self._commits = Commits(self._holdings, self._consuming)
-        self._letters = DeadLetters(self._holdings)
+        self._commits = AtomicCommits(self._holdings, self._consuming)
+        self._letters = DeadLetterSender(self._holdings)
         self._reservations = Reservations(self._holdings)
-        self._snapshots = Snapshots(self._holdings, self._reservations)
+        self._snapshots = Reads(self._holdings, self._reservations)
         dropped = self._load(contents)
         self._enrolment = Enrolment(self._holdings, store.file, store.identity)
-        self._copies = Copies(store, self._journal.demand)
+        self._copies = StoreCopies(store, self._journal.demand)
         listener.reason_against = self._enrolment.reason_against
         listener.is_early = self._enrolment.is_early
-        self._administration = Administration(self._holdings, self._timers, self._letters, self._reservations,
-                                              self._enrolment, dropped)  # fmt: skip
+        self._administration = Administration(
+            self._holdings, self._timers, self._letters, self._reservations, self._enrolment, dropped
+        )
         self._more = False
         self.is_conversing = False
         self._is_stirred = True
         self._tick_at = time.monotonic()
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
-            **self._publishing.handlers, **self._consuming.handlers, **self._letters.handlers, **self._commits.handlers,
-            **self._administration.handlers, **self._transactions.handlers, **self._enrolment.handlers,
+            **self._publishing.handlers,
+            **self._consuming.handlers,
+            **self._letters.handlers,
+            **self._commits.handlers,
+            **self._administration.handlers,
+            **self._transactions.handlers,
+            **self._enrolment.handlers,
             **self._copies.handlers,
-            **self._reservations.handlers, **self._snapshots.handlers,
-            Inspect: self._inspect, Opened: self._opened, Lost: self._lost,
-        }  # fmt: skip
+            **self._reservations.handlers,
+            **self._snapshots.handlers,
+            Inspect: self._inspect,
+            LinkOpened: self._opened,
+            LinkLost: self._lost,
+        }
 
-    def _load(self, contents: Contents) -> list[tuple[int, list[Segment]]]:
+    def _load(self, contents: StoredState) -> list[tuple[int, list[Segment]]]:
         """Make the queues that were stored; returns what is left of those that were being deleted."""
         holdings = self._holdings
         known = {declared.id: declared for declared in contents.queues}
@@ -139,7 +155,7 @@ class Worker:
         for queue, producer, ranges in contents.producers:
             if queue in holdings.queues:
                 hosted = holdings.queues[queue]
-                hosted.producers = hosted.producers or Producers()
+                hosted.producers = hosted.producers or ProducerSequences()
                 hosted.producers.load(producer, ranges)
         self._transactions.load(contents)
         self._journal.note(holdings.clock.note())
@@ -149,8 +165,14 @@ class Worker:
 
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
-        working = (self._more, self._holdings.slices.is_behind, self._transactions.is_rolling,
-                   self._snapshots.is_behind, self._copies.is_behind, self._listener.more)  # fmt: skip
+        working = (
+            self._more,
+            self._holdings.slices.is_behind,
+            self._transactions.is_rolling,
+            self._snapshots.is_behind,
+            self._copies.is_behind,
+            self._listener.more,
+        )
         if any(working):
             return 0.0
         now = time.monotonic()
@@ -260,8 +282,8 @@ class Worker:
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, peer: Peer, _: Opened) -> None:
-        self._holdings.clients.setdefault(peer, Client())  # a caller that calls twice is told of twice
+    def _opened(self, peer: Peer, _: LinkOpened) -> None:
+        self._holdings.clients.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
         if peer.role == COORDINATOR:
             self._enrolment.opened(peer)
             self._holdings.say_unused(peer)
@@ -271,7 +293,7 @@ class Worker:
             for mark in self._watch.on.values():
                 self._alarm(peer, mark)
 
-    def _lost(self, peer: Peer, _: Lost) -> None:
+    def _lost(self, peer: Peer, _: LinkLost) -> None:
         self._copies.lost(peer)
         client = self._holdings.clients.pop(peer, None)
         self._publishing.lost(peer)
@@ -304,6 +326,6 @@ def _bytes(events: list[Event]) -> int:
     for _, message in events:
         if type(message) is Publish:
             total += len(message.run.records)
-        elif type(message) is Transact:
+        elif type(message) is AtomicCommit:
             total += sum([len(publish.run.records) for publish in message.publishes])
     return total

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shardmq.bus.curve import NO_KEYS, Security
+from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import ToShard
-from shardmq.bus.poller import Waiter, context
+from shardmq.bus.poller import Poller, context
 from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
-from shardmq.runtime.signals import _Stop
-from shardmq.shards.loop import Worker
+from shardmq.runtime.signals import StopSignal
+from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
 
 WATCH_SECONDS: Final = 0.0004
@@ -36,7 +36,7 @@ class ShardOptions:
     data_dir: Path
     listen: str
     memory_bytes: int = SHARD_MEMORY_BYTES
-    security: Security = NO_KEYS
+    security: CurveKeys = NO_KEYS
     rss_bytes_max: int | None = None
     disk_free_bytes_min: int | None = None
 
@@ -55,14 +55,14 @@ def run(options: ShardOptions) -> None:
     Raises:
         StoreRefused: the store is not this shard's to open.
     """
-    stop = _Stop()
+    stop = StopSignal()
     store = Store(options.data_dir / options.name, options.index)
     sockets = context(options.security)
     listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
-    worker = Worker(
+    worker = ShardLoop(
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
-    waiter = Waiter([listener.socket])
+    waiter = Poller([listener.socket])
     notify.ready()
     while not stop.asked:
         if not (worker.is_conversing and waiter.watch(WATCH_SECONDS)):

@@ -24,9 +24,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Java is not worth warming up for tests: half the processor time goes into compiling what soon ends, and a third of
 # what is left into checking again that Spark's classes are ones.
-QUICK_JAVA = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)  # it only puts the command line together
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each of Spark's Pythons starts threads for nothing

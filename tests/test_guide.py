@@ -32,8 +32,13 @@ def blocks(title: str, language: str) -> list[str]:
 def python(code: str, folder: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        env=environment(), cwd=folder, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
 
 
@@ -47,9 +52,14 @@ def test_the_examples_of_a_section_run_as_written(title: str, broker: Broker, tm
         program = f'shardmq() {{ {shlex.join(command())} "$@"; }}\n'
         ran = subprocess.run(
             ["sh", "-e", "-c", program + lines.replace(":5672", here)],
-            env=environment(SHARDMQ_URL=broker.url), cwd=tmp_path, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            env=environment(SHARDMQ_URL=broker.url),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -104,14 +104,27 @@ FLOORS = (
 
 INSIDE = {
     "shardmq.gateway": (
-        ("process",), ("server", "protocol_detector"), ("native", "amqp"), ("handlers",), ("authentication",),
-        ("session",), ("state", "loop"), ("links",),
+        ("process",),
+        ("server", "protocol_detector"),
+        ("native", "amqp"),
+        ("handlers",),
+        ("authentication",),
+        ("session",),
+        ("state", "loop"),
+        ("links",),
     ),
     "shardmq.shards": (
-        ("process",), ("loop",), ("check",), ("handlers",), ("state",), ("queues",), ("storage",), ("segments",),
+        ("process",),
+        ("loop",),
+        ("check",),
+        ("handlers",),
+        ("state",),
+        ("queues",),
+        ("storage",),
+        ("segments",),
     ),
     "shardmq.coordinator": (("process",), ("loop",), ("handlers",), ("state",), ("storage", "links"), ("rules",)),
-}  # fmt: skip
+}
 """What stands above what in each process, from the top."""
 
 NOT_YET = {
@@ -344,8 +357,11 @@ def test_nothing_tracked_names_a_path_of_a_developers_machine() -> None:
         pytest.skip("not a git checkout")
     machine = re.compile(rb"/(?:work|home/\w+|Users/\w+|root)/|/tmp/\w*venv")
     tracked = [ROOT / name.decode() for name in listing.stdout.split(b"\0") if name]
-    named = [str(path) for path in tracked if path.is_file() and path.name != "test_house.py"
-             and machine.search(path.read_bytes())]  # fmt: skip
+    named = [
+        str(path)
+        for path in tracked
+        if path.is_file() and path.name != "test_house.py" and machine.search(path.read_bytes())
+    ]
     assert named == []
 
 

@@ -51,8 +51,11 @@ def test_within_and_gaps_part_a_range_in_two(steps: list[tuple[str, int, int]], 
     assert sorted(inside + outside) == list(range(start, end))
 
 
-spans = st.lists(st.integers(0, 400), max_size=80, unique=True).map(sorted).map(
-    lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))  # fmt: skip
+spans = (
+    st.lists(st.integers(0, 400), max_size=80, unique=True)
+    .map(sorted)
+    .map(lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))
+)
 """Rising ranges, few or many."""
 
 

@@ -42,8 +42,12 @@ def test_the_example_runs_as_written(broker: Broker) -> None:
     assert example.count(DEFAULT_PORT) == 1
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", example.replace(DEFAULT_PORT, f"127.0.0.1:{broker.port}")],
-        env=environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     shown = [line.split()[:2] for line in ran.stdout.splitlines()]
     assert shown == [["UA.EWR.late", f"b'{body}'"] for body in ("one", "two", "three", "four")]
@@ -83,8 +87,11 @@ def test_rooms_exist(room: str) -> None:
 
 def test_every_room_of_the_tree_is_in_the_table() -> None:
     rooms = set(re.findall(r"^\| `([^`]+)` \|", section("How it is built"), re.MULTILINE))
-    inner = {f"shardmq/{path.parent.name}/" for path in (ROOT / "shardmq").glob("*/__init__.py")
-             if not path.parent.is_symlink()}  # fmt: skip
+    inner = {
+        f"shardmq/{path.parent.name}/"
+        for path in (ROOT / "shardmq").glob("*/__init__.py")
+        if not path.parent.is_symlink()
+    }
     assert inner <= rooms
 
 

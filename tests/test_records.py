@@ -14,7 +14,7 @@ from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, RUN_RECORDS
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record
-from shardmq.message.record_batch import DECIMAL, PERSISTENT, Run, ends
+from shardmq.message.record_batch import DECIMAL, PERSISTENT, RecordBatch, record_ends
 
 texts = st.none() | st.text(max_size=20)
 properties = st.none() | st.builds(
@@ -29,9 +29,9 @@ properties = st.none() | st.builds(
 messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
 
 
-def run_of(items: list[tuple[Properties | None, bytes]], serial: int = 7) -> Run:
+def run_of(items: list[tuple[Properties | None, bytes]], serial: int = 7) -> RecordBatch:
     packed = b"".join(records.pack(*item) for item in items)
-    return Run("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, serial, len(items), packed)
+    return RecordBatch("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, serial, len(items), packed)
 
 
 @given(messages)
@@ -62,7 +62,7 @@ def test_a_changed_byte_is_refused_or_still_whole_records(
         records.check(bytes(packed), len(items))
     except InvalidRequest:
         return
-    assert ends(bytes(packed), len(items))[-1] == len(packed)
+    assert record_ends(bytes(packed), len(items))[-1] == len(packed)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,10 @@ def test_the_body_alone_counts(properties: Properties | None, limit: int) -> Non
         fits = records.pack_many([b"x" * limit] * count, properties)
         decoded = records.check(fits, count, limit)
         assert (decoded is None) == (properties is None)
-        assert decoded is None or [(each.properties, bytes(each.body)) for each in decoded] == [
-            (properties, b"x" * limit)
-        ] * count
+        assert (
+            decoded is None
+            or [(each.properties, bytes(each.body)) for each in decoded] == [(properties, b"x" * limit)] * count
+        )
         over = records.pack_many([b"x" * limit] * (count - 1) + [b"x" * (limit + 1)], properties)
         with pytest.raises(ContentTooLarge, match=f"message size {limit + 1} is larger .* max size {limit}"):
             records.check(over, count, limit)

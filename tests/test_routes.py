@@ -26,21 +26,36 @@ LATE = "late"
 KEYS = ["k", "l", "q1"]
 MESSAGE = Properties(headers={"h": 1})
 
-exchanges = st.fixed_dictionaries({
-    name: st.builds(
-        lambda name, kind, alternate: Exchange(
-            "/", name, kind, arguments={} if alternate is None else {"alternate-exchange": alternate}
-        ),
-        st.just(name),
-        st.sampled_from(["direct", "fanout", "headers"]),
-        st.sampled_from([None, None, "", LATE, *EXCHANGES]),
-    )
-    for name in EXCHANGES
-})  # fmt: skip
-to_queues = st.builds(Binding, st.just("/"), st.sampled_from(EXCHANGES), st.sampled_from(QUEUES),
-                      st.sampled_from(KEYS), st.sampled_from([{}, {"h": 1}, {"h": 2}]))  # fmt: skip
-to_exchanges = st.builds(Binding, st.just("/"), st.sampled_from(EXCHANGES), st.sampled_from(EXCHANGES),
-                         st.sampled_from(KEYS), st.just({}), st.just(True))  # fmt: skip
+exchanges = st.fixed_dictionaries(
+    {
+        name: st.builds(
+            lambda name, kind, alternate: Exchange(
+                "/", name, kind, arguments={} if alternate is None else {"alternate-exchange": alternate}
+            ),
+            st.just(name),
+            st.sampled_from(["direct", "fanout", "headers"]),
+            st.sampled_from([None, None, "", LATE, *EXCHANGES]),
+        )
+        for name in EXCHANGES
+    }
+)
+to_queues = st.builds(
+    Binding,
+    st.just("/"),
+    st.sampled_from(EXCHANGES),
+    st.sampled_from(QUEUES),
+    st.sampled_from(KEYS),
+    st.sampled_from([{}, {"h": 1}, {"h": 2}]),
+)
+to_exchanges = st.builds(
+    Binding,
+    st.just("/"),
+    st.sampled_from(EXCHANGES),
+    st.sampled_from(EXCHANGES),
+    st.sampled_from(KEYS),
+    st.just({}),
+    st.just(True),
+)
 bindings = st.lists(st.one_of(to_queues, to_exchanges), max_size=12, unique_by=str)
 
 
@@ -72,12 +87,15 @@ def naive(
             continue
         exchange = declared[name]
         matched = [
-            binding for binding in bound if binding.exchange == name and (
+            binding
+            for binding in bound
+            if binding.exchange == name
+            and (
                 exchange.type == "fanout"
                 or (exchange.type == "direct" and binding.key in keys)
                 or (exchange.type == "headers" and binding.arguments.items() <= headers.items())
             )
-        ]  # fmt: skip
+        ]
         found |= {binding.destination for binding in matched if not binding.to_exchange}
         ahead += [binding.destination for binding in matched if binding.to_exchange]
         if not matched and "alternate-exchange" in exchange.arguments:

@@ -8,7 +8,7 @@ from shardmq.errors import PreconditionFailed
 from shardmq.topology.arguments import (
     CONSUMER_ARGUMENTS,
     QUEUE_ARGUMENTS,
-    Terms,
+    QueueArguments,
     check_arguments,
     check_exchange_arguments,
     check_queue_arguments,
@@ -48,7 +48,7 @@ def test_rabbitmqs_arguments_are_taken(arguments: dict[str, Any]) -> None:
         ({"x-dead-letter-routing-key": "k"}, "means nothing without x-dead-letter-exchange"),
         ({"x-consumer-timeout-action": "requeue"}, "means nothing without x-consumer-timeout"),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_ill_typed_or_alone_is_refused(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(PreconditionFailed, match=text):
         check_queue_arguments("queue 'q'", arguments)
@@ -69,15 +69,26 @@ def test_only_a_consistent_hash_exchange_is_told_what_to_hash() -> None:
 
 
 def test_without_arguments_nothing_is_asked_for() -> None:
-    assert Terms.of({}) == Terms()
+    assert QueueArguments.of({}) == QueueArguments()
 
 
 def test_every_argument_that_means_something_is_read() -> None:
-    read = Terms.of({
-        "x-message-ttl": 1, "x-expires": 2, "x-max-length": 3, "x-max-length-bytes": 4, "x-overflow": "reject-publish",
-        "x-max-priority": 5, "x-single-active-consumer": True, "x-delivery-limit": 6, "x-dead-letter-exchange": "",
-        "x-dead-letter-routing-key": "k", "x-consumer-timeout": 7, "x-consumer-timeout-action": "dead-letter",
-    })  # fmt: skip
-    assert read == Terms(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True)
+    read = QueueArguments.of(
+        {
+            "x-message-ttl": 1,
+            "x-expires": 2,
+            "x-max-length": 3,
+            "x-max-length-bytes": 4,
+            "x-overflow": "reject-publish",
+            "x-max-priority": 5,
+            "x-single-active-consumer": True,
+            "x-delivery-limit": 6,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "k",
+            "x-consumer-timeout": 7,
+            "x-consumer-timeout-action": "dead-letter",
+        }
+    )
+    assert read == QueueArguments(1, 2, 3, 4, "reject-publish", 5, True, 6, "", "k", 7, True)
     unread = {"x-dead-letter-strategy", "x-queue-type", "x-queue-mode", "x-queue-version"}
     assert len(read.__struct_fields__) == len(QUEUE_ARGUMENTS) - len(unread)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.errors import InvalidRequest, NotFound, RequestError
 from shardmq.topology import topology as module
 from shardmq.topology.changes import (
@@ -168,7 +168,7 @@ def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) ->
     next_queue = 1
     for command in commands:
         try:
-            changes = changes_for(topology, command, Places(next_queue, 4))
+            changes = changes_for(topology, command, QueuePlacement(next_queue, 4))
         except RequestError:
             continue
         for change in changes:

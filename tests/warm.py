@@ -166,8 +166,14 @@ class WarmProcess:
         return ours
 
 
-def fork(arguments: tuple[str, ...], environment: Mapping[str, str], stdout: int, stderr: int, folder: str = "",
-         limits: list[tuple[int, int]] | None = None) -> int:  # fmt: skip
+def fork(
+    arguments: tuple[str, ...],
+    environment: Mapping[str, str],
+    stdout: int,
+    stderr: int,
+    folder: str = "",
+    limits: list[tuple[int, int]] | None = None,
+) -> int:
     """Start `shardmq arguments…` as a child of this process; returns its process id."""
     parent = os.getpid()
     pid = os.fork()

@@ -15,19 +15,35 @@ from shardmq.topology.arguments import CONSUMER_ARGUMENTS, QUEUE_ARGUMENTS, exch
 from shardmq.topology.entities import check_nesting
 
 STREAM_ARGUMENTS: Final = (
-    "x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size",
-)  # fmt: skip
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+    "x-initial-cluster-size",
+)
 """Arguments of streams: refused, as RabbitMQ does for its other queues, since leaving them out would keep messages that
 are to go."""
 
 IDLE_ARGUMENTS: Final = frozenset(
     {
-        "x-cancel-on-ha-failover", "x-credit", "x-ha-nodes", "x-ha-policy", "x-ha-promote-on-failure",
-        "x-ha-promote-on-shutdown", "x-ha-sync-batch-size", "x-ha-sync-mode", "x-max-in-memory-bytes",
-        "x-max-in-memory-length", "x-queue-leader-locator", "x-queue-master-locator", "x-quorum-initial-group-size",
-        "x-quorum-target-group-size", "x-stream-filter", "x-stream-match-unfiltered", "x-stream-offset",
+        "x-cancel-on-ha-failover",
+        "x-credit",
+        "x-ha-nodes",
+        "x-ha-policy",
+        "x-ha-promote-on-failure",
+        "x-ha-promote-on-shutdown",
+        "x-ha-sync-batch-size",
+        "x-ha-sync-mode",
+        "x-max-in-memory-bytes",
+        "x-max-in-memory-length",
+        "x-queue-leader-locator",
+        "x-queue-master-locator",
+        "x-quorum-initial-group-size",
+        "x-quorum-target-group-size",
+        "x-stream-filter",
+        "x-stream-match-unfiltered",
+        "x-stream-offset",
     }
-)  # fmt: skip
+)
 """Arguments that RabbitMQ knows, and that say nothing where there is one node and no stream."""
 
 NAMES_MAX: Final = 1000

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import ReplyCode, RequestError
-from shardmq.gateway.amqp.outbox import Told
+from shardmq.gateway.amqp.outbox import ConfirmWriter
 from shardmq.gateway.session.channel import Channel
-from shardmq.protocol.amqp.errors import AmqpFault
-from shardmq.protocol.amqp.events import Acked, Came, Published, Refused
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.events import AcksReceived, MethodReceived, PublishesReceived, PublishTooLarge
 from shardmq.protocol.amqp.methods.basic import BasicCancel
 from shardmq.protocol.amqp.methods.fields import Method
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
-    from shardmq.gateway.amqp.transaction_buffer import Transaction
+    from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
 
 
 class ReplyQueue(NamedTuple):
@@ -30,7 +30,7 @@ class ReplyQueue(NamedTuple):
     consumer: str
 
 
-OnChannel = Published | Acked | Came | Refused
+OnChannel = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge
 """What comes on channels."""
 
 
@@ -59,9 +59,26 @@ class AmqpChannel:
         cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
 
-    __slots__ = ("cancelled", "channel", "connection", "held", "is_catching_up", "is_confirming", "is_parting",
-                 "is_resting", "is_waiting", "last_queue", "number", "outlet", "prefetch", "published", "replies",
-                 "told", "transaction", "unconfirmed")  # fmt: skip
+    __slots__ = (
+        "cancelled",
+        "channel",
+        "connection",
+        "held",
+        "is_catching_up",
+        "is_confirming",
+        "is_parting",
+        "is_resting",
+        "is_waiting",
+        "last_queue",
+        "number",
+        "outlet",
+        "prefetch",
+        "published",
+        "replies",
+        "told",
+        "transaction",
+        "unconfirmed",
+    )
 
     def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
         self.connection = connection
@@ -71,11 +88,11 @@ class AmqpChannel:
         self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = False
         self.published = self.unconfirmed = 0
-        self.told = Told()
+        self.told = ConfirmWriter()
         self.last_queue = ""
         self.prefetch = 0
-        self.transaction: Transaction | None = None
-        self.outlet: Channel | Transaction = channel
+        self.transaction: TransactionBuffer | None = None
+        self.outlet: Channel | TransactionBuffer = channel
         self.replies: ReplyQueue | None = None
         self.cancelled: list[str] = []
 
@@ -96,7 +113,7 @@ class AmqpChannel:
         """
         replies = self.reply_queue
         if replies is None:
-            raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", method)
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", method)
         return replies.name
 
     def as_counted(self, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

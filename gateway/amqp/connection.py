@@ -23,22 +23,22 @@ from shardmq.gateway.amqp import consume as consuming
 from shardmq.gateway.amqp import publish as publishing
 from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
 from shardmq.gateway.amqp.dispatch import HANDLERS
-from shardmq.gateway.amqp.opening import Opening
-from shardmq.gateway.authentication.authenticator import Login
+from shardmq.gateway.amqp.opening import Handshake
+from shardmq.gateway.authentication.authenticator import Credentials
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.connection import HELD_OVERHEAD_BYTES, PARTING_SECONDS, ClientConnection
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.time_slices import Turn
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.amqp import encoder as sending
-from shardmq.protocol.amqp.errors import AmqpFault, as_fault
+from shardmq.protocol.amqp.errors import AmqpError, as_amqp_error
 from shardmq.protocol.amqp.events import (
-    Acked,
-    Beat,
-    Came,
+    AcksReceived,
     Event,
-    Published,
-    Refused,
+    HeartbeatReceived,
+    MethodReceived,
+    PublishesReceived,
+    PublishTooLarge,
 )
 from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods.basic import BasicReturn
@@ -84,12 +84,22 @@ class AmqpConnection(ClientConnection):
     """
 
     protocol: ClassVar = "AMQP 0-9-1"
-    __slots__ = ("_channel_max", "_desks", "_frame_max", "_is_deaf", "_is_leaving", "_is_told_blocked", "_opening",
-                 "_reader", "_words_due", "capabilities")  # fmt: skip
+    __slots__ = (
+        "_channel_max",
+        "_desks",
+        "_frame_max",
+        "_is_deaf",
+        "_is_leaving",
+        "_is_told_blocked",
+        "_opening",
+        "_reader",
+        "_words_due",
+        "capabilities",
+    )
 
     def __init__(self, server: "Server") -> None:
         super().__init__(server)
-        self._opening: Opening | None = None
+        self._opening: Handshake | None = None
         self._reader = FrameReader(0)  # nobody publishes before the connection is open
         self._frame_max = self._channel_max = 0
         self._desks: dict[int, AmqpChannel] = {}
@@ -106,7 +116,7 @@ class AmqpConnection(ClientConnection):
 
     def connection_made(self, transport: "asyncio.BaseTransport") -> None:
         super().connection_made(transport)
-        self._opening = Opening(self, self._server.logins, common_name(transport.get_extra_info("peercert")))
+        self._opening = Handshake(self, self._server.logins, common_name(transport.get_extra_info("peercert")))
 
     # --- taking in ------------------------------------------------------------------------------------------------
 
@@ -119,7 +129,7 @@ class AmqpConnection(ClientConnection):
         try:
             for event in self._reader.feed(received):
                 self._take(event)
-        except AmqpFault as fault:  # nothing that comes behind it can be understood, not even close-ok
+        except AmqpError as fault:  # nothing that comes behind it can be understood, not even close-ok
             if self._is_deaf:
                 return
             self._is_deaf = True
@@ -135,22 +145,22 @@ class AmqpConnection(ClientConnection):
         desk = self._desks.get(event.channel)
         try:
             if desk is not None:
-                assert not isinstance(event, Beat)
+                assert not isinstance(event, HeartbeatReceived)
                 if desk.is_waiting or desk.held or self._is_unread or self._is_blocked_by(event):
                     self._hold(desk, event)
                 else:
                     self._take_on_channel(desk, event)
             elif self._is_closing:
                 self._take_goodbye(event)
-            elif isinstance(event, Beat):
+            elif isinstance(event, HeartbeatReceived):
                 pass
             elif self._opening is not None:
                 self._opening.take(event)
-            elif isinstance(event, Came) and not event.channel:
+            elif isinstance(event, MethodReceived) and not event.channel:
                 self._take_on_connection(event.method)
             else:
                 self._take_off_channel(event)
-        except AmqpFault as fault:
+        except AmqpError as fault:
             self.close(fault)
 
     def _take_on_connection(self, method: Method) -> None:
@@ -161,13 +171,13 @@ class AmqpConnection(ClientConnection):
                 self.send(0, ConnectionUpdateSecretOk())
             case _:
                 text = "unexpected method in connection state running"
-                raise AmqpFault(ReplyCode.CHANNEL_ERROR, text, method.id)
+                raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.id)
 
     def _take_off_channel(self, event: OnChannel) -> None:
         """What comes for a channel that is not open, or that we closed and the client may not have heard of."""
         number = event.channel
-        method = event.method if isinstance(event, Came) else None
-        if number in self._reader.ignored and not isinstance(event, Refused):
+        method = event.method if isinstance(event, MethodReceived) else None
+        if number in self._reader.ignored and not isinstance(event, PublishTooLarge):
             if isinstance(method, ChannelCloseOk):
                 self._reader.ignored -= {number}
             elif isinstance(method, ChannelClose):  # at the same time
@@ -175,28 +185,28 @@ class AmqpConnection(ClientConnection):
         elif isinstance(method, ChannelOpen):
             self._open_channel(number)
         else:
-            raise AmqpFault(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", event.method.id)
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", event.method.id)
 
     def _open_channel(self, number: int) -> None:
         assert self.session is not None
         opened = len(self._desks) + len(self._reader.ignored)
         if opened >= self._channel_max:
             text = f"number of channels opened ({opened}) has reached the negotiated channel_max ({self._channel_max})"
-            raise AmqpFault(ReplyCode.NOT_ALLOWED, text)
+            raise AmqpError(ReplyCode.NOT_ALLOWED, text)
         try:
             self._server.check_channels(self.session)
         except RequestError as error:
-            raise AmqpFault(error.code, error.text) from error
+            raise AmqpError(error.code, error.text) from error
         self._desks[number] = AmqpChannel(self, self.session.open_channel(number, CHANNEL_NUMBERS))
         self.send(number, ChannelOpenOk())
 
     def _take_on_channel(self, desk: AmqpChannel, event: OnChannel) -> None:
         try:
-            if type(event) is Published:
+            if type(event) is PublishesReceived:
                 publishing.publish(desk, event)
-            elif type(event) is Acked:
+            elif type(event) is AcksReceived:
                 consuming.acked(desk, event.ranges)
-            elif isinstance(event, Refused):
+            elif isinstance(event, PublishTooLarge):
                 raise event.fault
             else:
                 self._carry_out(desk, event.method)
@@ -211,21 +221,21 @@ class AmqpConnection(ClientConnection):
         elif isinstance(method, ChannelClose):
             self._close_channel(desk)
         elif isinstance(method, ChannelOpen):
-            raise AmqpFault(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", method.id)
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", method.id)
         else:
-            raise AmqpFault(ReplyCode.COMMAND_INVALID, "unimplemented method", method.id)
+            raise AmqpError(ReplyCode.COMMAND_INVALID, "unimplemented method", method.id)
 
     # --- what is held -----------------------------------------------------------------------------------------------
 
     def _hold(self, desk: AmqpChannel, event: OnChannel) -> None:
         size = HELD_OVERHEAD_BYTES
-        if isinstance(event, Published):
+        if isinstance(event, PublishesReceived):
             size += event.size
         if desk.held is None:
             desk.held = deque()
         desk.held.append((event, size))
         self._hold_more(size)
-        if self.is_blocked and isinstance(event, Came) and isinstance(event.method, ChannelClose):
+        if self.is_blocked and isinstance(event, MethodReceived) and isinstance(event.method, ChannelClose):
             self._go_past_alarm(desk)
 
     def catch_up(self, desk: AmqpChannel) -> None:
@@ -282,7 +292,7 @@ class AmqpConnection(ClientConnection):
         self._is_authenticating = False
         return not self._is_closing
 
-    def refuse_login(self, fault: AmqpFault) -> None:
+    def refuse_login(self, fault: AmqpError) -> None:
         """The client is not who it says; clients without that capability take it for granted that they know."""
         if "authentication_failure_close" in self.capabilities:
             self._say_goodbye(fault)
@@ -295,7 +305,7 @@ class AmqpConnection(ClientConnection):
         self._channel_max = method.channel_max
         self._heartbeat = method.heartbeat
 
-    def opened(self, login: Login) -> None:
+    def opened(self, login: Credentials) -> None:
         """The client is let in."""
         self._opening = None
         self._reader.message_max = self.message_bytes_max
@@ -310,12 +320,13 @@ class AmqpConnection(ClientConnection):
         """Something on a channel could not be done: the channel ends, or all does."""
         if self._is_closing:
             return
-        fault = as_fault(error, method)
+        fault = as_amqp_error(error, method)
         if fault.is_hard:
             self.close(fault)
             return
-        is_closed_by_both = any(isinstance(event, Came) and isinstance(event.method, ChannelClose)
-                                for event, _ in desk.held or ())  # fmt: skip
+        is_closed_by_both = any(
+            isinstance(event, MethodReceived) and isinstance(event.method, ChannelClose) for event, _ in desk.held or ()
+        )
         self._drop_channel(desk)
         self._reader.ignore(desk.number)
         self.send(desk.number, ChannelClose(fault.code, str(fault), *fault.method))
@@ -360,7 +371,7 @@ class AmqpConnection(ClientConnection):
         if self._is_closing:
             return
         if self._opening is None or self._opening.is_known:
-            self._say_goodbye(as_fault(fault))
+            self._say_goodbye(as_amqp_error(fault))
         elif fault.code is ReplyCode.CONNECTION_FORCED:
             self.finish()
         else:
@@ -385,7 +396,7 @@ class AmqpConnection(ClientConnection):
             desk.close()
         self._desks.clear()
 
-    def _say_goodbye(self, fault: AmqpFault, then: Callable[[], None] | None = None) -> None:
+    def _say_goodbye(self, fault: AmqpError, then: Callable[[], None] | None = None) -> None:
         """Tell the client why; it answers with close-ok, and hangs up."""
         self._part_with(ConnectionClose(fault.code, str(fault), *fault.method), then)
 
@@ -417,7 +428,7 @@ class AmqpConnection(ClientConnection):
 
     def _take_goodbye(self, event: Event) -> None:
         """We closed: only what belongs to that counts any more."""
-        method = event.method if isinstance(event, Came) and not event.channel else None
+        method = event.method if isinstance(event, MethodReceived) and not event.channel else None
         if isinstance(method, ConnectionCloseOk):
             self.finish()
         elif isinstance(method, ConnectionClose):  # at the same time; close-ok comes next
@@ -442,13 +453,14 @@ class AmqpConnection(ClientConnection):
         self.send_frame(sending.content_frames(channel, properties, body, self._frame_max))
 
     def send_delivery(
-        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: RecordBatch, deliveries: int
     ) -> None:
         lists, bodies = to_amqp(run, deliveries)
         self.send_frame(
-            sending.deliveries(channel, consumer, tag, redelivered, run.exchange, run.routing_key, lists, bodies,
-                               self._frame_max)
-        )  # fmt: skip
+            sending.deliveries(
+                channel, consumer, tag, redelivered, run.exchange, run.routing_key, lists, bodies, self._frame_max
+            )
+        )
 
     def delivery_bytes(self, consumer: str) -> int:
         return sending.DELIVERY_BYTES + len(consumer)
@@ -465,9 +477,7 @@ class AmqpConnection(ClientConnection):
         if desk is not None and desk.is_confirming:
             self.send_frame(desk.told.nacks(channel, desk.as_counted([(first, last)])))
 
-    def send_return(
-        self, channel: int, request: int, exchange: str, key: str, flags: int, count: int, records: bytes  # noqa: ARG002
-    ) -> None:
+    def send_return(self, *_: object) -> None:
         raise AssertionError("messages that came by AMQP return by send_return_of")
 
     def send_cancelled(self, channel: int, consumer: str, text: str) -> None:  # noqa: ARG002  (AMQP has no room for it)
@@ -493,7 +503,7 @@ class AmqpConnection(ClientConnection):
 
     def _is_blocked_by(self, event: Event) -> bool:
         """Whether an alarm holds what came. The client is told once it publishes, as in RabbitMQ."""
-        if not self.is_blocked or type(event) is not Published:
+        if not self.is_blocked or type(event) is not PublishesReceived:
             return False
         if not self._is_told_blocked and "connection.blocked" in self.capabilities:
             self._is_told_blocked = True

@@ -8,7 +8,7 @@ from shardmq.gateway.amqp import arguments
 from shardmq.gateway.amqp import direct_reply as replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.topology import about, queue_name
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import (
     BasicAck,
     BasicCancel,
@@ -46,7 +46,7 @@ def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
     while others have used up what all of the channel may hold, as in RabbitMQ.
     """
     if method.prefetch_size:
-        raise AmqpFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)
+        raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)
     desk.send(BasicQosOk())  # before what it makes room for
     if method.is_global:
         desk.channel.share(method.prefetch_count)
@@ -65,16 +65,21 @@ def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
     session = desk.channel.session
     if method.consumer_tag in desk.channel.consumers:
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
-        raise AmqpFault(ReplyCode.NOT_ALLOWED, text, method.id)
+        raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
     session.rights.check_read(queue, "queue")
     meant = arguments.of_consumer(queue, method.arguments)
     check_arguments(f"queue '{queue}' in vhost '{session.vhost}'", meant, CONSUMER_ARGUMENTS)
     reply = desk.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
     desk.channel.consume(
-        queue, method.consumer_tag, method.no_ack, desk.prefetch, about(desk, queue, reply),
-        priority=meant.get("x-priority", 0), exclusive=method.exclusive,
+        queue,
+        method.consumer_tag,
+        method.no_ack,
+        desk.prefetch,
+        about(desk, queue, reply),
+        priority=meant.get("x-priority", 0),
+        exclusive=method.exclusive,
         timeout_ms=meant.get("x-consumer-timeout", 0),
-    )  # fmt: skip
+    )
 
 
 def basic_cancel(desk: AmqpChannel, method: BasicCancel) -> None:
@@ -147,7 +152,7 @@ def basic_reject(desk: AmqpChannel, method: BasicReject) -> None:
 def basic_recover(desk: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
     """Everything unacked returns to its place, to be delivered again, to anybody."""
     if not method.requeue:
-        raise AmqpFault(NOT_IMPLEMENTED, "requeue=false", method.id)
+        raise AmqpError(NOT_IMPLEMENTED, "requeue=false", method.id)
     if isinstance(method, BasicRecover):
         desk.send(BasicRecoverOk())  # before what there is room for then
     desk.channel.recover()
@@ -159,7 +164,7 @@ def basic_recover(desk: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -
 def channel_flow(desk: AmqpChannel, method: ChannelFlow) -> None:
     """Deliveries are never stopped by that: prefetch limits them."""
     if not method.active:
-        raise AmqpFault(NOT_IMPLEMENTED, "active=false", method.id)
+        raise AmqpError(NOT_IMPLEMENTED, "active=false", method.id)
     desk.send(ChannelFlowOk(active=True))
 
 

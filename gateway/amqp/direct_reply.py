@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.coordinator_link import Outcome
 from shardmq.errors import NotFound, ReplyCode, RequestError
 from shardmq.gateway.amqp.channel import ReplyQueue
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import BasicConsume, BasicConsumeOk
 from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from shardmq.protocol.amqp.properties import DIRECT_REPLY
@@ -48,11 +48,11 @@ def consume(desk: "AmqpChannel", method: BasicConsume) -> None:
     session = desk.channel.session
     if method.consumer_tag in desk.channel.consumers:
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
-        raise AmqpFault(ReplyCode.NOT_ALLOWED, text, method.id)
+        raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
     if not method.no_ack:
-        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge", method.id)
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge", method.id)
     if desk.reply_queue is not None:
-        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, "reply consumer already set", method.id)
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set", method.id)
     name = REPLY_QUEUES + base64.urlsafe_b64encode(secrets.token_bytes(TOKEN_BYTES)).decode()
 
     def started(tag: str) -> BasicConsumeOk | None:

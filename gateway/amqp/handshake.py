@@ -19,7 +19,7 @@ from typing import Final
 from shardmq.errors import ReplyCode
 from shardmq.limits import CHANNELS_MAX, HEARTBEAT_SECONDS, REQUEST_BYTES_MAX
 from shardmq.protocol.amqp.encoder import method_frame
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import FRAME_MIN
 from shardmq.protocol.amqp.methods.connection import (
     ConnectionStart,
@@ -92,7 +92,7 @@ def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
     """
     parts = answer.response.split(b"\0")
     if len(parts) != 3 or parts[0]:
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "response invalid: PLAIN is NUL, user, NUL, password", answer.id)
+        raise AmqpError(ReplyCode.SYNTAX_ERROR, "response invalid: PLAIN is NUL, user, NUL, password", answer.id)
     return parts[1].decode(errors="replace"), parts[2].decode(errors="surrogateescape")
 
 
@@ -105,11 +105,11 @@ def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
     try:
         table, _ = decode_table(len(answer.response).to_bytes(4, "big") + answer.response, 0)
     except (IndexError, struct.error, UnicodeDecodeError):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, "AMQPLAIN auth info is no field table", answer.id) from None
+        raise AmqpError(ReplyCode.SYNTAX_ERROR, "AMQPLAIN auth info is no field table", answer.id) from None
     user, password = _text(table.get("LOGIN")), _text(table.get("PASSWORD"))
     if user is None or password is None:
         text = "AMQPLAIN auth info is missing LOGIN or PASSWORD field"
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, text, answer.id)
+        raise AmqpError(ReplyCode.SYNTAX_ERROR, text, answer.id)
     return user, password
 
 
@@ -145,7 +145,7 @@ def login(answer: ConnectionStartOk, certificate_name: str | None) -> Claim:
     name = answer.mechanism
     if name not in mechanisms(certificate_name):
         kind = "invalid" if name in _MECHANISMS else "unknown"
-        raise AmqpFault(ReplyCode.COMMAND_INVALID, f"{kind} authentication mechanism '{name}'", answer.id)
+        raise AmqpError(ReplyCode.COMMAND_INVALID, f"{kind} authentication mechanism '{name}'", answer.id)
     return _MECHANISMS[name](answer, certificate_name)
 
 
@@ -170,7 +170,7 @@ def check_tuned(answer: ConnectionTuneOk) -> None:
         if chosen == 0 or chosen > most:
             shown = "0 (no limit)" if name == "channel_max" and chosen == 0 else str(chosen)
             text = f"negotiated {name} = {shown} is higher than the maximum allowed value ({most})"
-            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)
+            raise AmqpError(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)
         if chosen < least:
             text = f"negotiated {name} = {chosen} is lower than the minimum allowed value ({least})"
-            raise AmqpFault(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)
+            raise AmqpError(ReplyCode.NOT_ALLOWED, text, ConnectionTune.id)

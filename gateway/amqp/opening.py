@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.errors import ConnectionFault, ReplyCode
 from shardmq.gateway.amqp import handshake
-from shardmq.gateway.authentication.authenticator import Login
+from shardmq.gateway.authentication.authenticator import Credentials
 from shardmq.gateway.session.client_properties import short
-from shardmq.protocol.amqp.errors import AmqpFault
-from shardmq.protocol.amqp.events import PROTOCOL_HEADER, Came, Event
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.events import PROTOCOL_HEADER, Event, MethodReceived
 from shardmq.protocol.amqp.methods.connection import ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.connection import AmqpConnection
-    from shardmq.gateway.authentication.authenticator import Logins
+    from shardmq.gateway.authentication.authenticator import Authenticator
 
 
 class State(Enum):
@@ -37,7 +37,7 @@ KNOWN: Final = frozenset({State.OPENING, State.ADMITTING})
 """Where the client has shown who it is."""
 
 
-class Opening:
+class Handshake:
     """See the module. A connection has one until it is open.
 
     Args:
@@ -51,14 +51,14 @@ class Opening:
 
     __slots__ = ("_certificate_name", "_connection", "_header", "_logins", "_mechanism", "_state", "login")
 
-    def __init__(self, connection: "AmqpConnection", logins: "Logins", certificate_name: str | None) -> None:
+    def __init__(self, connection: "AmqpConnection", logins: "Authenticator", certificate_name: str | None) -> None:
         self._connection = connection
         self._logins = logins
         self._certificate_name = certificate_name
         self._state = State.HEADER
         self._header = b""
         self._mechanism = ""
-        self.login = Login("", None)
+        self.login = Credentials("", None)
 
     @property
     def is_known(self) -> bool:
@@ -87,9 +87,9 @@ class Opening:
         Raises:
             AmqpFault: it is another one than expected, or can not be carried out.
         """
-        if event.channel or not isinstance(event, Came):
+        if event.channel or not isinstance(event, MethodReceived):
             text = f"a frame on channel {event.channel} in connection state {self._state.value}"
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text)
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, text)
         match event.method:
             case ConnectionStartOk() as method if self._state is State.STARTING:
                 self._authenticate(method)
@@ -104,13 +104,13 @@ class Opening:
                 self._logins.admit(self._connection.peer, self.login, self._admitted)
             case method:
                 text = f"unexpected method in connection state {self._state.value}"
-                raise AmqpFault(ReplyCode.CHANNEL_ERROR, text, method.id)
+                raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.id)
 
     def _authenticate(self, method: ConnectionStartOk) -> None:
         connection = self._connection
         connection.client = short(method.client_properties)
         connection.capabilities = handshake.capabilities_of(method.client_properties)
-        self.login = Login(*handshake.login(method, self._certificate_name))
+        self.login = Credentials(*handshake.login(method, self._certificate_name))
         self._mechanism = method.mechanism
         self._state = State.SECURING
         connection.begin_check()
@@ -124,7 +124,7 @@ class Opening:
                 f"Login was refused using authentication mechanism {self._mechanism}. "
                 "For details see the broker logfile."
             )
-            self._connection.refuse_login(AmqpFault(ReplyCode.ACCESS_REFUSED, text))
+            self._connection.refuse_login(AmqpError(ReplyCode.ACCESS_REFUSED, text))
             return
         self._state = State.TUNING
         self._connection.send(0, handshake.tune())
@@ -133,6 +133,6 @@ class Opening:
         if not self._connection.end_check():
             return
         if fault is not None:
-            self._connection.close(AmqpFault(fault.code, fault.text, ConnectionOpen.id))
+            self._connection.close(AmqpError(fault.code, fault.text, ConnectionOpen.id))
             return
         self._connection.opened(self.login)

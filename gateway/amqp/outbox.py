@@ -22,7 +22,7 @@ MULTIPLE: Final = 1
 """The lowest bit of either method. The next of basic.nack is requeue, which says nothing to publishers."""
 
 
-class Told:
+class ConfirmWriter:
     """What a client knows of its publishes, as numbered from 1. Everything up to `settled` has been told."""
 
     __slots__ = ("_beyond", "settled")

@@ -14,15 +14,15 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.session.publish_split import Publication, terms_of
-from shardmq.gateway.state.routes import Plan
+from shardmq.gateway.session.publish_split import PublishSplitter, terms_of
+from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record_batch import AMQP, MANDATORY, PERSISTENT
 from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp import records as packing
-from shardmq.protocol.amqp.errors import AmqpFault
-from shardmq.protocol.amqp.events import Published
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.events import PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.protocol.amqp.properties import Facts, PropertyLists, read_facts
 from shardmq.protocol.amqp.property_edits import with_reply_to, without_bcc
@@ -36,12 +36,12 @@ class _Way(NamedTuple):
     """How a message goes: those that go the same way may go together."""
 
     flags: int
-    plan: Plan
+    plan: Route
     priority: int = 0
     ttl_ms: int | None = None
 
 
-def publish(desk: AmqpChannel, event: Published) -> None:
+def publish(desk: AmqpChannel, event: PublishesReceived) -> None:
     """Send messages on their way. Where something is wrong with one, those before it are.
 
     Raises:
@@ -50,7 +50,7 @@ def publish(desk: AmqpChannel, event: Published) -> None:
     """
     method, session = event.method, desk.channel.session
     if method.immediate:
-        raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method.id)
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method.id)
     hub = session.hub
     hub.changed()
     session.rights.check_write(method.exchange)
@@ -90,13 +90,14 @@ def _send(desk: AmqpChannel, method: BasicPublish, way: _Way, lists: Sequence[by
     records = packing.pack_alike(lists[0], bodies) if is_alike else packing.pack(lists, bodies)
     first = desk.published + 1
     desk.published += messages
-    desk.outlet.send(first, method.exchange, method.routing_key, flags, messages, records, way.plan, way.priority,
-                     way.ttl_ms)  # fmt: skip
+    desk.outlet.send(
+        first, method.exchange, method.routing_key, flags, messages, records, way.plan, way.priority, way.ttl_ms
+    )
     return messages
 
 
 def _ways(
-    desk: AmqpChannel, method: BasicPublish, plan: Plan | None, lists: Sequence[bytes]
+    desk: AmqpChannel, method: BasicPublish, plan: Route | None, lists: Sequence[bytes]
 ) -> Iterator[tuple[_Way, bytes]]:
     """How each message goes, and its property list as it goes: the same objects for neighbours with the same list.
 
@@ -121,11 +122,11 @@ def _ways(
 
 
 def _look_into(
-    desk: AmqpChannel, method: BasicPublish, plan: Plan | None, raw: bytes, facts: Facts
+    desk: AmqpChannel, method: BasicPublish, plan: Route | None, raw: bytes, facts: Facts
 ) -> tuple[_Way, bytes]:
     """How a message goes whose properties matter, and its property list as it goes."""
     session = desk.channel.session
-    publication = Publication(
+    publication = PublishSplitter(
         session.hub, session.vhost, session.user, method.exchange, method.routing_key, may_sort=False
     )
     if facts.is_direct_reply:

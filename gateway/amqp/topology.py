@@ -12,7 +12,7 @@ from shardmq.gateway.amqp import arguments
 from shardmq.gateway.amqp import direct_reply as replies
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.handlers import topology as declarations
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.topology import (
     ExchangeBind,
@@ -48,13 +48,19 @@ def exchange_declare(desk: AmqpChannel, method: ExchangeDeclare) -> None:
     """Make an exchange, or see whether it is there."""
     name = _stripped(method.exchange)
     if method.type not in TYPES and not method.passive:
-        raise AmqpFault(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'", method.id)
+        raise AmqpError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'", method.id)
     _not_default(name, method)
     operation = topology.ExchangeDeclare(
-        0, desk.number, name, method.type, durable=method.durable,
+        0,
+        desk.number,
+        name,
+        method.type,
+        durable=method.durable,
         arguments={} if method.passive else arguments.of_exchange(method.type, name, method.arguments),
-        auto_delete=method.auto_delete, internal=method.internal, passive=method.passive,
-    )  # fmt: skip
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        passive=method.passive,
+    )
     declarations.exchange_declare(desk.channel, operation, _answered(desk, method, ExchangeDeclareOk()))
 
 
@@ -65,7 +71,7 @@ def exchange_delete(desk: AmqpChannel, method: ExchangeDelete) -> None:
     if name.startswith(RESERVED):
         vhost = desk.channel.session.vhost
         text = f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed"
-        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text, method.id)
+        raise AmqpError(ReplyCode.ACCESS_REFUSED, text, method.id)
     operation = topology.ExchangeDelete(0, desk.number, name, method.if_unused)
     reply = _answered(desk, method, ExchangeDeleteOk())
     declarations.exchange_delete(desk.channel, operation, _or_missing(reply, None))
@@ -104,18 +110,22 @@ def queue_declare(desk: AmqpChannel, method: QueueDeclare) -> None:
     name = _stripped(method.queue)
     if not method.passive and name.startswith(RESERVED):
         text = f"queue name '{name}' contains reserved prefix 'amq.*'"
-        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text, method.id)
+        raise AmqpError(ReplyCode.ACCESS_REFUSED, text, method.id)
 
     def shape(table: dict[str, Any]) -> QueueDeclareOk | None:
         desk.last_queue = table["queue"]
         return None if method.nowait else QueueDeclareOk(table["queue"], table["messages"], table["consumers"])
 
     operation = topology.QueueDeclare(
-        0, desk.number, name, durable=method.durable and not method.exclusive,  # it would not outlive its connection
+        0,
+        desk.number,
+        name,
+        durable=method.durable and not method.exclusive,  # it would not outlive its connection
         arguments={} if method.passive else arguments.of_queue(desk.channel.session.vhost, name, method.arguments),
-        passive=method.passive, exclusive=method.exclusive,
+        passive=method.passive,
+        exclusive=method.exclusive,
         auto_delete=method.auto_delete,
-    )  # fmt: skip
+    )
     declarations.queue_declare(desk.channel, operation, about(desk, name, desk.reply(method, shape)))
 
 
@@ -188,7 +198,7 @@ def queue_name(desk: AmqpChannel, name: str, method: Method) -> str:
         AmqpFault: none was.
     """
     if not name and not desk.last_queue:
-        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue", method.id)
+        raise AmqpError(ReplyCode.NOT_FOUND, "no previously declared queue", method.id)
     return name or desk.last_queue
 
 
@@ -232,7 +242,7 @@ def _stripped(name: str) -> str:
 
 def _not_default(exchange: str, method: Method) -> None:
     if exchange == DEFAULT_EXCHANGE:
-        raise AmqpFault(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange", method.id)
+        raise AmqpError(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange", method.id)
 
 
 HANDLERS: Final[dict[type[Any], Any]] = {

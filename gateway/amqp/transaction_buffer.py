@@ -3,19 +3,19 @@
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import Return, Settle
+from shardmq.bus.messages.shard import Ack, Nack
 from shardmq.errors import PreconditionFailed, RequestError
-from shardmq.gateway.handlers.atomic_commit import Commit, Gathered, Settlements
-from shardmq.gateway.links.consumer import Consumer, ConsumerLink, Holding
+from shardmq.gateway.handlers.atomic_commit import BufferedPublish, ChannelCommit, Settlements
+from shardmq.gateway.links.consumer import Consumer, ConsumerLink, HeldDelivery
 from shardmq.gateway.links.publish_window import JOINED_BYTES
-from shardmq.gateway.session.delivery_tags import TagLedger
+from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message.record import unpack_raw
 from shardmq.message.record_batch import MANDATORY
 
 if TYPE_CHECKING:
     from shardmq.gateway.amqp.channel import AmqpChannel
-    from shardmq.gateway.state.routes import Plan
+    from shardmq.gateway.state.routes import Route
 
 
 HELD_BYTES_MAX: Final = 64 << 20
@@ -32,7 +32,8 @@ SETTLED, REQUEUED, REJECTED = "settled", "requeued", "rejected"
 
 Range = tuple[int, int]
 
-class Transaction:
+
+class TransactionBuffer:
     """What a transactional channel holds.
 
     Args:
@@ -44,11 +45,13 @@ class Transaction:
 
     def __init__(self, desk: "AmqpChannel") -> None:
         self._desk = desk
-        self._gathered: list[Gathered] = []  # the last one's records and count are filled in when it is closed
+        self._gathered: list[BufferedPublish] = []  # the last one's records and count are filled in when it is closed
         self._records: list[bytes] = []  # of the last one
         self._run_bytes = 0
         self._bytes = 0
-        self._aside: dict[str, TagLedger[Holding]] = {kind: TagLedger() for kind in (SETTLED, REQUEUED, REJECTED)}
+        self._aside: dict[str, DeliveryTags[HeldDelivery]] = {
+            kind: DeliveryTags() for kind in (SETTLED, REQUEUED, REJECTED)
+        }
         desk.channel.ledgers += self._aside.values()
 
     # --- what is held -----------------------------------------------------------------------------------------------
@@ -61,7 +64,7 @@ class Transaction:
         flags: int,
         count: int,
         records: bytes,
-        plan: "Plan",
+        plan: "Route",
         priority: int = 0,
         ttl_ms: int | None = None,
     ) -> None:
@@ -93,7 +96,7 @@ class Transaction:
                 self._gathered[-1] = last._replace(messages=last.messages + count)
                 return
             self._close_run()
-        self._gathered.append(Gathered(exchange, key, flags, b"", count, plan, priority, ttl_ms, is_mandatory))
+        self._gathered.append(BufferedPublish(exchange, key, flags, b"", count, plan, priority, ttl_ms, is_mandatory))
         self._records.append(records)
         self._run_bytes = len(records)
 
@@ -120,16 +123,19 @@ class Transaction:
             tag += end - start
 
     def _hold(self, size: int) -> None:
-        held, everything = self._bytes + size, Transaction.all_held_bytes + size
+        held, everything = self._bytes + size, TransactionBuffer.all_held_bytes + size
         largest = self._desk.connection.message_bytes_max + (1 << 20)
         most, most_of_all = max(HELD_BYTES_MAX, largest), max(ALL_HELD_BYTES_MAX, 2 * largest)
         if held > most:
-            raise PreconditionFailed(f"transaction too large: it holds {most} bytes, which is the limit; "
-                                     "commit earlier")  # fmt: skip
+            raise PreconditionFailed(
+                f"transaction too large: it holds {most} bytes, which is the limit; commit earlier"
+            )
         if everything > most_of_all:
-            raise PreconditionFailed(f"open transactions hold {most_of_all} bytes here, which is the limit; "
-                                     "commit earlier, or try again later")  # fmt: skip
-        self._bytes, Transaction.all_held_bytes = held, everything
+            raise PreconditionFailed(
+                f"open transactions hold {most_of_all} bytes here, which is the limit; "
+                "commit earlier, or try again later"
+            )
+        self._bytes, TransactionBuffer.all_held_bytes = held, everything
 
     def _close_run(self) -> None:
         """What was gathered is a run; what comes next begins another."""
@@ -149,7 +155,7 @@ class Transaction:
 
     def drop(self) -> None:
         """Publishes are forgotten."""
-        Transaction.all_held_bytes -= self._bytes
+        TransactionBuffer.all_held_bytes -= self._bytes
         self._bytes = 0
         self._gathered, self._records = [], []
 
@@ -167,7 +173,7 @@ class Transaction:
         size, self._bytes = self._bytes, 0
 
         def ended(outcome: Outcome) -> None:
-            Transaction.all_held_bytes -= size
+            TransactionBuffer.all_held_bytes -= size
             if isinstance(outcome, RequestError):
                 reply(PreconditionFailed(f"not committed: {outcome.text}"))
                 return
@@ -180,15 +186,15 @@ class Transaction:
                     self._send_back(run)
             reply(None)
 
-        Commit(channel.session, gathered, settlements, ended, lambda: channel.is_open).begin()
+        ChannelCommit(channel.session, gathered, settlements, ended, lambda: channel.is_open).begin()
         channel.session.hub.changed()
 
-    def _send_back(self, run: Gathered) -> None:
+    def _send_back(self, run: BufferedPublish) -> None:
         for properties, body in unpack_raw(run.records, run.messages):
             self._desk.connection.send_return_of(self._desk.number, run.exchange, run.routing_key, properties, body)
 
 
-def _settlements(taken: list[tuple[str, Holding, int, int]]) -> dict[ConsumerLink, Settlements]:
+def _settlements(taken: list[tuple[str, HeldDelivery, int, int]]) -> dict[ConsumerLink, Settlements]:
     """What each shard is to be told.
 
     Raises:
@@ -197,14 +203,16 @@ def _settlements(taken: list[tuple[str, Holding, int, int]]) -> dict[ConsumerLin
     by_consumer: dict[tuple[str, Consumer], list[Range]] = {}
     for kind, (consumer, life), start, end in taken:
         if life != consumer.link.life:
-            raise PreconditionFailed("not committed: a delivery that was settled in it has returned to its queue; its "
-                                     "shard was away, or it was not settled in time")  # fmt: skip
+            raise PreconditionFailed(
+                "not committed: a delivery that was settled in it has returned to its queue; its "
+                "shard was away, or it was not settled in time"
+            )
         by_consumer.setdefault((kind, consumer), []).append((start, end))
     settlements: dict[ConsumerLink, Settlements] = {}
     for (kind, consumer), ranges in by_consumer.items():
         settled, returned = settlements.setdefault(consumer.link, Settlements([], []))
         if kind == SETTLED:
-            settled.append(Settle(consumer.number, ranges))
+            settled.append(Ack(consumer.number, ranges))
         else:
-            returned.append(Return(consumer.number, ranges, kind == REQUEUED))
+            returned.append(Nack(consumer.number, ranges, kind == REQUEUED))
     return settlements

@@ -13,7 +13,7 @@ completion"), by which what was acknowledged returns to its queues. Other than t
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.errors import PreconditionFailed
-from shardmq.gateway.amqp.transaction_buffer import Transaction
+from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
 from shardmq.protocol.amqp.methods.transaction import (
     TxCommit,
     TxCommitOk,
@@ -39,7 +39,7 @@ def tx_select(desk: "AmqpChannel", _method: TxSelect) -> None:
     if desk.is_confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if desk.transaction is None:
-        desk.transaction = desk.outlet = Transaction(desk)
+        desk.transaction = desk.outlet = TransactionBuffer(desk)
     desk.send(TxSelectOk())
 
 
@@ -62,7 +62,7 @@ def tx_rollback(desk: "AmqpChannel", _method: TxRollback) -> None:
     desk.send(TxRollbackOk())
 
 
-def _transaction(desk: "AmqpChannel") -> Transaction:
+def _transaction(desk: "AmqpChannel") -> TransactionBuffer:
     if desk.transaction is None:
         raise PreconditionFailed("channel is not transactional")
     return desk.transaction

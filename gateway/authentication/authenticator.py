@@ -21,7 +21,7 @@ from shardmq.gateway.authentication.failed_logins import Suspicion, Who, who
 from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, Turnstile, too_many
 from shardmq.gateway.authentication.password_hashing import Hashing
 from shardmq.gateway.authentication.refused_logins import Refusals
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 
 LOOPBACK_ONLY: Final = frozenset({"guest"})
@@ -35,7 +35,7 @@ Then = Callable[[ConnectionFault | None], None]
 """Called once: with nothing, or with what was wrong."""
 
 
-class Login(NamedTuple):
+class Credentials(NamedTuple):
     """Who wants to come in, and where to.
 
     Attributes:
@@ -55,14 +55,14 @@ class _Known(NamedTuple):
     since: float
 
 
-class Logins:
+class Authenticator:
     """See the module.
 
     Args:
         hub: of the process.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayState) -> None:
         self._hub = hub
         self._refusals = Refusals()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class Logins:
             "logins_waiting": self._turnstile.waiting + self._turnstile.places,
         }
 
-    def let_in(self, peer: str, login: Login, then: Then) -> None:
+    def let_in(self, peer: str, login: Credentials, then: Then) -> None:
         """Find out whether a client may come in and open that virtual host."""
 
         async def check() -> None:
@@ -92,11 +92,11 @@ class Logins:
 
         self._begin(check, peer, login, then)
 
-    def authenticate(self, peer: str, login: Login, then: Then) -> None:
+    def authenticate(self, peer: str, login: Credentials, then: Then) -> None:
         """Find out whether a client is who it says; where it may go is another question (`admit`)."""
         self._begin(lambda: self._check_user(peer, login), peer, login, then)
 
-    def admit(self, peer: str, login: Login, then: Then) -> None:
+    def admit(self, peer: str, login: Credentials, then: Then) -> None:
         """Find out whether a client that is known may open that virtual host."""
         self._begin(lambda: self._check_vhost(login), peer, login, then)
 
@@ -112,7 +112,7 @@ class Logins:
         """Somebody was not let in; clients are not always told why."""
         self._refusals.add(peer, user, text)
 
-    def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Login, then: Then) -> None:
+    def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Credentials, then: Then) -> None:
         async def run() -> None:
             fault: ConnectionFault | None = None
             try:
@@ -126,7 +126,7 @@ class Logins:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _check_user(self, peer: str, login: Login) -> None:
+    async def _check_user(self, peer: str, login: Credentials) -> None:
         name = login.user
         if name in LOOPBACK_ONLY and not _is_loopback(peer):
             raise AuthenticationFailed(f"user '{name}' may connect from this machine only; make a user of your own")
@@ -202,7 +202,7 @@ class Logins:
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
 
-    async def _check_vhost(self, login: Login) -> None:
+    async def _check_vhost(self, login: Credentials) -> None:
         """Whether the user may open the virtual host, and neither has its limit of connections reached."""
         topology, name, vhost = self._hub.topology, login.user, login.vhost
         self._check_access(name, vhost)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.definitions.export import export, stored_hash
-from shardmq.definitions.importer import NOUNS, Plan, Step, plain_passwords
+from shardmq.definitions.importer import NOUNS, ImportPlan, ImportStep, plain_passwords
 from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError, request_error
 from shardmq.gateway.handlers.client_lists import gather_rows
-from shardmq.gateway.handlers.replies import Procession, done
+from shardmq.gateway.handlers.replies import CommandSequence, done
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.session import Session
 from shardmq.protocol.native.operations.administration import (
@@ -31,10 +31,10 @@ from shardmq.protocol.native.operations.administration import (
     VhostPut,
 )
 from shardmq.topology.commands import (
+    CloseConnection,
     DeletePermission,
     DeleteUser,
     DeleteVhost,
-    Expel,
     PutLimits,
     PutPermission,
     PutUser,
@@ -152,7 +152,7 @@ def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply)
 
     def look(rows: list[dict[str, Any]]) -> None:
         if any(row["name"] == operation.connection for row in rows):
-            session.perform(Expel("", operation.connection, operation.reason or EXPELLED), done(reply))
+            session.perform(CloseConnection("", operation.connection, operation.reason or EXPELLED), done(reply))
         else:
             reply(NotFound(f"no connection '{operation.connection}'; see the list of connections"))
 
@@ -178,12 +178,12 @@ def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Re
 
     def begin(hashes: dict[str, str]) -> None:
         try:
-            plan = Plan(operation.definitions, topology, session.vhost, hashes)
+            plan = ImportPlan(operation.definitions, topology, session.vhost, hashes)
         except RequestError as fault:
             reply(fault)
             return
 
-        def end(refused: tuple[Step, RequestError] | None, made: Counter[str]) -> None:
+        def end(refused: tuple[ImportStep, RequestError] | None, made: Counter[str]) -> None:
             if refused is None:
                 reply({"imported": {noun: made[noun] for noun in NOUNS}, "skipped": plan.skipped})
                 return
@@ -191,7 +191,7 @@ def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Re
             done_before = ", ".join(f"{made[noun]} {noun}" for noun in NOUNS if made[noun]) or "nothing"
             reply(request_error(fault.code, f"{step.thing}: {fault.text}; made until then: {done_before}"))
 
-        Procession(session.perform, plan.stages, end).begin()
+        CommandSequence(session.perform, plan.stages, end).begin()
 
     _hash_all(plain_passwords(operation.definitions), begin)
 

@@ -32,19 +32,19 @@ from typing import Any, Final, NamedTuple
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import (
+    Ack,
+    AtomicCommit,
+    Nack,
     Publish,
-    Return,
     Seal,
-    Settle,
-    Transact,
 )
 from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
 from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink
 from shardmq.gateway.session.session import Session
-from shardmq.gateway.state.routes import Plan
+from shardmq.gateway.state.routes import Route
 from shardmq.gateway.state.time_slices import Turn
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
 from shardmq.topology.entities import RESERVED_TRANSACTIONS
 
@@ -72,7 +72,7 @@ STAGED_WINDOW_BYTES: Final = 1 << 20
 """What of a commit is on its way to shards to be staged there: others' publishes wait behind so much."""
 
 
-class Gathered(NamedTuple):
+class BufferedPublish(NamedTuple):
     """Messages of one kind that go the same way: a run that has not been sent.
 
     Attributes:
@@ -84,7 +84,7 @@ class Gathered(NamedTuple):
     flags: int
     records: bytes
     messages: int
-    plan: Plan
+    plan: Route
     priority: int
     ttl_ms: int | None
     is_mandatory: bool = False
@@ -93,11 +93,11 @@ class Gathered(NamedTuple):
 class Settlements(NamedTuple):
     """What consumers of one shard are done with, or give back."""
 
-    settled: list[Settle]
-    returned: list[Return]
+    settled: list[Ack]
+    returned: list[Nack]
 
 
-class Commit:
+class ChannelCommit:
     """One commit, under way.
 
     Args:
@@ -111,7 +111,7 @@ class Commit:
     def __init__(
         self,
         session: Session,
-        gathered: Sequence[Gathered],
+        gathered: Sequence[BufferedPublish],
         settlements: dict[ConsumerLink, Settlements],
         reply: Reply,
         is_wanted: Callable[[], bool] = lambda: True,
@@ -125,7 +125,7 @@ class Commit:
         self._publishes: dict[ConsumerLink, list[Publish]] = {}
         self._bytes = 0
         self._may_be_refused = False
-        self._unroutable: list[Gathered] = []  # found by the last routing
+        self._unroutable: list[BufferedPublish] = []  # found by the last routing
 
     def begin(self) -> None:
         """Carry it out."""
@@ -135,7 +135,7 @@ class Commit:
         self._unroutable = []
         self._route(iter(self._gathered))
 
-    def _route(self, gathered: Iterator[Gathered]) -> None:
+    def _route(self, gathered: Iterator[BufferedPublish]) -> None:
         """Find out where the runs go, and go on in another pass where that takes long."""
         turn = Turn()
         for each in gathered:
@@ -155,11 +155,11 @@ class Commit:
         elif links:
             link = next(iter(links))
             settled, returned = self._settlements.get(link, ([], []))
-            link.ask_once(Transact(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
+            link.ask_once(AtomicCommit(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
         else:
             self._reply(self._unroutable)
 
-    def _route_one(self, gathered: Gathered) -> None:
+    def _route_one(self, gathered: BufferedPublish) -> None:
         """A run's way. Queues that were deleted since it was routed have had it, and are gone with it; where none is
         left, a mandatory one comes back."""
         hub = self._hub
@@ -171,7 +171,9 @@ class Commit:
             known = [queue for number in queues if (queue := hub.topology.queue_by_id(number)) is not None]
             if known:
                 there = queues if len(known) == len(queues) else tuple([queue.id for queue in known])
-                run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
+                run = RecordBatch(
+                    exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms
+                )
                 self._publishes.setdefault(link, []).append(Publish(there, run))
                 self._bytes += cost_of(run)
                 self._may_be_refused |= any(OVERFLOW in queue.arguments for queue in known)
@@ -217,7 +219,7 @@ class Commit:
                 self._reply(self._unroutable)
 
         for link, (done, returned) in list(self._settlements.items()):
-            link.ask_once(Transact(0, [], done, returned), settled)
+            link.ask_once(AtomicCommit(0, [], done, returned), settled)
 
 
 def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[ConsumerLink, Publish, int]]:
@@ -230,7 +232,7 @@ def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[Co
                 nexts[link] += publish.run.count
 
 
-def cost_of(run: Run) -> int:
+def cost_of(run: RecordBatch) -> int:
     """What a run takes, where commits are cut into pieces."""
     return len(run.records) + RUN_OVERHEAD_BYTES
 
@@ -297,8 +299,15 @@ class _Staged:
             self._sizes.append(size)
             self._missing += 1
             self._missing_bytes += size
-            link.publish(self, len(self._sizes), publish.queues, publish.run, producer=ATTEMPT, sequence=sequence,
-                         transaction=self._number)  # fmt: skip
+            link.publish(
+                self,
+                len(self._sizes),
+                publish.queues,
+                publish.run,
+                producer=ATTEMPT,
+                sequence=sequence,
+                transaction=self._number,
+            )
         self._session.hub.changed()
         if self._is_all_sent and not self._missing and self._refusal is None:
             self._seal()

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from shardmq.gateway.handlers.replies import Gathering
+from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.gateway.links.fan_out import Publisher
+from shardmq.gateway.links.fan_out import ConfirmTarget
 from shardmq.gateway.session.session import Session
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 
 ANSWER_SECONDS: Final = 2.0
 """A gateway that is silent for so long is left out."""
@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 2.0
 Row = dict[str, Any]
 
 
-class Client(Protocol):
+class ConnectionInfo(Protocol):
     """A connection, whatever its protocol."""
 
     @property
@@ -52,10 +52,10 @@ class Lists:
         clients: all that are connected; looked at whenever somebody asks.
     """
 
-    def __init__(self, hub: Hub, clients: Iterable[Client]) -> None:
+    def __init__(self, hub: GatewayState, clients: Iterable[ConnectionInfo]) -> None:
         self._hub = hub
         self._clients = clients
-        self._makers: Mapping[str, Callable[[Client, Session, Counter[Publisher]], list[Row]]] = {
+        self._makers: Mapping[str, Callable[[ConnectionInfo, Session, Counter[ConfirmTarget]], list[Row]]] = {
             "connections": self._connection,
             "channels": _channels,
             "consumers": self._consumers,
@@ -66,14 +66,14 @@ class Lists:
         make = self._makers.get(noun)
         if make is None:
             return []
-        unconfirmed: Counter[Publisher] = Counter()
+        unconfirmed: Counter[ConfirmTarget] = Counter()
         if noun == "channels":
             for link in self._hub.links:
                 unconfirmed.update(link.confirms.unconfirmed())
         opened = ((client, client.session) for client in self._clients)
         return [row for client, session in opened if session is not None for row in make(client, session, unconfirmed)]
 
-    def _connection(self, client: Client, session: Session, _unconfirmed: Counter[Publisher]) -> list[Row]:
+    def _connection(self, client: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
         row = {
             "name": session.identity,
             "user": session.user,
@@ -90,7 +90,7 @@ class Lists:
         }
         return [row]
 
-    def _consumers(self, _client: Client, session: Session, _unconfirmed: Counter[Publisher]) -> list[Row]:
+    def _consumers(self, _client: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
         return [
             self._consumer(session, channel.number, consumer)
             for channel in session.channels.values()
@@ -113,7 +113,7 @@ class Lists:
         }
 
 
-def _channels(client: Client, session: Session, unconfirmed: Counter[Publisher]) -> list[Row]:
+def _channels(client: ConnectionInfo, session: Session, unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
     rows = []
     for channel in session.channels.values():
         prefetches = [consumer.own_prefetch for consumer in channel.consumers.values()]
@@ -134,14 +134,14 @@ def _channels(client: Client, session: Session, unconfirmed: Counter[Publisher])
     return rows
 
 
-def gather_rows(hub: Hub, noun: str, then: Callable[[list[Row]], None]) -> None:
+def gather_rows(hub: GatewayState, noun: str, then: Callable[[list[Row]], None]) -> None:
     """Call `then` with the rows of all gateways that answer, in order."""
 
     def join(lists: list[list[Row]]) -> None:
         order = _ORDER[noun]
         then(sorted((row for rows in lists for row in rows), key=lambda row: [row[field] for field in order]))
 
-    gathering = Gathering(2, join)
+    gathering = AnswerCollector(2, join)
     gathering.take(hub.coordinator.lists(noun))
     hub.coordinator.inspect(gathering.take, ANSWER_SECONDS, noun)
 

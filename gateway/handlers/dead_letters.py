@@ -36,13 +36,13 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.messages.shard import Dead, DeadLettered, DeadLetterRefused, Gone
+from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.errors import RequestError
-from shardmq.gateway.links.fan_out import Fan
+from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.publish_split import CC, routing_keys
-from shardmq.gateway.state.gateway import Hub
-from shardmq.gateway.state.routes import Plan
+from shardmq.gateway.state.gateway import GatewayState
+from shardmq.gateway.state.routes import Route
 from shardmq.message.properties import Properties
 from shardmq.message.record import (
     Record,
@@ -52,10 +52,10 @@ from shardmq.message.record import (
     unpack,
     unpack_raw,
 )
-from shardmq.message.record_batch import AMQP, Run
+from shardmq.message.record_batch import AMQP, RecordBatch
 from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp.property_edits import rewritten
-from shardmq.topology.arguments import Terms
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue
 
 REJECTED: Final = "rejected"
@@ -65,7 +65,7 @@ COUNT_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
-class _Grave:
+class _PendingDeadLetter:
     """Messages [first, end) of a queue, on their way to a new home."""
 
     link: ShardLink
@@ -76,21 +76,21 @@ class _Grave:
     producer: int
 
 
-class DeadLetters:
+class DeadLetterPublisher:
     """See the module. One for a gateway, which its links hand to what shards hand to them.
 
     Args:
         hub: of the process.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayState) -> None:
         self._hub = hub
         self._requests = 0
-        self._graves: dict[int, _Grave] = {}
+        self._graves: dict[int, _PendingDeadLetter] = {}
         for link in hub.links:
             link.bury = self.bury
 
-    def bury(self, link: ShardLink, dead: Dead) -> None:
+    def bury(self, link: ShardLink, dead: DeadLetter) -> None:
         """Publish what a shard hands over; it is told when all of it has arrived, or what has not."""
         hub = self._hub
         hub.changed()
@@ -98,17 +98,25 @@ class DeadLetters:
         if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
             link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.run.count)]))
             return
-        terms = Terms.of(queue.arguments)
+        terms = QueueArguments.of(queue.arguments)
         assert terms.dead_letter_exchange is not None
         run, place = dead.run, 0
         homes: dict[ShardLink, set[int]] = {}
         for (plan, priority), letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[:2]):
             records = [record for *_, record in letters]
             first = dead.first + place
-            grave = _Grave(link, link.life, dead.queue, first, first + len(records), dead.producer)
-            part = Run(terms.dead_letter_exchange, run.routing_key if terms.dead_letter_key is None
-                       else terms.dead_letter_key, run.flags, hub.now_ms, run.origin, run.serial + place,
-                       len(records), b"".join(records), priority)  # fmt: skip
+            grave = _PendingDeadLetter(link, link.life, dead.queue, first, first + len(records), dead.producer)
+            part = RecordBatch(
+                terms.dead_letter_exchange,
+                run.routing_key if terms.dead_letter_key is None else terms.dead_letter_key,
+                run.flags,
+                hub.now_ms,
+                run.origin,
+                run.serial + place,
+                len(records),
+                b"".join(records),
+                priority,
+            )
             place += len(records)
             self._publish(grave, part, plan)
             for home, queues in plan if dead.gone else ():
@@ -129,11 +137,11 @@ class DeadLetters:
                 continue
             middle = grave.first + taken
             if taken:
-                grave.link.dialer.post(DeadLettered(grave.queue, [(grave.first, middle)]))
+                grave.link.dialer.post(DeadLetterAccepted(grave.queue, [(grave.first, middle)]))
             grave.link.dialer.post(DeadLetterRefused(grave.queue, [(middle, grave.end)]))
             self._hub.changed()
 
-    def _letters(self, queue: Queue, terms: Terms, dead: Dead) -> list[tuple[Plan, int, bytes]]:
+    def _letters(self, queue: Queue, terms: QueueArguments, dead: DeadLetter) -> list[tuple[Route, int, bytes]]:
         """Of each message where it goes to, its priority there, and itself."""
         run = dead.run
         with deeper():
@@ -143,17 +151,21 @@ class DeadLetters:
                 ]
             return [self._letter(queue, terms, dead, record) for record in unpack(run.records, run.count)]
 
-    def _letter(self, queue: Queue, terms: Terms, dead: Dead, record: Record) -> tuple[Plan, int, bytes]:
+    def _letter(
+        self, queue: Queue, terms: QueueArguments, dead: DeadLetter, record: Record
+    ) -> tuple[Route, int, bytes]:
         after = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
         return *self._way(queue, terms, dead, after), pack(after, record.body)
 
-    def _amqp_letter(self, queue: Queue, terms: Terms, dead: Dead, raw: bytes, body: bytes) -> tuple[Plan, int, bytes]:
+    def _amqp_letter(
+        self, queue: Queue, terms: QueueArguments, dead: DeadLetter, raw: bytes, body: bytes
+    ) -> tuple[Route, int, bytes]:
         """The same; all that its death does not change keeps its bytes, and so its types."""
         before = properties.decode(raw)
         after = died(before, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
         return *self._way(queue, terms, dead, after), pack_raw(rewritten(raw, before, after), body)
 
-    def _way(self, queue: Queue, terms: Terms, dead: Dead, after: Properties) -> tuple[Plan, int]:
+    def _way(self, queue: Queue, terms: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
         """Where a message goes to, and its priority there."""
         assert after.headers is not None
         if terms.dead_letter_key is None:
@@ -168,31 +180,32 @@ class DeadLetters:
         plan = self._hub.plan_to(homes)
         return plan, min(after.priority or 0, plan.levels)
 
-    def _publish(self, grave: _Grave, run: Run, plan: Plan) -> None:
+    def _publish(self, grave: _PendingDeadLetter, run: RecordBatch, plan: Route) -> None:
         if not plan:
             self._leads_nowhere(grave)
             return
         self._requests += 1
         request = self._requests
         self._graves[request] = grave
-        fan = Fan(len(plan)) if len(plan) > 1 else None
+        fan = FanOut(len(plan)) if len(plan) > 1 else None
         for link, queues in plan:
-            link.publish(self, request, queues, msgspec.structs.replace(run), fan, producer=grave.producer,
-                         sequence=grave.first)  # fmt: skip
+            link.publish(
+                self, request, queues, msgspec.structs.replace(run), fan, producer=grave.producer, sequence=grave.first
+            )
 
-    def _leads_nowhere(self, grave: _Grave) -> None:
+    def _leads_nowhere(self, grave: _PendingDeadLetter) -> None:
         if self._hub.coordinator.is_current:
             self._arrived(grave)
         else:
             grave.link.dialer.post(DeadLetterRefused(grave.queue, [(grave.first, grave.end)]))
 
-    def _arrived(self, grave: _Grave) -> None:
+    def _arrived(self, grave: _PendingDeadLetter) -> None:
         if grave.life == grave.link.life:  # else the shard does not know what it handed over, and will do so again
-            grave.link.dialer.post(DeadLettered(grave.queue, [(grave.first, grave.end)]))
+            grave.link.dialer.post(DeadLetterAccepted(grave.queue, [(grave.first, grave.end)]))
             self._hub.changed()
 
 
-def died(known: Properties | None, dead: Dead, queue: str, key: str | None, now_ms: int) -> Properties:
+def died(known: Properties | None, dead: DeadLetter, queue: str, key: str | None, now_ms: int) -> Properties:
     """A message's properties once its death is written into them.
 
     Args:

@@ -25,13 +25,13 @@ from shardmq.definitions.rows import (
 )
 from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.gateway.handlers.client_lists import CLIENT_LISTS, gather_rows, visible
-from shardmq.gateway.handlers.replies import Gathering
+from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.handlers.status import ANSWER_SECONDS, gather
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.session import Session
 from shardmq.protocol.native.operations.connection import StatusGet
 from shardmq.protocol.native.operations.topology import TopologyList
-from shardmq.topology.entities import REPLY_QUEUES, Transaction, User
+from shardmq.topology.entities import REPLY_QUEUES, OpenTransaction, User
 
 Tags = tuple[str, ...]
 
@@ -125,10 +125,15 @@ def _list_queues(session: Session, reply: Reply) -> None:
     def join(tables: list[Row]) -> None:
         counts = {row["id"]: row for table in tables for row in table["queues"] if row["vhost"] == session.vhost}
         found = session.hub.topology.queues.values()
-        reply([queue_row(queue, counts.get(queue.id)) for queue in found
-               if queue.vhost == session.vhost and not queue.name.startswith(REPLY_QUEUES)])  # fmt: skip
+        reply(
+            [
+                queue_row(queue, counts.get(queue.id))
+                for queue in found
+                if queue.vhost == session.vhost and not queue.name.startswith(REPLY_QUEUES)
+            ]
+        )
 
-    gathering = Gathering(len(session.hub.links), join)
+    gathering = AnswerCollector(len(session.hub.links), join)
     for link in session.hub.links:
         link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
 
@@ -137,7 +142,7 @@ def _list_transactions(session: Session, reply: Reply) -> None:
     """The user's undecided transactions, with what is staged for them on all shards together."""
     hub = session.hub
 
-    def is_shown(transaction: Transaction) -> bool:
+    def is_shown(transaction: OpenTransaction) -> bool:
         return transaction.vhost == session.vhost and (transaction.user == session.user or _sees_all(session.tags))
 
     def join(tables: list[Row]) -> None:
@@ -150,7 +155,7 @@ def _list_transactions(session: Session, reply: Reply) -> None:
         found = [each for each in hub.topology.transactions.values() if is_shown(each)]
         reply([transaction_row(each, hub.now_ms, staged[each.number] if is_whole else None) for each in found])
 
-    gathering = Gathering(len(hub.links), join)
+    gathering = AnswerCollector(len(hub.links), join)
     for link in hub.links:
         link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
 
@@ -172,7 +177,7 @@ def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
 
     def consumers(rows: list[Row]) -> None:
         own["consumers"] = sum(row["user"] == session.user for row in rows)
-        gathering = Gathering(len(session.hub.links), show)
+        gathering = AnswerCollector(len(session.hub.links), show)
         for link in session.hub.links:
             link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
 

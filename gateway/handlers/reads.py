@@ -16,7 +16,7 @@ from shardmq.gateway.session import large_messages as borrowing
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.session import Session
 from shardmq.limits import RESERVATION_MS
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.topology.entities import Queue, check_name
 
@@ -53,7 +53,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; turn it round")
 
     def shape(answer: Any) -> dict[str, Any]:
-        seen, following = msgspec.convert(answer, tuple[list[tuple[int, bool, int, Run]], int | None])
+        seen, following = msgspec.convert(answer, tuple[list[tuple[int, bool, int, RecordBatch]], int | None])
         return {
             "deliveries": [
                 {**delivery_table(0, 0, redelivered, run, deliveries), "first": number}

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.definitions.importer import Step
+from shardmq.definitions.importer import ImportStep
 from shardmq.errors import RequestError
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import BasicDeliver
 from shardmq.protocol.translation import to_native
 from shardmq.topology.commands import Command
@@ -30,15 +30,28 @@ def done(reply: Reply) -> Reply:
     return shaped(reply, lambda _: None)
 
 
-def delivery_table(channel: int, tag: int, redelivered: bool, run: Run, deliveries: int) -> dict[str, Any]:
+def delivery_table(channel: int, tag: int, redelivered: bool, run: RecordBatch, deliveries: int) -> dict[str, Any]:
     """The fields of a BasicDeliver that has no consumer, by name."""
     run = to_native(run)
-    delivery = BasicDeliver(channel, "", tag, redelivered, run.exchange, run.routing_key, run.flags, run.timestamp_ms,
-                            run.origin, run.serial, run.count, run.records, deliveries)  # fmt: skip
+    delivery = BasicDeliver(
+        channel,
+        "",
+        tag,
+        redelivered,
+        run.exchange,
+        run.routing_key,
+        run.flags,
+        run.timestamp_ms,
+        run.origin,
+        run.serial,
+        run.count,
+        run.records,
+        deliveries,
+    )
     return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
 
 
-class Gathering:
+class AnswerCollector:
     """Waits for several answers; those that are errors are left out.
 
     Args:
@@ -73,7 +86,7 @@ def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> R
         if len(came) == expected:
             reply(join(came))
 
-    gathering = Gathering(expected, end)
+    gathering = AnswerCollector(expected, end)
     is_refused = False
 
     def take(outcome: Outcome) -> None:
@@ -86,7 +99,7 @@ def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> R
     return take
 
 
-class Procession:
+class CommandSequence:
     """Commands carried out stage after stage, those of one stage beside each other; ends at the first refusal.
 
     Args:
@@ -98,16 +111,16 @@ class Procession:
     def __init__(
         self,
         perform: Callable[[Command, Reply], None],
-        stages: Sequence[Sequence[Step]],
-        then: Callable[[tuple[Step, RequestError] | None, Counter[str]], None],
+        stages: Sequence[Sequence[ImportStep]],
+        then: Callable[[tuple[ImportStep, RequestError] | None, Counter[str]], None],
     ) -> None:
         self._perform = perform
-        self._stages: Iterator[Sequence[Step]] = iter(stages)
-        self._steps: Iterator[Step] = iter(())
+        self._stages: Iterator[Sequence[ImportStep]] = iter(stages)
+        self._steps: Iterator[ImportStep] = iter(())
         self._then = then
         self._under_way = 0
         self._done: Counter[str] = Counter()
-        self._refused: tuple[Step, RequestError] | None = None
+        self._refused: tuple[ImportStep, RequestError] | None = None
 
     def begin(self) -> None:
         """Start; nothing is called back before this."""
@@ -129,7 +142,7 @@ class Procession:
         if self._under_way == 0:
             self._then(self._refused, self._done)
 
-    def _reply_to(self, step: Step) -> Reply:
+    def _reply_to(self, step: ImportStep) -> Reply:
         def reply(outcome: Outcome) -> None:
             self._under_way -= 1
             if not isinstance(outcome, RequestError):

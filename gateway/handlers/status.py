@@ -5,7 +5,7 @@ from typing import Any, Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.base import Inspect
 from shardmq.errors import RequestError
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 
 ANSWER_SECONDS: Final = 2.0
 """A process that does not answer within this time is left out. The coordinator asks other gateways in half of it."""
@@ -33,7 +33,7 @@ class _Gathering:
             self._reply({"processes": self.processes, "queues": self.queues})
 
 
-def gather(hub: Hub, reply: Reply) -> None:
+def gather(hub: GatewayState, reply: Reply) -> None:
     """Ask every process how it is; the result has `processes` and `queues`, one table for each."""
     gathering = _Gathering(len(hub.links) + 2, reply)
     gathering.take(hub.table())

@@ -51,8 +51,15 @@ def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply)
     if isinstance(alternate, str) and (session.vhost, name) not in session.hub.topology.exchanges:
         session.rights.check_read(name, "exchange")
         session.rights.check_write(alternate, "exchange")
-    command = DeclareExchange(session.vhost, name, operation.type, operation.durable, operation.arguments,
-                              operation.auto_delete, operation.internal)  # fmt: skip
+    command = DeclareExchange(
+        session.vhost,
+        name,
+        operation.type,
+        operation.durable,
+        operation.arguments,
+        operation.auto_delete,
+        operation.internal,
+    )
     session.perform(command, done(reply))
 
 
@@ -93,8 +100,9 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
         session.rights.check_read(name, "queue")
         session.rights.check_write(dead_letters, "exchange")
     owner = session.identity if operation.exclusive else ""
-    command = DeclareQueue(session.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner,
-                           server_named)  # fmt: skip
+    command = DeclareQueue(
+        session.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner, server_named
+    )
     session.declare_queue(command, shape)
 
 
@@ -159,8 +167,14 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
     session.hub.topology.exchange(session.vhost, operation.destination)
     if not any_key:
         session.hub.topology.check_binding_key(session.vhost, operation.source, operation.routing_key)
-    command = Bind(session.vhost, operation.source, operation.destination, operation.routing_key, operation.arguments,
-                   to_exchange=True)  # fmt: skip
+    command = Bind(
+        session.vhost,
+        operation.source,
+        operation.destination,
+        operation.routing_key,
+        operation.arguments,
+        to_exchange=True,
+    )
     session.perform(command, done(reply))
 
 
@@ -173,8 +187,14 @@ def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -
     session = channel.session
     _not_default(operation.destination, "unbound")
     _check_ends(session, "exchange", operation.destination, operation.source)
-    command = Unbind(session.vhost, operation.source, operation.destination, operation.routing_key, operation.arguments,
-                     to_exchange=True)  # fmt: skip
+    command = Unbind(
+        session.vhost,
+        operation.source,
+        operation.destination,
+        operation.routing_key,
+        operation.arguments,
+        to_exchange=True,
+    )
     session.perform(command, done(reply))
 
 

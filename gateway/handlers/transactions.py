@@ -42,8 +42,9 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
         return {"number": number, "state": "committed" if is_committed else "open"}
 
     timeout_ms = operation.timeout_ms or TRANSACTION_TIMEOUT_MS
-    session.perform(BeginTransaction(session.vhost, name, session.user, timeout_ms, operation.number),
-                    shaped(reply, shape))  # fmt: skip
+    session.perform(
+        BeginTransaction(session.vhost, name, session.user, timeout_ms, operation.number), shaped(reply, shape)
+    )
 
 
 def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply) -> None:

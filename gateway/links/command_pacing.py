@@ -15,7 +15,7 @@ UNDER_WAY_MAX: Final = 32
 """Commands of one connection that the coordinator has at a time: enough to keep it busy by itself."""
 
 
-class Pace:
+class CommandPacing:
     """See the module. Each channel has one command at a time, so what waits is bounded by their number.
 
     Args:

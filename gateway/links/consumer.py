@@ -82,9 +82,29 @@ class Consumer:
         borrowed: bytes that have come beyond it, and were not handed to the socket.
     """
 
-    __slots__ = ("auto_ack", "borrowed", "channel", "exclusive", "link", "number", "overhead", "own_prefetch", "owed",
-                 "permitted", "prefetch", "priority", "queue", "running", "settled", "settled_late", "tag",
-                 "timeout_ms", "times_out", "unacked", "window")  # fmt: skip
+    __slots__ = (
+        "auto_ack",
+        "borrowed",
+        "channel",
+        "exclusive",
+        "link",
+        "number",
+        "overhead",
+        "own_prefetch",
+        "owed",
+        "permitted",
+        "prefetch",
+        "priority",
+        "queue",
+        "running",
+        "settled",
+        "settled_late",
+        "tag",
+        "timeout_ms",
+        "times_out",
+        "unacked",
+        "window",
+    )
 
     def __init__(self, channel: Receiver, link: ConsumerLink, number: int, queue: int, tag: str) -> None:
         self.channel = channel
@@ -106,6 +126,6 @@ class Consumer:
         self.settled: list[tuple[int, int]] = []
 
 
-Holding = tuple[Consumer, int]
+HeldDelivery = tuple[Consumer, int]
 """A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery.
 An ack for what was delivered before a shard died is not to settle what it numbered anew."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 from shardmq.errors import ReplyCode
 
 
-class Publisher(Protocol):
+class ConfirmTarget(Protocol):
     """Whoever waits for confirms: a channel."""
 
     def confirm(self, first: int, last: int) -> None:
@@ -16,7 +16,7 @@ class Publisher(Protocol):
         """Publishes `first` to `last` are not, or not everywhere; but for the first `taken` messages if it is one."""
 
 
-class Fan:
+class FanOut:
     """A publish in several parts: confirmed when the last is, refused when one is.
 
     Attributes:
@@ -31,7 +31,7 @@ class Fan:
         self.refusal: tuple[int, str] | None = None
         self.taken = 0
 
-    def confirm(self, publisher: Publisher, request: int) -> None:
+    def confirm(self, publisher: ConfirmTarget, request: int) -> None:
         """One part is where it should be."""
         self.remaining -= 1
         if self.remaining:
@@ -41,7 +41,7 @@ class Fan:
         else:
             publisher.refuse(request, request, *self.refusal, self.taken)
 
-    def refuse(self, publisher: Publisher, request: int, code: int, text: str, taken: int) -> None:
+    def refuse(self, publisher: ConfirmTarget, request: int, code: int, text: str, taken: int) -> None:
         """One part is not; only the first `taken` messages of the publish are certain to be in it."""
         if self.refusal is None or taken < self.taken:
             self.refusal = code, text
@@ -49,7 +49,7 @@ class Fan:
         self.confirm(publisher, request)
 
 
-class FanOfMany(Fan):
+class FanOutOfMany(FanOut):
     """Publishes of one message each, which go to several shards together: each of them is confirmed where all parts of
     the run are certain to have its message."""
 
@@ -60,7 +60,7 @@ class FanOfMany(Fan):
         super().__init__(remaining)
         self.last = last
 
-    def confirm(self, publisher: Publisher, request: int) -> None:
+    def confirm(self, publisher: ConfirmTarget, request: int) -> None:
         self.remaining -= 1
         if self.remaining:
             return
@@ -77,13 +77,13 @@ class _Unconfirmed:
 
     number: int
     queues: tuple[int, ...]
-    publisher: Publisher
+    publisher: ConfirmTarget
     first: int
     last: int
     each: int
     start: int
     size: int
-    fan: Fan | None
+    fan: FanOut | None
     offset: int  # how many messages of the publish that a fan puts together are in the parts before
     is_many: bool  # publishes of one message each that were handed in together
 
@@ -95,7 +95,7 @@ def _confirm(entry: _Unconfirmed) -> None:
         entry.fan.confirm(entry.publisher, entry.first)
 
 
-def refuse(publisher: Publisher, first: int, last: int, fan: Fan | None, text: str) -> None:
+def refuse(publisher: ConfirmTarget, first: int, last: int, fan: FanOut | None, text: str) -> None:
     """Refuse publishes of which nothing is certain."""
     if fan is None:
         publisher.refuse(first, last, ReplyCode.RESOURCE_ERROR, text)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
-from shardmq.gateway.links.fan_out import Fan, Publisher, _confirm, _Unconfirmed, refuse
+from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, _confirm, _Unconfirmed, refuse
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from shardmq.bus.dialer import Dialer
@@ -31,11 +31,11 @@ GATHERED_BYTES: Final = 64 << 10
 
 
 @dataclass(slots=True)
-class _Gathering:
+class _OpenBatch:
     """A run that is still growing: publishes that follow one another with the same route."""
 
     queues: tuple[int, ...]
-    head: Run  # count and records are filled in when it is closed
+    head: RecordBatch  # count and records are filled in when it is closed
     next_serial: int
     records: list[bytes]
     count: int
@@ -47,7 +47,7 @@ class _Gathering:
     transaction: int
 
 
-class Confirms:
+class PublishWindow:
     """See the module.
 
     Args:
@@ -72,7 +72,7 @@ class Confirms:
         self._gathered_bytes = 0  # since something was sent
         self._unconfirmed: deque[_Unconfirmed] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
-        self._gathering: _Gathering | None = None
+        self._gathering: _OpenBatch | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -84,20 +84,20 @@ class Confirms:
         """Whether what is here can as well wait for the next confirm."""
         return self._sent_before > self._settled and self._gathered_bytes < GATHERED_BYTES
 
-    def unconfirmed(self) -> Counter[Publisher]:
+    def unconfirmed(self) -> Counter[ConfirmTarget]:
         """How many messages each publisher waits for."""
-        counts: Counter[Publisher] = Counter()
+        counts: Counter[ConfirmTarget] = Counter()
         for entry in self._unconfirmed:
             counts[entry.publisher] += (entry.last + 1 - entry.first) * entry.each
         return counts
 
     def add(
         self,
-        publisher: Publisher,
+        publisher: ConfirmTarget,
         request: int,
         queues: tuple[int, ...],
-        run: Run,
-        fan: Fan | None = None,
+        run: RecordBatch,
+        fan: FanOut | None = None,
         offset: int = 0,
         producer: int = 0,
         sequence: int = 0,
@@ -159,16 +159,31 @@ class Confirms:
             if producer:
                 open_run.next_sequence += count
             newest = self._unconfirmed[-1]
-            if (newest.publisher is publisher and newest.last + 1 == request and newest.each == each
-                    and fan is None and newest.fan is None):  # fmt: skip
+            if (
+                newest.publisher is publisher
+                and newest.last + 1 == request
+                and newest.each == each
+                and fan is None
+                and newest.fan is None
+            ):
                 newest.last = last
                 newest.size += size
                 return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         else:
             self.close_run()
-            self._gathering = _Gathering(queues, run, run.serial + count, [run.records], count, size, producer,
-                                         sequence, sequence + count if producer else 0, delay_ms,
-                                         transaction)  # fmt: skip
+            self._gathering = _OpenBatch(
+                queues,
+                run,
+                run.serial + count,
+                [run.records],
+                count,
+                size,
+                producer,
+                sequence,
+                sequence + count if producer else 0,
+                delay_ms,
+                transaction,
+            )
             self._numbers += 1
         is_many = singly or (fan is not None and fan.is_of_many)
         self._unconfirmed.append(
@@ -186,8 +201,9 @@ class Confirms:
         if len(gathered.records) > 1:
             run.count = gathered.count
             run.records = b"".join(gathered.records)
-        self._dialer.post(Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms,
-                                  gathered.transaction))  # fmt: skip
+        self._dialer.post(
+            Publish(gathered.queues, run, gathered.producer, gathered.sequence, gathered.delay_ms, gathered.transaction)
+        )
 
     def send(self) -> None:
         """All that was gathered is on its way."""
@@ -261,5 +277,3 @@ class Confirms:
             relieved, self.relieved = self.relieved, []
             for call in relieved:
                 call()
-
-

@@ -8,33 +8,33 @@ from typing import Any, Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Lost, Opened
+from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.shard import (
+    Ack,
     Alarm,
     Cancel,
     Cancelled,
     Confirmed,
     Consume,
     Credit,
-    Dead,
+    DeadLetter,
     Delivered,
     EndReservation,
     FromShard,
     Get,
     Got,
+    Nack,
     Permit,
     PublishRefusal,
     Release,
     Renew,
-    Return,
-    Settle,
     Spent,
     Wanted,
 )
 from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, request_error
 from shardmq.gateway.links.consumer import Consumer, Receiver
-from shardmq.gateway.links.publish_window import Confirms
+from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
 
 RESUME_SECONDS: Final = math.inf
@@ -54,7 +54,7 @@ def _is_of_reservation(message: Any) -> bool:
     return isinstance(message, EndReservation) or bool(getattr(message, "reservation", ""))
 
 
-def _no_undertaker(_link: "ShardLink", dead: Dead) -> None:
+def _no_undertaker(_link: "ShardLink", dead: DeadLetter) -> None:
     raise AssertionError(f"nobody takes the dead letters of queue {dead.queue}")
 
 
@@ -94,9 +94,9 @@ class ShardLink:
         self.dialer = dialer
         self.name = name
         self.life = 0
-        self.confirms = Confirms(dialer, name, exists)
+        self.confirms = PublishWindow(dialer, name, exists)
         self.publish = self.confirms.add
-        self.bury: Callable[[ShardLink, Dead], None] = _no_undertaker
+        self.bury: Callable[[ShardLink, DeadLetter], None] = _no_undertaker
         self._alarms = alarms
         self._changed = changed
         self._exists = exists
@@ -116,12 +116,12 @@ class ShardLink:
             Got: self._on_answer,
             Refusal: self._on_answer,
             Cancelled: self._on_cancelled,
-            Dead: lambda message: self.bury(self, message),
+            DeadLetter: lambda message: self.bury(self, message),
             Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
             Wanted: self._on_wanted,
             Spent: self._on_spent,
-            Opened: self._on_opened,
-            Lost: self._on_lost,
+            LinkOpened: self._on_opened,
+            LinkLost: self._on_lost,
         }
 
     @property
@@ -171,7 +171,7 @@ class ShardLink:
         if asked is None:
             given_up = self._given_up.pop(message.request, None)
             if given_up is not None and isinstance(message, Got) and not given_up.message.auto_ack:
-                self.dialer.post(Return(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
+                self.dialer.post(Nack(given_up.message.consumer, [(message.first, message.first + 1)], requeue=True))
                 self._changed()
             return
         if isinstance(message, Refusal):
@@ -203,9 +203,19 @@ class ShardLink:
     def start(self, consumer: Consumer, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard for deliveries."""
         consumer.running = True
-        message = Consume(0, consumer.number, consumer.queue, consumer.prefetch, consumer.auto_ack,
-                          consumer.window, consumer.priority, consumer.exclusive,
-                          consumer.timeout_ms, consumer.settled_late, consumer.overhead)  # fmt: skip
+        message = Consume(
+            0,
+            consumer.number,
+            consumer.queue,
+            consumer.prefetch,
+            consumer.auto_ack,
+            consumer.window,
+            consumer.priority,
+            consumer.exclusive,
+            consumer.timeout_ms,
+            consumer.settled_late,
+            consumer.overhead,
+        )
         self.ask(message, reply, seconds)
 
     def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
@@ -249,7 +259,7 @@ class ShardLink:
     def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
         self.confirms.close_run()
-        self.dialer.post(Return(consumer.number, [(start, end)], requeue, delay_ms))
+        self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
         """Messages [start, end) are still being worked on."""
@@ -264,7 +274,7 @@ class ShardLink:
 
     def _post_settlements(self) -> None:
         for consumer in self._touched:
-            self.dialer.post(Settle(consumer.number, consumer.settled))
+            self.dialer.post(Ack(consumer.number, consumer.settled))
             consumer.settled = []
         self._touched.clear()
 
@@ -340,7 +350,7 @@ class ShardLink:
         for asked in overdue:
             asked.reply(Unavailable(f"{self.name} did not answer in time; see `shardmq status`, then try again"))
 
-    def _on_opened(self, _opened: Opened) -> None:
+    def _on_opened(self, _opened: LinkOpened) -> None:
         waiting, self._waiting = self._waiting, []
         starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
         for consumer in list(self._consumers.values()):
@@ -368,7 +378,7 @@ class ShardLink:
 
         return resumed
 
-    def _on_lost(self, lost: Lost) -> None:
+    def _on_lost(self, lost: LinkLost) -> None:
         self.life += 1
         self._alarms.forget(self.name)
         self.confirms.lost(
@@ -384,7 +394,11 @@ class ShardLink:
         # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
         self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
         for each in [each for each in asked.values() if each.is_once]:
-            each.reply(Timeout(f"{self.name} went away before it answered: it was done or not, which is not certain "
-                               f"({lost.reason})"))  # fmt: skip
+            each.reply(
+                Timeout(
+                    f"{self.name} went away before it answered: it was done or not, which is not certain "
+                    f"({lost.reason})"
+                )
+            )
         self._given_up.clear()
         self._changed()

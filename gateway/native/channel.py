@@ -4,10 +4,10 @@ from collections import deque
 
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicPublish
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 
 
-class _ChannelDesk:
+class NativeChannel:
     """A channel's place in the connection.
 
     Attributes:

@@ -19,8 +19,8 @@ from shardmq.errors import (
     RequestError,
     ShardmqError,
 )
-from shardmq.gateway.authentication.authenticator import Login
-from shardmq.gateway.native.channel import _ChannelDesk
+from shardmq.gateway.authentication.authenticator import Credentials
+from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.native.dispatch import carry_out
 from shardmq.gateway.native.publish_check import SLICE_BYTES, SlicedCheck
 from shardmq.gateway.session.channel import Channel
@@ -37,7 +37,7 @@ from shardmq.limits import (
     frame_bytes_max,
 )
 from shardmq.message.record import Record, check, check_plain
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.administration import DefinitionsImport
 from shardmq.protocol.native.operations.basic import (
@@ -51,13 +51,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicRenew,
     BasicReturn,
 )
-from shardmq.protocol.native.operations.codec import (
-    FROM_CLIENT,
-    TYPES,
-    Operation,
-    decode,
-    encode,
-)
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, TYPES, decode, encode
 from shardmq.protocol.native.operations.connection import (
     PROTOCOL_VERSION,
     ChannelClose,
@@ -70,6 +64,7 @@ from shardmq.protocol.native.operations.connection import (
     Ok,
     Refused,
 )
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.reads import ReservationEnd
 from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.protocol.translation import to_native
@@ -100,7 +95,7 @@ class NativeConnection(ClientConnection):
     def __init__(self, server: "Server") -> None:
         super().__init__(server)
         self._reader = FrameReader(HELLO_BYTES_MAX)
-        self._desks: dict[int, _ChannelDesk] = {}
+        self._desks: dict[int, NativeChannel] = {}
         self._server_closed: frozenset[int] = frozenset()  # channels; what clients sent before they heard is ignored
 
     # --- taking in ------------------------------------------------------------------------------------------------
@@ -150,7 +145,7 @@ class NativeConnection(ClientConnection):
             self.send(Refused(operation.request, operation.channel, error.code, error.text))
             return
         self._server_closed -= {operation.channel}
-        self._desks[operation.channel] = _ChannelDesk(channel)
+        self._desks[operation.channel] = NativeChannel(channel)
         self.send(Ok(operation.request, operation.channel))
 
     def _refuse_off_channel(self, operation: Operation) -> None:
@@ -170,7 +165,7 @@ class NativeConnection(ClientConnection):
             f"{type(operation).__name__} on channel {number}, which is not open", ReplyCode.CHANNEL_ERROR
         )
 
-    def _take_on_channel(self, desk: _ChannelDesk, operation: Operation) -> None:
+    def _take_on_channel(self, desk: NativeChannel, operation: Operation) -> None:
         channel = desk.channel
         try:
             if type(operation) is BasicPublish:
@@ -196,7 +191,7 @@ class NativeConnection(ClientConnection):
             self._server_closed |= {channel.number}
             self.send(ChannelClose(0, channel.number, error.code, error.text))
 
-    def _publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
+    def _publish(self, desk: NativeChannel, operation: BasicPublish) -> None:
         if self.is_blocked:
             self._hold_publish(desk, operation)
             return
@@ -216,7 +211,7 @@ class NativeConnection(ClientConnection):
             return
         self._send_on(channel, operation, records)
 
-    def _check_in_slices(self, desk: _ChannelDesk, operation: BasicPublish, slices: SlicedCheck) -> None:
+    def _check_in_slices(self, desk: NativeChannel, operation: BasicPublish, slices: SlicedCheck) -> None:
         """Go on with the check of a publish; what follows on its channel waits until it is through."""
         channel = desk.channel
         if self._is_closing or not channel.is_open:
@@ -236,16 +231,26 @@ class NativeConnection(ClientConnection):
             self._go_on(desk)
 
     def _send_on(self, channel: Channel, operation: BasicPublish, records: list[Record] | None) -> None:
-        channel.publish(operation.request, operation.exchange, operation.routing_key, operation.flags, operation.count,
-                        operation.records, records, operation.delay_ms, operation.producer, operation.sequence,
-                        operation.transaction)  # fmt: skip
+        channel.publish(
+            operation.request,
+            operation.exchange,
+            operation.routing_key,
+            operation.flags,
+            operation.count,
+            operation.records,
+            records,
+            operation.delay_ms,
+            operation.producer,
+            operation.sequence,
+            operation.transaction,
+        )
 
-    def _hold_publish(self, desk: _ChannelDesk, operation: BasicPublish) -> None:
+    def _hold_publish(self, desk: NativeChannel, operation: BasicPublish) -> None:
         size = len(operation.records) + HELD_OVERHEAD_BYTES
         desk.blocked.append((operation, size))
         self._hold_more(size)
 
-    def _request(self, desk: _ChannelDesk, operation: Any) -> None:
+    def _request(self, desk: NativeChannel, operation: Any) -> None:
         answered = False
 
         def reply(outcome: Outcome) -> None:
@@ -267,13 +272,13 @@ class NativeConnection(ClientConnection):
             reply(error)
         desk.is_waiting = not answered
 
-    def _go_on(self, desk: _ChannelDesk) -> None:
+    def _go_on(self, desk: NativeChannel) -> None:
         """It is a channel's turn again."""
         desk.is_waiting = False
         if self._desks.get(desk.channel.number) is desk:
             self._catch_up(desk)
 
-    def _catch_up(self, desk: _ChannelDesk) -> None:
+    def _catch_up(self, desk: NativeChannel) -> None:
         turn = Turn()
         while desk.held and not (desk.is_waiting or self._is_unread or self._is_closing):
             if turn.is_over:
@@ -322,10 +327,10 @@ class NativeConnection(ClientConnection):
                 ReplyCode.NOT_IMPLEMENTED,
             )
         self._is_authenticating = True
-        login = Login(operation.user, operation.password, operation.vhost)
+        login = Credentials(operation.user, operation.password, operation.vhost)
         if not operation.user and not operation.password:  # who its certificate says; "" is nobody's name
             name = common_name(self._transport.get_extra_info("peercert"))
-            login = Login(name or "", None, operation.vhost)
+            login = Credentials(name or "", None, operation.vhost)
         self._server.logins.let_in(self.peer, login, lambda fault: self._opened(operation, login.user, fault))
 
     def _opened(self, operation: ConnectionOpen, user: str, fault: ConnectionFault | None) -> None:
@@ -380,13 +385,26 @@ class NativeConnection(ClientConnection):
         return encode(BasicConfirm(channel.number, channel.take_confirms()))
 
     def send_delivery(
-        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: RecordBatch, deliveries: int
     ) -> None:
         run = to_native(run)
         self.send(
-            BasicDeliver(channel, consumer, tag, redelivered, run.exchange, run.routing_key, run.flags,
-                         run.timestamp_ms, run.origin, run.serial, run.count, run.records, deliveries)
-        )  # fmt: skip
+            BasicDeliver(
+                channel,
+                consumer,
+                tag,
+                redelivered,
+                run.exchange,
+                run.routing_key,
+                run.flags,
+                run.timestamp_ms,
+                run.origin,
+                run.serial,
+                run.count,
+                run.records,
+                deliveries,
+            )
+        )
 
     def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         self.send(BasicRefused(channel, [(first, last)], code, text, taken))

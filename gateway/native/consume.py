@@ -12,8 +12,9 @@ from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
 def _basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
     session, arguments = channel.session, operation.arguments
     if arguments:
-        check_arguments(f"a consumer of queue '{operation.queue}' in vhost '{session.vhost}'", arguments,
-                        CONSUMER_ARGUMENTS)  # fmt: skip
+        check_arguments(
+            f"a consumer of queue '{operation.queue}' in vhost '{session.vhost}'", arguments, CONSUMER_ARGUMENTS
+        )
     session.rights.check_read(operation.queue, "queue")
     channel.consume(
         operation.queue,

@@ -26,7 +26,7 @@ from shardmq.gateway.handlers.replies import delivery_table, shaped
 from shardmq.gateway.native.consume import _basic_cancel, _basic_consume, _basic_get, _basic_qos, _basic_recover
 from shardmq.gateway.session import large_messages as borrowing
 from shardmq.gateway.session.channel import Channel
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
     BasicCancel,
     BasicConsume,
@@ -34,7 +34,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicQos,
     BasicRecover,
 )
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import QueuePeek, QueuePurge
 from shardmq.topology.entities import check_nesting
 
@@ -60,7 +60,7 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
     queue = session.queue(operation.queue)
 
     def shape(peeked: list[Any]) -> list[dict[str, Any]]:
-        seen = msgspec.convert(peeked, list[tuple[int, bool, int, Run]])
+        seen = msgspec.convert(peeked, list[tuple[int, bool, int, RecordBatch]])
         return [delivery_table(0, 0, redelivered, run, deliveries) for _, redelivered, deliveries, run in seen]
 
     link = session.hub.links[queue.shard]

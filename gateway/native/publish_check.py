@@ -30,8 +30,17 @@ class SlicedCheck:
         InvalidRequest: that is no number of records of a publish.
     """
 
-    __slots__ = ("_bytes_max", "_checked", "_count", "_measured", "_packed", "_pieces", "_place", "_properties_bytes",
-                 "_unpacker")  # fmt: skip
+    __slots__ = (
+        "_bytes_max",
+        "_checked",
+        "_count",
+        "_measured",
+        "_packed",
+        "_pieces",
+        "_place",
+        "_properties_bytes",
+        "_unpacker",
+    )
 
     def __init__(self, records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         check_count(count)

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Delivered, Got, Qos
 from shardmq.errors import ChannelError, NotAllowed, NotFound, ReplyCode, RequestError
-from shardmq.gateway.links.consumer import Consumer, Holding
-from shardmq.gateway.links.fan_out import Fan, FanOfMany
+from shardmq.gateway.links.consumer import Consumer, HeldDelivery
+from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
 from shardmq.gateway.session import large_messages as borrowing
-from shardmq.gateway.session.delivery_tags import TagLedger
+from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
-from shardmq.gateway.session.publish_split import Part, Publication, cut, is_uniform
+from shardmq.gateway.session.publish_split import PublishPart, PublishSplitter, cut, is_uniform
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.message.record import Record
-from shardmq.message.record_batch import MANDATORY, PERSISTENT, Run
+from shardmq.message.record_batch import MANDATORY, PERSISTENT, RecordBatch
 from shardmq.topology.entities import Queue
 
 if TYPE_CHECKING:
     from shardmq.gateway.session.session import Session
-    from shardmq.gateway.state.routes import Plan
+    from shardmq.gateway.state.routes import Route
 
 TIMEOUT: Final = "x-consumer-timeout"
 """The queue's argument by which messages return that are not acked in time."""
@@ -35,15 +35,30 @@ NO_LIFE: Final = -1
 class Channel:
     """One channel: a stream of requests carried out in order."""
 
-    __slots__ = ("_confirmed", "_getters", "_is_retuned", "_prefetch_of_all", "_retired", "_shared", "_tags_made",
-                 "consumers", "is_open", "ledger", "ledgers", "number", "session")  # fmt: skip
+    __slots__ = (
+        "_confirmed",
+        "_getters",
+        "_is_retuned",
+        "_prefetch_of_all",
+        "_retired",
+        "_shared",
+        "_tags_made",
+        "consumers",
+        "is_open",
+        "ledger",
+        "ledgers",
+        "number",
+        "session",
+    )
 
     def __init__(self, session: "Session", number: int) -> None:
         self.number = number
         self.session = session
         self.is_open = True
-        self.ledger: TagLedger[Holding] = TagLedger()
-        self.ledgers: list[TagLedger[Holding]] = [self.ledger]  # and those of what is settled by a commit to come
+        self.ledger: DeliveryTags[HeldDelivery] = DeliveryTags()
+        self.ledgers: list[DeliveryTags[HeldDelivery]] = [
+            self.ledger
+        ]  # and those of what is settled by a commit to come
         self.consumers: dict[str, Consumer] = {}
         self._retired: dict[Consumer, bool] = {}  # cancelled, but may hold messages; whether their shards have heard
         self._getters: dict[int, Consumer] = {}
@@ -94,7 +109,7 @@ class Channel:
             plan = hub.plan(session.vhost, exchange, key)
             if plan is None or (records is not None and not is_uniform(records)):
                 may_sort = not transaction and (not producer or producer >= FRAMED_PRODUCERS)
-                publication = Publication(hub, session.vhost, session.user, exchange, key, may_sort)
+                publication = PublishSplitter(hub, session.vhost, session.user, exchange, key, may_sort)
                 parts = cut(publication, packed, count, records)
                 self._publish_parts(request, exchange, key, flags, parts, delay_ms, producer, sequence, transaction)
                 return
@@ -108,10 +123,10 @@ class Channel:
                 session.front.send_return(self.number, request, exchange, key, flags & PERSISTENT, count, packed)
             self.confirm(request, request)
             return
-        fan = Fan(len(plan)) if len(plan) > 1 else None
+        fan = FanOut(len(plan)) if len(plan) > 1 else None
         flags &= PERSISTENT
         for link, queues in plan:
-            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
+            run = RecordBatch(exchange, key, flags, hub.now_ms, hub.origin, serial, count, packed)
             if link.publish(self, request, queues, run, fan, 0, producer, sequence, delay_ms, transaction):
                 session.front.hold_publishing(link)
 
@@ -123,7 +138,7 @@ class Channel:
         flags: int,
         count: int,
         records: bytes,
-        plan: "Plan",
+        plan: "Route",
         priority: int = 0,
         ttl_ms: int | None = None,
     ) -> None:
@@ -138,7 +153,7 @@ class Channel:
             records: them.
             plan: where they go; nowhere, and they are confirmed.
             priority: of each.
-            ttl_ms: as in `Run`.
+            ttl_ms: as in `RecordBatch`.
         """
         session = self.session
         hub = session.hub
@@ -150,9 +165,9 @@ class Channel:
             self.confirm(first, last)
             return
         singly = len(plan) == 1
-        fan = None if singly else FanOfMany(len(plan), last)
+        fan = None if singly else FanOutOfMany(len(plan), last)
         for link, queues in plan:
-            run = Run(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
+            run = RecordBatch(exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms)
             if link.publish(self, first, queues, run, fan, singly=singly):
                 session.front.hold_publishing(link)
 
@@ -162,14 +177,14 @@ class Channel:
         exchange: str,
         key: str,
         flags: int,
-        parts: Sequence[Part],
+        parts: Sequence[PublishPart],
         delay_ms: int,
         producer: int,
         sequence: int,
         transaction: int,
     ) -> None:
         front, hub = self.session.front, self.session.hub
-        fan = Fan(sum(len(part.plan) for part in parts))
+        fan = FanOut(sum(len(part.plan) for part in parts))
         first = hub.next_serial
         hub.next_serial = first + sum(part.messages for part in parts)
         persistent = flags & PERSISTENT
@@ -178,8 +193,9 @@ class Channel:
                 front.send_return(self.number, request, exchange, key, persistent, count, packed)
             number = sequence + offset if producer else 0
             for link, queues in plan:
-                run = Run(exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority,
-                          ttl_ms)  # fmt: skip
+                run = RecordBatch(
+                    exchange, key, persistent, hub.now_ms, hub.origin, first + offset, count, packed, priority, ttl_ms
+                )
                 if link.publish(self, request, queues, run, fan, certain, producer, number, delay_ms, transaction):
                     front.hold_publishing(link)
         if not fan.remaining and fan.refusal is None:
@@ -226,8 +242,16 @@ class Channel:
         timeout_ms: int = 0,
     ) -> None:
         """Start a consumer; the result is its tag."""
-        self.consume_from(self.session.queue(queue_name), tag, auto_ack, prefetch, reply, priority=priority,
-                          exclusive=exclusive, timeout_ms=timeout_ms)  # fmt: skip
+        self.consume_from(
+            self.session.queue(queue_name),
+            tag,
+            auto_ack,
+            prefetch,
+            reply,
+            priority=priority,
+            exclusive=exclusive,
+            timeout_ms=timeout_ms,
+        )
 
     def consume_from(
         self,

@@ -14,6 +14,7 @@ CLIENT_PROPERTIES_BYTES_MAX: Final = 4096
 CLIENTS_KNOWN: Final = 1024
 """Connections of one program say the same of themselves, and share it: so many that are different."""
 
+
 def short(properties: dict[str, Any]) -> bytes:
     """What is kept of what a client says of itself, as msgpack: all, or nothing where it is too much or no table of
     names."""
@@ -26,6 +27,7 @@ def short(properties: dict[str, Any]) -> bytes:
 
 
 NOTHING: Final = msgspec.msgpack.encode({})
+
 
 @lru_cache(maxsize=CLIENTS_KNOWN)
 def _shared(kept: bytes) -> bytes:

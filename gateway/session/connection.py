@@ -91,11 +91,39 @@ class ClientConnection(asyncio.BufferedProtocol):
     """
 
     protocol: ClassVar[str]
-    __slots__ = ("_confirming", "_counted_bytes", "_deadline", "_heard_at", "_heartbeat", "_held_bytes", "_hub",
-                 "_is_authenticating", "_is_closing", "_is_finished", "_is_unread", "_lent_bytes", "_out",
-                 "_out_bytes", "_pass", "_progress_at", "_read_bytes", "_reading_held_by", "_sent_at", "_server",
-                 "_spent", "_transport", "_unread_bytes", "client", "connected_at_ms", "is_blocked", "is_tls",
-                 "is_writable", "peer", "peer_port", "session")  # fmt: skip
+    __slots__ = (
+        "_confirming",
+        "_counted_bytes",
+        "_deadline",
+        "_heard_at",
+        "_heartbeat",
+        "_held_bytes",
+        "_hub",
+        "_is_authenticating",
+        "_is_closing",
+        "_is_finished",
+        "_is_unread",
+        "_lent_bytes",
+        "_out",
+        "_out_bytes",
+        "_pass",
+        "_progress_at",
+        "_read_bytes",
+        "_reading_held_by",
+        "_sent_at",
+        "_server",
+        "_spent",
+        "_transport",
+        "_unread_bytes",
+        "client",
+        "connected_at_ms",
+        "is_blocked",
+        "is_tls",
+        "is_writable",
+        "peer",
+        "peer_port",
+        "session",
+    )
 
     def __init__(self, server: "Server") -> None:
         self._server = server

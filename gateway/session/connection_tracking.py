@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome
-from shardmq.bus.messages.coordinator import Present
+from shardmq.bus.messages.coordinator import ReportConnections
 from shardmq.errors import NotAllowed, ReplyCode, ShardmqError, Unavailable
 from shardmq.gateway.session.session import Session
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import (
     Change,
-    ConnectionExpelled,
+    ConnectionClosed,
     PermissionPut,
     PermissionRemoved,
     QueueAdded,
@@ -41,14 +41,14 @@ class Client(Protocol):
         """Tell the client why, and hang up."""
 
 
-class Presence:
+class ConnectionTracker:
     """See the module.
 
     Args:
         hub: of the process.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayState) -> None:
         self._hub = hub
         self._clients: dict[tuple[str, str], dict[str, Client]] = {}  # by (vhost, user), then by identity
         self._identities: dict[str, tuple[str, str]] = {}
@@ -141,7 +141,7 @@ class Presence:
                 case VhostRemoved():
                     places = [place for place in self._clients if place[0] == change.name]
                     self._part(list(self._at(places)), f"virtual host '{change.name}' was deleted")
-                case ConnectionExpelled(connection, reason):
+                case ConnectionClosed(connection, reason):
                     place = self._identities.get(connection)
                     if place is not None:
                         self._part([self._clients[place][connection]], reason)
@@ -196,4 +196,4 @@ class Presence:
             return
         self._is_news = False
         counts = [(vhost, user, len(clients)) for (vhost, user), clients in self._clients.items()]
-        self._hub.coordinator.present(Present(self._hub.origin, counts))
+        self._hub.coordinator.present(ReportConnections(self._hub.origin, counts))

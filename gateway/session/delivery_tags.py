@@ -18,7 +18,7 @@ class _Span(Generic[Holder]):
     sequence: int  # of the message with tag `first`
 
 
-class TagLedger(Generic[Holder]):
+class DeliveryTags(Generic[Holder]):
     """Which tags are outstanding, and whose messages they are.
 
     A span maps tags [first, end) to sequence numbers from `sequence` on, held by `holder` (a consumer).
@@ -192,8 +192,10 @@ class TagLedger(Generic[Holder]):
         tag, at = first, place
         while tag < end:
             if at < self._head or at >= len(self._spans) or not self._spans[at].first <= tag < self._spans[at].end:
-                raise ChannelError(f"unknown delivery tag {tag}: never given on this channel, or settled before",
-                                   ReplyCode.PRECONDITION_FAILED)  # fmt: skip
+                raise ChannelError(
+                    f"unknown delivery tag {tag}: never given on this channel, or settled before",
+                    ReplyCode.PRECONDITION_FAILED,
+                )
             tag = self._spans[at].end
             at += 1
         if first >= end:

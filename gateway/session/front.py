@@ -4,7 +4,7 @@ from typing import Protocol
 
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel import Channel
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 
 class Front(Protocol):
@@ -15,7 +15,7 @@ class Front(Protocol):
         """Whether the client's socket takes more."""
 
     def send_delivery(
-        self, channel: int, consumer: str, tag: int, redelivered: bool, run: Run, deliveries: int
+        self, channel: int, consumer: str, tag: int, redelivered: bool, run: RecordBatch, deliveries: int
     ) -> None:
         """Messages for a consumer; each was delivered so often in vain before, where its queue counts that."""
 

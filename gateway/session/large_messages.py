@@ -8,7 +8,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Got
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.message.record import cost
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from shardmq.gateway.session.channel import Channel
@@ -37,7 +37,7 @@ def ask(channel: "Channel", consumer: Consumer, size: int) -> None:
     channel.session.account.ask(size, grant)
 
 
-def count_sent(session: "Session", consumer: Consumer, run: Run) -> None:
+def count_sent(session: "Session", consumer: Consumer, run: RecordBatch) -> None:
     """Messages of a consumer are no longer under way to its socket: they are its window's, or were lent."""
     size = cost(run, consumer.overhead)
     if consumer.borrowed:

@@ -16,7 +16,7 @@ import msgspec
 
 from shardmq.bus.messages.shard import Delivered
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.message.record_batch import ends
+from shardmq.message.record_batch import record_ends
 
 PAUSE_SECONDS: Final = 0.1
 """Without room for so long, a channel's consumers are paused: their shards hear of that ten times a second at most."""
@@ -86,7 +86,7 @@ class SharedPrefetch:
 def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:
     """The first `count` messages, and the others."""
     run = delivered.run
-    place = ends(run.records, count)[-1]
+    place = record_ends(run.records, count)[-1]
     replace = msgspec.structs.replace
     head = replace(run, count=count, records=run.records[:place])
     tail = replace(run, serial=run.serial + count, count=run.count - count, records=run.records[place:])

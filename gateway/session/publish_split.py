@@ -18,14 +18,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from shardmq.errors import PreconditionFailed, RequestError
-from shardmq.gateway.state.gateway import Hub
-from shardmq.gateway.state.routes import Plan
+from shardmq.gateway.state.gateway import GatewayState
+from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX, NAME_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record, pack
-from shardmq.message.record_batch import ends
+from shardmq.message.record_batch import record_ends
 
-Terms = tuple[int, int | None, Plan]
+SplitKey = tuple[int, int | None, Route]
 """Priority, time to live in ms, and where to."""
 
 _NO_PROPERTIES: Final[tuple[int | None, str | None, str | None]] = (None, None, None)
@@ -48,7 +48,7 @@ IMPERSONATOR: Final = "impersonator"
 """The tag of users that may set a user_id other than their own (https://www.rabbitmq.com/docs/validated-user-id)."""
 
 
-class Part(NamedTuple):
+class PublishPart(NamedTuple):
     """`messages` messages of a publish; the parts before it have `offset`.
 
     Attributes:
@@ -61,11 +61,11 @@ class Part(NamedTuple):
     records: bytes
     priority: int
     ttl_ms: int | None
-    plan: Plan
+    plan: Route
     certain: int = 0
 
 
-class Publication(NamedTuple):
+class PublishSplitter(NamedTuple):
     """A publish, as far as its messages have it in common.
 
     Attributes:
@@ -73,7 +73,7 @@ class Publication(NamedTuple):
         may_sort: whether a message may get the number of another one in its frame: nobody sends it again in another.
     """
 
-    hub: Hub
+    hub: GatewayState
     vhost: str
     user: str
     exchange: str
@@ -95,7 +95,7 @@ def is_uniform(records: Sequence[Record]) -> bool:
     return True
 
 
-def cut(publication: Publication, packed: bytes, count: int, records: Sequence[Record] | None) -> list[Part]:
+def cut(publication: PublishSplitter, packed: bytes, count: int, records: Sequence[Record] | None) -> list[PublishPart]:
     """The parts of a publish, in order.
 
     Args:
@@ -111,25 +111,25 @@ def cut(publication: Publication, packed: bytes, count: int, records: Sequence[R
     """
     if records is None:
         plan = publication.hub.plan_message(publication.vhost, publication.exchange, (publication.key,), None)
-        return [Part(0, count, packed, 0, None, plan)]
+        return [PublishPart(0, count, packed, 0, None, plan)]
     terms = _terms_of_all(publication, records)
     if terms.count(terms[0]) == count and not any(map(_has_bcc, records)):
-        return [Part(0, count, packed, *terms[0])]
+        return [PublishPart(0, count, packed, *terms[0])]
     members = list(zip(terms, _pieces(packed, records), strict=True))
     is_sorted = publication.may_sort and all(plan.sorts for _, _, plan in terms)
     if is_sorted:
         members.sort(key=_urgency)
-    parts: list[Part] = []
+    parts: list[PublishPart] = []
     offset = 0
     for (priority, ttl_ms, plan), neighbours in groupby(members, key=itemgetter(0)):
         pieces = [piece for _, piece in neighbours]
         certain = 0 if is_sorted else offset
-        parts.append(Part(offset, len(pieces), b"".join(pieces), priority, ttl_ms, plan, certain))
+        parts.append(PublishPart(offset, len(pieces), b"".join(pieces), priority, ttl_ms, plan, certain))
         offset += len(pieces)
     return parts
 
 
-def _urgency(member: tuple[Terms, bytes]) -> int:
+def _urgency(member: tuple[SplitKey, bytes]) -> int:
     return -member[0][0]
 
 
@@ -137,7 +137,7 @@ def _pieces(packed: bytes, records: Sequence[Record]) -> list[bytes]:
     """Each message's bytes, as they are stored."""
     pieces = []
     begin = 0
-    for record, end in zip(records, ends(packed, len(records)), strict=True):
+    for record, end in zip(records, record_ends(packed, len(records)), strict=True):
         properties = record.properties
         if properties is not None and properties.headers is not None and BCC in properties.headers:
             pieces.append(_without_bcc(properties, properties.headers, record.body))
@@ -152,12 +152,12 @@ def _has_bcc(record: Record) -> bool:
     return properties is not None and properties.headers is not None and BCC in properties.headers
 
 
-def _terms_of_all(publication: Publication, records: Sequence[Record]) -> list[Terms]:
+def _terms_of_all(publication: PublishSplitter, records: Sequence[Record]) -> list[SplitKey]:
     """The terms of every message. Of those without headers, all with the same priority and time are on the same."""
     hub = publication.hub
-    shared: dict[tuple[int | None, str | None, str | None], Terms] = {}
+    shared: dict[tuple[int | None, str | None, str | None], SplitKey] = {}
     is_shared = hub.plan(publication.vhost, publication.exchange, publication.key) is not None
-    terms: list[Terms] = []
+    terms: list[SplitKey] = []
     keys = 0
     for record in records:
         properties = record.properties
@@ -186,7 +186,7 @@ def _key_count(properties: Properties) -> int:
     return sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
 
 
-def terms_of(publication: Publication, properties: Properties | None) -> Terms:
+def terms_of(publication: PublishSplitter, properties: Properties | None) -> SplitKey:
     """A message's priority, as far as it counts, its time to live, and where it goes."""
     plan = _plan(publication, properties)
     if properties is None:
@@ -200,7 +200,7 @@ def terms_of(publication: Publication, properties: Properties | None) -> Terms:
     return min(priority or 0, plan.levels), ttl_ms_of(properties.expiration), plan
 
 
-def _plan(publication: Publication, properties: Properties | None) -> Plan:
+def _plan(publication: PublishSplitter, properties: Properties | None) -> Route:
     hub, vhost, exchange, key, headers = publication.hub, publication.vhost, publication.exchange, publication.key, None
     if properties is not None:
         headers = properties.headers
@@ -245,7 +245,7 @@ def routing_keys(headers: dict[str, Any], name: str) -> list[str]:
     return keys
 
 
-def _check_impersonation(publication: Publication, user: str) -> None:
+def _check_impersonation(publication: PublishSplitter, user: str) -> None:
     known = publication.hub.topology.users.get(publication.user)
     if known is None or IMPERSONATOR not in known.tags:
         raise PreconditionFailed(

@@ -18,10 +18,10 @@ from shardmq.errors import (
     ResourceLocked,
     Unavailable,
 )
-from shardmq.gateway.links.command_pacing import Pace
+from shardmq.gateway.links.command_pacing import CommandPacing
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.front import Front
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.message_loans import Account
 from shardmq.limits import (
     CHANNELS_MAX,
@@ -58,7 +58,7 @@ class Session:
     __slots__ = ("_pace", "account", "channels", "front", "hub", "number", "rights", "user", "vhost")
     _made: ClassVar[int] = 0
 
-    def __init__(self, hub: Hub, front: Front, vhost: str, user: str) -> None:
+    def __init__(self, hub: GatewayState, front: Front, vhost: str, user: str) -> None:
         Session._made += 1
         self.number = Session._made
         self.hub = hub
@@ -68,7 +68,7 @@ class Session:
         self.rights = hub.rights(user, vhost)
         self.channels: dict[int, Channel] = {}
         self.account = Account(hub.lender)
-        self._pace = Pace(hub.coordinator.perform)
+        self._pace = CommandPacing(hub.coordinator.perform)
 
     @property
     def identity(self) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-from shardmq.bus.coordinator_link import TopologyLink
-from shardmq.bus.curve import NO_KEYS, Security
+from shardmq.bus.coordinator_link import CoordinatorLink
+from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.messages.coordinator import FromCoordinator
 from shardmq.bus.messages.shard import FromShard
@@ -21,8 +21,8 @@ from shardmq.bus.poller import context
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms, MemoryWatch
 from shardmq.gateway.state.message_loans import Lender
-from shardmq.gateway.state.permissions import Rights
-from shardmq.gateway.state.routes import PLANS_MAX, Plan
+from shardmq.gateway.state.permissions import Permissions
+from shardmq.gateway.state.routes import PLANS_MAX, Route
 from shardmq.gateway.state.time_slices import Turns
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.message.properties import Properties
@@ -52,7 +52,7 @@ class Retuned(Protocol):
         """Carry that out."""
 
 
-class Hub:
+class GatewayState:
     """See the module.
 
     Args:
@@ -79,7 +79,7 @@ class Hub:
         name: str,
         coordinator: str,
         shards: tuple[str, ...],
-        security: Security = NO_KEYS,
+        security: CurveKeys = NO_KEYS,
         rss_bytes_max: int | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class Hub:
         self._clock = SteadyClock()
         self.now_ms = self._clock.now_ms()
         self.topology = Topology()
-        self.coordinator = TopologyLink(
+        self.coordinator = CoordinatorLink(
             Dialer(self._context, coordinator, "gateway", name, FromCoordinator, "coordinator"),
             self.topology,
             self.changed,
@@ -111,9 +111,9 @@ class Hub:
             for index, address in enumerate(shards)
         ]
         self.coordinator.identified = self._call_shards
-        self._plans: dict[tuple[str, str, str], Plan | None] = {}
-        self._plans_to: dict[tuple[int, ...], Plan] = {}
-        self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
+        self._plans: dict[tuple[str, str, str], Route | None] = {}
+        self._plans_to: dict[tuple[int, ...], Route] = {}
+        self._rights: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
         self._writers: list[Writer] = []
         self._retuned: list[Retuned] = []
         self._flush_due = False
@@ -126,7 +126,7 @@ class Hub:
         self.windows_bytes = watch.bytes_max // WINDOWS_SHARE
         self._wakers: list[Callable[[float], None]] = [watch.tick]
         self._census: Callable[[], dict[str, Any]] = dict
-        self._all: tuple[ShardLink | TopologyLink, ...] = (self.coordinator, *self.links)
+        self._all: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)
         for link in self._all:
             self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
 
@@ -157,14 +157,14 @@ class Hub:
         """How this gateway is: as every process, its connections, channels and consumers, and its alarms."""
         return {**vitals(self.name, "gateway"), **self._census(), "alarms": self.alarms.of(self.name)}
 
-    def rights(self, user: str, vhost: str) -> Rights:
+    def rights(self, user: str, vhost: str) -> Permissions:
         """What a user may do in a virtual host: the same object for all sessions that have it."""
         rights = self._rights.get((user, vhost))
         if rights is None:
-            rights = self._rights[user, vhost] = Rights(self.topology, user, vhost)
+            rights = self._rights[user, vhost] = Permissions(self.topology, user, vhost)
         return rights
 
-    def plan(self, vhost: str, exchange: str, key: str) -> Plan | None:
+    def plan(self, vhost: str, exchange: str, key: str) -> Route | None:
         """Where a publish goes; None where its key does not settle that (`Topology.by_message`).
 
         Raises:
@@ -185,7 +185,7 @@ class Hub:
         self._plans[route] = plan
         return plan
 
-    def plan_message(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> Plan:
+    def plan_message(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> Route:
         """Where one message goes: with several keys, or where its properties matter.
 
         Raises:
@@ -194,12 +194,12 @@ class Hub:
         """
         return self.plan_to(self.topology.route_message(vhost, exchange, keys, properties))
 
-    def plan_to(self, queues: Sequence[Queue]) -> Plan:
+    def plan_to(self, queues: Sequence[Queue]) -> Route:
         """The way to some queues: the same object each time, so that neighbours on it are found to be that."""
         ids = tuple([queue.id for queue in queues])
         plan = self._plans_to.get(ids)
         if plan is None:
-            plan = Plan.to(queues, self.links)
+            plan = Route.to(queues, self.links)
             if len(self._plans_to) >= PLANS_MAX:
                 self._plans_to.clear()
             self._plans_to[ids] = plan
@@ -263,7 +263,7 @@ class Hub:
         for rights in self._rights.values():
             rights.forget()
 
-    def _drain(self, link: ShardLink | TopologyLink) -> None:
+    def _drain(self, link: ShardLink | CoordinatorLink) -> None:
         """Read a link until it is dry: its file descriptor is edge-triggered and does not call twice."""
         if link.receive():
             self._loop.call_soon(self._drain, link)

@@ -56,7 +56,7 @@ def _compiled(expression: str) -> _Expression:
     return _Expression(expression)
 
 
-class Rights:
+class Permissions:
     """What one user may do in one virtual host.
 
     All sessions of that user there have the same one (`Hub.rights`). Whoever owns it calls `forget` when permissions
@@ -128,8 +128,11 @@ class Rights:
         shown = DEFAULT_EXCHANGE_NAME if name == DEFAULT_EXCHANGE else name
         expression = None if permission is None else _compiled(getattr(permission, verb))
         if expression is None or not expression.is_in(shown):
-            why = ": the expression nests too deep or takes too long to match; write a simpler one" if (
-                expression is not None and expression.is_too_slow) else ""  # fmt: skip
+            why = (
+                ": the expression nests too deep or takes too long to match; write a simpler one"
+                if (expression is not None and expression.is_too_slow)
+                else ""
+            )
             raise AccessRefused(
                 f"{verb} access to {kind} '{shown}' in vhost '{self._vhost}' refused for user '{self._user}'{why}"
             )

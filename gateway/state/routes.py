@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from shardmq.gateway.links.shard import ShardLink
-from shardmq.topology.arguments import Terms
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue
 
 PLANS_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
 
-class Plan(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
+
+class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
     """Where a publish goes: shards, and the queues there.
 
     Attributes:
@@ -22,13 +23,13 @@ class Plan(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
     sorts: bool
 
     @staticmethod
-    def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Plan":
+    def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Route":
         """The way to some queues."""
         by_shard: dict[int, list[int]] = {}
         for queue in queues:
             by_shard.setdefault(queue.shard, []).append(queue.id)
-        plan = Plan((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
-        terms = [Terms.of(queue.arguments) for queue in queues if queue.arguments]
+        plan = Route((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
+        terms = [QueueArguments.of(queue.arguments) for queue in queues if queue.arguments]
         plan.levels = max([each.max_priority or 0 for each in terms], default=0)
         plan.sorts = len(terms) == len(queues) and all(
             each.max_priority is not None and each.overflow == "drop-head" for each in terms

@@ -13,16 +13,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Lost, Opened
+from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.coordinator import (
-    Admit,
+    AdmitConnection,
     Changes,
     FromCoordinator,
-    Perform,
-    Present,
+    ReportConnections,
+    RunCommand,
     Snapshot,
-    Synced,
+    TopologyApplied,
 )
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.errors import NotFound, RequestError, Unavailable, request_error
@@ -66,13 +66,13 @@ class Follower(Protocol):
 
 @dataclass(slots=True)
 class _Asked:
-    message: Perform | Inspect | Admit | BeginBackup | LookBackup  # with the request number 0
+    message: RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup  # with the request number 0
     reply: Reply
     deadline: float
     again: bool = False
 
 
-class TopologyLink:
+class CoordinatorLink:
     """See the module.
 
     Args:
@@ -109,13 +109,13 @@ class TopologyLink:
         self._followers: list[Follower] = []
         self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
-        self._present: Present | None = None
+        self._present: ReportConnections | None = None
 
     def follow(self, follower: Follower) -> None:
         """Tell somebody of all changes from now on."""
         self._followers.append(follower)
 
-    def present(self, present: Present) -> None:
+    def present(self, present: ReportConnections) -> None:
         """Tell the coordinator who is connected here, now and whenever it has forgotten."""
         self._present = present
         if self.dialer.is_open:
@@ -124,11 +124,11 @@ class TopologyLink:
 
     def admit(self, vhost: str, user: str, reply: Reply) -> None:
         """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
-        self._ask(_Asked(Admit(0, vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
+        self._ask(_Asked(AdmitConnection(0, vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
 
     def perform(self, command: Command, reply: Reply) -> None:
         """Have a command carried out; the outcome is its answer, or the error that refused it."""
-        self._ask(_Asked(Perform(0, command), reply, time.monotonic() + DECLARE_SECONDS))
+        self._ask(_Asked(RunCommand(0, command), reply, time.monotonic() + DECLARE_SECONDS))
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
         """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
@@ -166,13 +166,13 @@ class TopologyLink:
                     table = self.lists(event.noun) if event.noun else self._table()
                     self.dialer.post(Answer(event.request, table))
                     self._changed()
-                case Opened():
+                case LinkOpened():
                     if self._present is not None:
                         self.dialer.post(self._present)
                     waiting, self._waiting = self._waiting, []
                     for asked in waiting:
                         self._send(asked)
-                case Lost():
+                case LinkLost():
                     self._on_lost()
         return self.dialer.more
 
@@ -196,7 +196,7 @@ class TopologyLink:
     def _synced(self, version: int, is_rerouted: bool = True) -> None:
         if is_rerouted:
             self._rerouted()
-        self.dialer.post(Synced(version))
+        self.dialer.post(TopologyApplied(version))
         self._changed()
 
     def _ask(self, asked: _Asked) -> None:
@@ -216,7 +216,7 @@ class TopologyLink:
         if asked is None:
             return  # its deadline passed
         outcome: Outcome = message.result if isinstance(message, Answer) else request_error(message.code, message.text)
-        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.message, Perform):
+        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.message, RunCommand):
             outcome = 0 if isinstance(asked.message.command, REMOVALS) else outcome
         asked.reply(outcome)
 

@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
+class CurveKeys:
     """What protects a process's links where they are TCP.
 
     Attributes:
@@ -77,18 +77,18 @@ class Security:
     is_insecure: bool = False
 
 
-NO_KEYS: Final = Security()
+NO_KEYS: Final = CurveKeys()
 """Links over ipc alone."""
 
 
 class Context(zmq.Context["zmq.Socket[bytes]"]):
     """A ZeroMQ context that knows how its TCP links are protected. Made by `wait.context`."""
 
-    security: Security = NO_KEYS
-    guard: "Guard | None" = None
+    security: CurveKeys = NO_KEYS
+    guard: "CurveGuard | None" = None
 
 
-class Guard:
+class CurveGuard:
     """A process's own keys, those it trusts, and the thread that answers for them.
 
     Args:
@@ -231,7 +231,7 @@ def role_of(name: str) -> str:
     return SHARD if _SHARD_NAME.fullmatch(name) else GATEWAY
 
 
-def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> Guard | None:
+def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> CurveGuard | None:
     """Who guards a link to a TCP address; None where nobody need. Keys are read when the first link needs them.
 
     Raises:
@@ -240,7 +240,7 @@ def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> Guard |
     if isinstance(context, Context):
         security = context.security
         if security.folder is not None:
-            context.guard = context.guard or Guard(context, security.folder, security.name)
+            context.guard = context.guard or CurveGuard(context, security.folder, security.name)
             return context.guard
         if security.is_insecure and is_loopback(address):
             return None
@@ -292,8 +292,15 @@ def held(folder: Path) -> list[dict[str, Any]]:
             public, _ = zmq.auth.load_certificate(path)
         except (OSError, ValueError) as fault:
             raise StartupRefused(f"{path} holds no key: {fault}; remove it, or put the right one there") from fault
-        rows.append({"name": name, "role": role_of(name), "public_key": public.decode(), "allowed": name in allowed,
-                     "secret": name in secret})  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "role": role_of(name),
+                "public_key": public.decode(),
+                "allowed": name in allowed,
+                "secret": name in secret,
+            }
+        )
     return rows
 
 

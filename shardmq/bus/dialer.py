@@ -17,18 +17,18 @@ from shardmq.bus.link import (
     RECONNECT_MAX_MS,
     RECONNECT_MS,
     Incoming,
-    Lost,
-    Opened,
+    LinkLost,
+    LinkOpened,
+    LinkState,
     _attach,
     _decoder,
     _encode,
     _log,
     _read,
     _readiness,
-    _Session,
     _socket,
 )
-from shardmq.bus.messages.base import Hello, Message, Ping, Reset, Welcome
+from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
@@ -37,6 +37,7 @@ HELLO_SECONDS: Final = 0.1
 RECALL_SECONDS: Final = 1.0
 """ZeroMQ never calls again whom it was refused by, or who answered in another language. We do, this often: keys and
 processes are replaced."""
+
 
 class Dialer(Generic[Incoming]):
     """The calling end of a link. It calls again and again until somebody answers.
@@ -80,13 +81,13 @@ class Dialer(Generic[Incoming]):
         self._hello = Hello(role, name, BUS_PROTOCOL)
         self._waits = waits
         self._decode = _decoder(incoming).decode
-        self._session: _Session | None = None
-        self._lost: list[Lost] = []
+        self._session: LinkState | None = None
+        self._lost: list[LinkLost] = []
         self._ticks = Ticks()
         self._called_at = time.monotonic()
         self._complaint = ("", 0.0)
 
-    def post(self, message: Message) -> None:
+    def post(self, message: BusMessage) -> None:
         """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
         if self._session is not None:
             self._session.outbox.append(message)
@@ -102,9 +103,9 @@ class Dialer(Generic[Incoming]):
                 break
         return True
 
-    def receive(self) -> list[Opened | Lost | Incoming]:
+    def receive(self) -> list[LinkOpened | LinkLost | Incoming]:
         """What has come, in order. At most ENVELOPES_PER_RECEIVE envelopes; `more` tells whether some are left."""
-        events: list[Opened | Lost | Incoming] = []
+        events: list[LinkOpened | LinkLost | Incoming] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
             readiness = _readiness(self.socket)
@@ -134,7 +135,7 @@ class Dialer(Generic[Incoming]):
             elif self._is_welcome(messages[0]):
                 self.is_open = True
                 self.refused = ""
-                events.append(Opened(messages[0].role, messages[0].name))
+                events.append(LinkOpened(messages[0].role, messages[0].name))
             else:
                 self._session = None  # whoever it is, it did not answer; call again
             events.extend(self._take_lost())
@@ -144,7 +145,7 @@ class Dialer(Generic[Incoming]):
             events.extend(self._take_lost())
         return events
 
-    def tick(self, now: float) -> list[Lost]:
+    def tick(self, now: float) -> list[LinkLost]:
         """To be called every tenth of a second or so: calls, pings, and notices silence.
 
         Returns:
@@ -154,7 +155,7 @@ class Dialer(Generic[Incoming]):
             return self._take_lost()
         session = self._session
         if session is None:
-            self._session = session = _Session(secrets.randbits(63), now)
+            self._session = session = LinkState(secrets.randbits(63), now)
             session.sent_at = 0.0
         if pause := self._ticks.stood_still(now):
             session.forgive(pause, now)
@@ -196,7 +197,7 @@ class Dialer(Generic[Incoming]):
             return False
         return True
 
-    def _is_welcome(self, answer: Message) -> bool:
+    def _is_welcome(self, answer: BusMessage) -> bool:
         """Whether it is the answer to a call, and who was called gives it."""
         if type(answer) is not Welcome:
             return False
@@ -220,10 +221,10 @@ class Dialer(Generic[Incoming]):
 
     def _lose(self, reason: str) -> None:
         if self.is_open:
-            self._lost.append(Lost(f"{self.address}: {reason}"))
+            self._lost.append(LinkLost(f"{self.address}: {reason}"))
         self.is_open = False
         self._session = None
 
-    def _take_lost(self) -> list[Lost]:
+    def _take_lost(self) -> list[LinkLost]:
         lost, self._lost = self._lost, []
         return lost

@@ -2,7 +2,7 @@
 
 ZeroMQ delivers or loses; it never says which. So each link has sessions. A session is opened by the dialing side with a
 fresh random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
-gap, an unknown session or silence ends the session, and the owner of each end hears of it exactly once (`Lost`); what
+gap, an unknown session or silence ends the session, and the owner of each end hears of it once (`LinkLost`); what
 the peer was holding is then its owner's to give back. A stale envelope of an older session is dropped. Who stood still
 itself has not listened, so that time is nobody's silence: a machine that was suspended goes on where it was.
 
@@ -28,8 +28,8 @@ import msgspec
 import zmq
 
 from shardmq.bus.address import check_private, is_tcp
-from shardmq.bus.curve import Guard, guard_of
-from shardmq.bus.messages.base import Hello, Message, Ping, Reset, Welcome
+from shardmq.bus.curve import CurveGuard, guard_of
+from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
@@ -48,7 +48,7 @@ is bounded by the windows of its consumers."""
 RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 500
 
-Incoming = TypeVar("Incoming", bound=Message)
+Incoming = TypeVar("Incoming", bound=BusMessage)
 _POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
 _POLLOUT: Final = int(zmq.POLLOUT)
 _Envelope = tuple[int, int, list[Any]]
@@ -60,7 +60,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LinkOpened:
     """A session begins; nothing of an earlier one is known any more."""
 
     role: str
@@ -68,13 +68,13 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LinkLost:
     """The session ended: what was posted and not answered may or may not have arrived."""
 
     reason: str
 
 
-class _Session:
+class LinkState:
     """One end of a session: numbers, signs of life, what is waiting to be sent."""
 
     __slots__ = ("heard_at", "number", "outbox", "outbox_bytes", "received", "sent", "sent_at")
@@ -85,7 +85,7 @@ class _Session:
         self.received = 0
         self.heard_at = now
         self.sent_at = now
-        self.outbox: list[Message] = []
+        self.outbox: list[BusMessage] = []
 
     def envelopes(self, now: float) -> Iterator[bytes]:
         """What waits, as envelopes ready to send."""
@@ -109,7 +109,7 @@ class _Session:
         self.heard_at = min(now, self.heard_at + seconds)
 
 
-def _portions(messages: list[Message]) -> Iterator[list[Message]]:
+def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
     """The messages in lists of about ENVELOPE_BYTES; most often one list, the same."""
     start = size = 0
     for place, message in enumerate(messages):
@@ -132,7 +132,7 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
 
 def _attach(
     context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
-) -> Guard | None:
+) -> CurveGuard | None:
     """Connect a socket to a peer, or bind it where there is none, as safely as its address needs.
 
     Returns:
@@ -181,5 +181,3 @@ def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope
 
 def _decoder(incoming: Any) -> "msgspec.msgpack.Decoder[_Envelope]":
     return msgspec.msgpack.Decoder(tuple[int, int, list[Hello | Welcome | Reset | Ping | incoming]])
-
-

@@ -13,18 +13,18 @@ from shardmq.bus.link import (
     ENVELOPES_PER_RECEIVE,
     RECEIVE_BYTES,
     Incoming,
-    Lost,
-    Opened,
+    LinkLost,
+    LinkOpened,
+    LinkState,
     _attach,
     _decoder,
     _encode,
     _log,
     _read,
     _readiness,
-    _Session,
     _socket,
 )
-from shardmq.bus.messages.base import Hello, Message, Ping, Reset, Welcome
+from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
@@ -34,7 +34,7 @@ class Peer:
 
     __slots__ = ("_session", "identity", "name", "role")
 
-    def __init__(self, identity: bytes, session: _Session, hello: Hello) -> None:
+    def __init__(self, identity: bytes, session: LinkState, hello: Hello) -> None:
         self.identity = identity
         self.role = hello.role
         self.name = hello.name
@@ -43,7 +43,7 @@ class Peer:
     def __repr__(self) -> str:
         return f"Peer({self.name})"
 
-    def post(self, message: Message) -> None:
+    def post(self, message: BusMessage) -> None:
         """Say something with the listener's next flush."""
         self._session.outbox.append(message)
 
@@ -80,7 +80,7 @@ class Listener(Generic[Incoming]):
         self.is_early: Callable[[Hello], bool] = lambda _hello: False
         self._peers: dict[bytes, Peer] = {}
         self._ticks = Ticks()
-        self._lost: list[tuple[Peer, Lost]] = []
+        self._lost: list[tuple[Peer, LinkLost]] = []
 
     @property
     def peers(self) -> list[Peer]:
@@ -96,9 +96,9 @@ class Listener(Generic[Incoming]):
                     self._lose(peer, "the peer is not connected")
                     break
 
-    def receive(self) -> list[tuple[Peer, Opened | Lost | Incoming]]:
+    def receive(self) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
         """What has come from whom, in order. At most ENVELOPES_PER_RECEIVE; `more` tells whether some are left."""
-        events: list[tuple[Peer, Opened | Lost | Incoming]] = []
+        events: list[tuple[Peer, LinkOpened | LinkLost | Incoming]] = []
         self.more = False
         size = 0
         for _ in range(ENVELOPES_PER_RECEIVE):
@@ -122,7 +122,7 @@ class Listener(Generic[Incoming]):
                 greeted = self._greet(identity, peer, number, messages[0], key_name)
                 events.extend(self._take_lost())
                 if greeted is not None:
-                    events.append((greeted, Opened(greeted.role, greeted.name)))
+                    events.append((greeted, LinkOpened(greeted.role, greeted.name)))
                 continue
             if peer is None or peer._session.number != number:
                 self._reset(identity, number, "that session is not known here")
@@ -140,7 +140,7 @@ class Listener(Generic[Incoming]):
             self.more = True
         return events
 
-    def tick(self, now: float) -> list[tuple[Peer, Lost]]:
+    def tick(self, now: float) -> list[tuple[Peer, LinkLost]]:
         """To be called every tenth of a second or so: pings, and notices silence.
 
         Returns:
@@ -192,7 +192,7 @@ class Listener(Generic[Incoming]):
         for older in self.peers:
             if older.name == hello.name:  # names are unique: this is its successor, and silence need not be waited for
                 self._lose(older, "its successor has called")
-        greeted = Peer(identity, _Session(number, time.monotonic()), hello)
+        greeted = Peer(identity, LinkState(number, time.monotonic()), hello)
         if not self._send(identity, _encode((number, 0, [self._welcome]))):
             return None
         self._peers[identity] = greeted
@@ -213,8 +213,8 @@ class Listener(Generic[Incoming]):
     def _lose(self, peer: Peer, reason: str) -> None:
         if self._peers.get(peer.identity) is peer:
             del self._peers[peer.identity]
-            self._lost.append((peer, Lost(f"{peer.name}: {reason}")))
+            self._lost.append((peer, LinkLost(f"{peer.name}: {reason}")))
 
-    def _take_lost(self) -> list[tuple[Peer, Lost]]:
+    def _take_lost(self) -> list[tuple[Peer, LinkLost]]:
         lost, self._lost = self._lost, []
         return lost

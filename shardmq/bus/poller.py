@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import zmq
 
-from shardmq.bus.curve import NO_KEYS, Context, Security
+from shardmq.bus.curve import NO_KEYS, Context, CurveKeys
 
 
-def context(security: Security = NO_KEYS) -> Context:
+def context(security: CurveKeys = NO_KEYS) -> Context:
     """The ZeroMQ context a process makes its links with; one I/O thread carries gigabytes a second.
 
     Args:
@@ -21,7 +21,7 @@ def context(security: Security = NO_KEYS) -> Context:
     return made
 
 
-class Waiter:
+class Poller:
     """Sleeps until one of a fixed set has something to read.
 
     Args:

@@ -6,25 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shardmq.bus.curve import NO_KEYS, Security
+from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Lost, Opened
+from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
 from shardmq.bus.messages.base import Answer, Inspect
-from shardmq.bus.messages.coordinator import Admit, Perform, Present, Synced, ToCoordinator
+from shardmq.bus.messages.coordinator import (
+    AdmitConnection,
+    ReportConnections,
+    RunCommand,
+    ToCoordinator,
+    TopologyApplied,
+)
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
-from shardmq.bus.poller import Waiter, context
+from shardmq.bus.poller import Poller, context
 from shardmq.coordinator.handlers.backup import Backup
-from shardmq.coordinator.handlers.commands import RETURN_SECONDS, Desk
-from shardmq.coordinator.handlers.connections import Attendance
-from shardmq.coordinator.handlers.status import Census
-from shardmq.coordinator.handlers.transactions import Endings
-from shardmq.coordinator.links.shard import Shard
+from shardmq.coordinator.handlers.commands import RETURN_SECONDS, CommandExecutor
+from shardmq.coordinator.handlers.connections import ConnectionTracker
+from shardmq.coordinator.handlers.status import StatusCollector
+from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
+from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.shard_identity import Members
 from shardmq.coordinator.rules.users import guest, guests_permission
-from shardmq.coordinator.state.transactions import Registry
+from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.vitals import vitals
@@ -49,7 +55,7 @@ class CoordinatorOptions:
     listen: str
     shards: tuple[str, ...]
     boot_id: str
-    security: Security = NO_KEYS
+    security: CurveKeys = NO_KEYS
 
 
 TICK_SECONDS: Final = 0.1
@@ -58,7 +64,8 @@ TICK_SECONDS: Final = 0.1
 TICK_AT_REST_SECONDS: Final = 0.5
 """The same, when every shard is there and nobody waits: still twice for every ping."""
 
-class Coordinator:
+
+class CoordinatorLoop:
     """The parts of the process and its loop.
 
     Args:
@@ -89,12 +96,20 @@ class Coordinator:
         self._shards = [self._shard(number, address, members) for number, address in enumerate(options.shards)]
         silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
         clock = clock or SteadyClock.resumed(stored.transactions.clock)
-        registry = Registry(self._topology, self._store, clock, stored.transactions.next_number)
-        self._endings = Endings(self._shards, stored.transactions.conclusions)
-        self._desk = Desk(self._topology, self._store, self._shards, options.shards, registry, self._endings,
-                          stored.founding, silent_until)  # fmt: skip
-        self._attendance = Attendance(self._topology, self._on_orphan, silent_until)
-        self._census = Census()
+        registry = TransactionState(self._topology, self._store, clock, stored.transactions.next_number)
+        self._endings = TwoPhaseCommit(self._shards, stored.transactions.conclusions)
+        self._desk = CommandExecutor(
+            self._topology,
+            self._store,
+            self._shards,
+            options.shards,
+            registry,
+            self._endings,
+            stored.founding,
+            silent_until,
+        )
+        self._attendance = ConnectionTracker(self._topology, self._on_orphan, silent_until)
+        self._census = StatusCollector()
         self._backup = Backup(self._store, self._shards, self._desk, self._endings, stored.founding)
         for queue in self._topology.queues.values():
             self._shards[queue.shard].keep(queue)
@@ -108,7 +123,7 @@ class Coordinator:
     def serve(self) -> None:
         """Pass after pass until stopped: take in what has come, decide, write, tell."""
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
-        waiter = Waiter([*links, self._woken.fileno()])
+        waiter = Poller([*links, self._woken.fileno()])
         ticked_at = tick_at = 0.0
         more = False
         while not self._stopping:
@@ -145,10 +160,10 @@ class Coordinator:
         self._woken.close()
         self._store.close()
 
-    def _shard(self, number: int, address: str, members: Members) -> Shard:
+    def _shard(self, number: int, address: str, members: Members) -> ShardLink:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard, name)
-        return Shard(number, dialer, members)
+        return ShardLink(number, dialer, members)
 
     def _found(self) -> None:
         """A first start: the default virtual host, and a user to begin with. Or the first with a version that has
@@ -173,17 +188,17 @@ class Coordinator:
             self._on_gateway(peer, event, now)
         return more or self._listener.more
 
-    def _on_gateway(self, peer: Peer, event: Opened | Lost | ToCoordinator, now: float) -> None:
+    def _on_gateway(self, peer: Peer, event: LinkOpened | LinkLost | ToCoordinator, now: float) -> None:
         match event:
-            case Perform():
+            case RunCommand():
                 self._desk.perform(peer, event.request, event.command, now)
-            case Synced():
+            case TopologyApplied():
                 self._desk.synced(peer, event.version)
             case Inspect():
                 self._census.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
-            case Present():
+            case ReportConnections():
                 self._attendance.present(peer, event)
-            case Admit():
+            case AdmitConnection():
                 self._attendance.admit(peer, event, now)
             case BeginBackup():
                 self._backup.begin(peer, event, now)
@@ -191,9 +206,9 @@ class Coordinator:
                 self._backup.look(peer, event)
             case Answer():
                 self._census.take(peer, event)
-            case Opened():
+            case LinkOpened():
                 self._desk.greet(peer)
-            case Lost():
+            case LinkLost():
                 self._lose(peer)
 
     def _tick(self, now: float) -> None:

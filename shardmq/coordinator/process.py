@@ -3,7 +3,7 @@
 import signal
 from types import FrameType
 
-from shardmq.coordinator.loop import Coordinator, CoordinatorOptions
+from shardmq.coordinator.loop import CoordinatorLoop, CoordinatorOptions
 from shardmq.runtime import notify
 
 
@@ -13,7 +13,7 @@ def run(options: CoordinatorOptions) -> None:
     Raises:
         StartupRefused: the store is not ours to open, or has queues on shards that are not there.
     """
-    coordinator = Coordinator(options)
+    coordinator = CoordinatorLoop(options)
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         coordinator.stop()
@@ -26,5 +26,3 @@ def run(options: CoordinatorOptions) -> None:
     finally:
         notify.stopping()
         coordinator.close()
-
-

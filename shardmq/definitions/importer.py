@@ -40,7 +40,7 @@ from shardmq.topology.topology import Topology, binding_id
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ImportStep:
     """A command, and what it is counted and named as: noun "queues", thing "queue 'q' in vhost '/'"."""
 
     noun: str
@@ -54,15 +54,31 @@ NOUNS: Final = ("vhosts", "users", "limits", "permissions", "exchanges", "queues
 QUEUE_TYPES: Final = ("classic", "quorum")
 
 IDLE_ARGUMENTS: Final = frozenset(
-    {"x-queue-master-locator", "x-queue-leader-locator", "x-initial-cluster-size", "x-quorum-initial-group-size",
-     "x-quorum-target-group-size", "x-max-in-memory-length", "x-max-in-memory-bytes"}
-)  # fmt: skip
+    {
+        "x-queue-master-locator",
+        "x-queue-leader-locator",
+        "x-initial-cluster-size",
+        "x-quorum-initial-group-size",
+        "x-quorum-target-group-size",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+    }
+)
 """Arguments of queues that tell RabbitMQ's cluster where to put what; a queue without them behaves the same here."""
 
 ABOUT: Final = frozenset(
-    {"rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
-     "original_vhost_name", "original_cluster_name", "explanation", "metadata"}
-)  # fmt: skip
+    {
+        "rabbit_version",
+        "rabbitmq_version",
+        "product_name",
+        "product_version",
+        "rabbitmq_definition_format",
+        "original_vhost_name",
+        "original_cluster_name",
+        "explanation",
+        "metadata",
+    }
+)
 """What definitions say of themselves."""
 
 LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,7 +87,7 @@ LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Plan:
+class ImportPlan:
     """What an import does.
 
     Args:
@@ -95,7 +111,7 @@ class Plan:
         self._exchanges = set(topology.exchanges)
         self._queues = set(topology.queues)
         self.skipped: list[str] = []
-        self._steps: dict[str, list[Step]] = {noun: [] for noun in NOUNS}
+        self._steps: dict[str, list[ImportStep]] = {noun: [] for noun in NOUNS}
         read = _read(definitions)
         self._plan_vhosts(read)
         self._plan_users(read)
@@ -110,11 +126,11 @@ class Plan:
         self._skip_foreign(definitions, read)
 
     @property
-    def stages(self) -> list[list[Step]]:
+    def stages(self) -> list[list[ImportStep]]:
         return [self._steps[noun] for noun in NOUNS]
 
     def _add(self, noun: str, thing: str, command: Command) -> None:
-        self._steps[noun].append(Step(noun, thing, command))
+        self._steps[noun].append(ImportStep(noun, thing, command))
 
     # --- virtual hosts, users, permissions ----------------------------------------------------------------------------
 
@@ -186,8 +202,9 @@ class Plan:
             self.skipped.append(f"{thing}: there are no exchanges of type '{item.type}' here")
             return
         self._exchanges.add((vhost, item.name))
-        command = DeclareExchange(vhost, item.name, item.type, item.durable, _table(item.arguments), item.auto_delete,
-                                  item.internal)  # fmt: skip
+        command = DeclareExchange(
+            vhost, item.name, item.type, item.durable, _table(item.arguments), item.auto_delete, item.internal
+        )
         there = self._topology.exchanges.get((vhost, item.name))
         if there is None:
             self._add("exchanges", thing, command)
@@ -204,8 +221,9 @@ class Plan:
             return
         self._queues.add((vhost, item.name))
         kept = {name: value for name, value in arguments.items() if not self._is_idle(thing, name, value)}
-        command = DeclareQueue(vhost, item.name, item.durable, kept, item.auto_delete,
-                               server_named=item.name.startswith(SERVER_NAMED))  # fmt: skip
+        command = DeclareQueue(
+            vhost, item.name, item.durable, kept, item.auto_delete, server_named=item.name.startswith(SERVER_NAMED)
+        )
         there = self._topology.queues.get((vhost, item.name))
         if there is None:
             self._add("queues", thing, command)
@@ -221,8 +239,9 @@ class Plan:
     def _plan_binding(self, item: _Binding) -> None:
         vhost = item.vhost or self._vhost
         if item.destination_type not in ("queue", "exchange"):
-            raise InvalidRequest(f"definitions: a binding's destination_type is '{item.destination_type}'; it is queue "
-                                 "or exchange")  # fmt: skip
+            raise InvalidRequest(
+                f"definitions: a binding's destination_type is '{item.destination_type}'; it is queue or exchange"
+            )
         to_exchange = item.destination_type == "exchange"
         thing = (
             f"binding of {item.destination_type} '{item.destination}' to exchange '{item.source}' in vhost '{vhost}'"
@@ -278,9 +297,7 @@ def plain_passwords(definitions: dict[str, Any]) -> dict[str, str]:
     """The users' passwords that are given as such and not as hashes.
 
     Raises:
-        InvalidRequest: as `Plan`.
+        InvalidRequest: as `ImportPlan`.
     """
     users = _read(definitions).users
     return {user.name: user.password for user in users if user.password and user.password_hash is None}
-
-

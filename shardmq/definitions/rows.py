@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Transaction, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Vhost
 
 Row = dict[str, Any]
 
@@ -83,7 +83,7 @@ def permission_row(permission: Permission) -> Row:
     }
 
 
-def transaction_row(transaction: Transaction, now_ms: int, staged: Row | None) -> Row:
+def transaction_row(transaction: OpenTransaction, now_ms: int, staged: Row | None) -> Row:
     """An undecided transaction, as lists show it.
 
     Args:

@@ -10,6 +10,7 @@ from shardmq.topology.entities import check_nesting
 Table = dict[str, Any] | list[Any]
 """A table; RabbitMQ writes an empty one, and limits, as a list at times."""
 
+
 class _Metadata(msgspec.Struct):
     description: str | None = None
     tags: list[str] | str | None = None

@@ -8,6 +8,7 @@ RECURSION_MAX: Final = 1000
 """Python's own limit, for reading again what could be read when it came in: the stack below may be deeper now. That of
 gateways is lower."""
 
+
 class Properties(
     msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True
 ):

@@ -27,7 +27,7 @@ from shardmq.limits import (
     RUN_RECORDS_MAX,
 )
 from shardmq.message.properties import RECURSION_MAX, Properties
-from shardmq.message.record_batch import DECIMAL, Run, ends
+from shardmq.message.record_batch import DECIMAL, RecordBatch, record_ends
 
 ALONE_BYTES: Final = 1 << 20
 """A record of more bytes that comes alone is checked where it lies."""
@@ -244,7 +244,7 @@ def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:
     if len(records) <= bytes_max:
         return
     start = 0
-    for end in ends(records, count):
+    for end in record_ends(records, count):
         if end - start > bytes_max and (size := _body_size(records[start:end])) > bytes_max:
             raise too_large(size, bytes_max)
         start = end
@@ -318,12 +318,10 @@ def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
     return None if properties is None else [Record(properties, cast(bytes, body))]
 
 
-def cost(run: Run, overhead: int) -> int:
+def cost(run: RecordBatch, overhead: int) -> int:
     """What a run takes of a consumer's window: its records; and with each message some bytes and its names, where they
     are written for each."""
     size = len(run.records)
     if overhead:
         size += run.count * (overhead + len(run.exchange) + len(run.routing_key))
     return size
-
-

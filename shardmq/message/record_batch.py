@@ -19,7 +19,8 @@ DECIMAL: Final = 1
 MANDATORY: Final = 2
 """Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
 
-class Run(msgspec.Struct, array_like=True, gc=False):
+
+class RecordBatch(msgspec.Struct, array_like=True, gc=False):
     """`count` records with what they have in common.
 
     Attributes:
@@ -53,7 +54,7 @@ def message_id(origin: int, serial: int) -> str:
     return f"{origin:016x}-{serial:x}"
 
 
-def ends(records: bytes, count: int) -> list[int]:
+def record_ends(records: bytes, count: int) -> list[int]:
     """Where each of the first `count` records ends, in bytes."""
     unpacker = msgpack.Unpacker(max_buffer_size=0)
     unpacker.feed(records)
@@ -64,7 +65,7 @@ def ends(records: bytes, count: int) -> list[int]:
     return offsets
 
 
-def continues(left: Run, right: Run) -> bool:
+def can_join(left: RecordBatch, right: RecordBatch) -> bool:
     """Whether `right` may be joined to the end of `left` with no message losing anything."""
     return (
         left.serial + left.count == right.serial
@@ -78,9 +79,18 @@ def continues(left: Run, right: Run) -> bool:
     )
 
 
-def join(runs: Sequence[Run]) -> Run:
+def join(runs: Sequence[RecordBatch]) -> RecordBatch:
     """One run of several that continue one another."""
     head = runs[0]
-    return Run(head.exchange, head.routing_key, head.flags, head.timestamp_ms, head.origin, head.serial,
-               sum(run.count for run in runs), b"".join([run.records for run in runs]),
-               head.priority, head.ttl_ms)  # fmt: skip
+    return RecordBatch(
+        head.exchange,
+        head.routing_key,
+        head.flags,
+        head.timestamp_ms,
+        head.origin,
+        head.serial,
+        sum(run.count for run in runs),
+        b"".join([run.records for run in runs]),
+        head.priority,
+        head.ttl_ms,
+    )

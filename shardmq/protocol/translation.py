@@ -34,7 +34,7 @@ from shardmq.message.record import (
     unpack_properties,
     unpack_raw,
 )
-from shardmq.message.record_batch import AMQP, PERSISTENT, Run
+from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp import records as packing
 from shardmq.protocol.amqp.property_edits import edited, without
@@ -51,7 +51,7 @@ DELIVERY_COUNT: Final = "x-delivery-count"
 Translated = TypeVar("Translated", bytes, msgspec.Raw)
 
 
-def to_native(run: Run) -> Run:
+def to_native(run: RecordBatch) -> RecordBatch:
     """A run as native clients read it: the same one where it came from them."""
     if not run.flags & AMQP:
         return run
@@ -60,7 +60,7 @@ def to_native(run: Run) -> Run:
     return msgspec.structs.replace(run, flags=run.flags & ~AMQP, records=records)
 
 
-def to_amqp(run: Run, deliveries: int = 0) -> tuple[Sequence[bytes], Sequence[bytes]]:
+def to_amqp(run: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], Sequence[bytes]]:
     """Property lists and bodies of a run's messages, as AMQP clients read them.
 
     Args:
@@ -77,7 +77,7 @@ def to_amqp(run: Run, deliveries: int = 0) -> tuple[Sequence[bytes], Sequence[by
     return lists, bodies
 
 
-def _translated(run: Run) -> tuple[Sequence[bytes], Sequence[bytes]]:
+def _translated(run: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:
     is_persistent = bool(run.flags & PERSISTENT)
     plain = unpack_bodies(run.records, run.count)
     if plain is not None:
@@ -115,9 +115,7 @@ def _remember(known: dict[bytes, Translated], key: bytes, value: Translated) -> 
 
 def _counted(raw: bytes, deliveries: int) -> bytes:
     entry = encode_entry(DELIVERY_COUNT, encode_long(deliveries))
-    return edited(
-        raw, {}, lambda table: wrapped(b"", without(table, DELIVERY_COUNT.encode())[4:] + entry)
-    )
+    return edited(raw, {}, lambda table: wrapped(b"", without(table, DELIVERY_COUNT.encode())[4:] + entry))
 
 
 _PLAIN: Final = tuple(properties.encode(Properties(delivery_mode=mode)) for mode in (1, 2))

@@ -4,7 +4,7 @@ import signal
 from types import FrameType
 
 
-class _Stop:
+class StopSignal:
     """Set by SIGTERM and SIGINT; the pass at hand is finished first."""
 
     def __init__(self) -> None:

@@ -91,8 +91,10 @@ class Watch:
         least = self._disk_free_bytes_min
         is_on = is_full or room.bytes < (least * DISK_CLEAR_SHARE if "disk" in self.on else least)
         must_be = "and what is left is kept for acknowledgements" if is_full else f"{least >> 20} MB must be"
-        text = (f"{room.free >> 20} MB free at {self._folder} and {room.inside >> 20} MB in free pages of the store, "
-                f"{must_be}; consume what is queued, or make room")  # fmt: skip
+        text = (
+            f"{room.free >> 20} MB free at {self._folder} and {room.inside >> 20} MB in free pages of the store, "
+            f"{must_be}; consume what is queued, or make room"
+        )
         return self._turned("disk", is_on, text)
 
     def _turned(self, resource: str, is_on: bool, text: str) -> Watermark | None:

@@ -34,9 +34,17 @@ if TYPE_CHECKING:
     from shardmq.spark.jobs.replay import replay
 
 __all__ = [
-    "acknowledge", "deadletters", "drain", "export", "make_zip", "position_ranges", "publish", "register", "release",
+    "acknowledge",
+    "deadletters",
+    "drain",
+    "export",
+    "make_zip",
+    "position_ranges",
+    "publish",
+    "register",
+    "release",
     "replay",
-]  # fmt: skip
+]
 
 _HOMES = {
     "deadletters": "shardmq.spark.jobs.dead_letters",

@@ -58,15 +58,19 @@ class ShardmqDataSource(DataSource):
         from shardmq.spark.write.writer import StreamWriter
 
         if overwrite:
-            raise InvalidRequest('outputMode("complete") would replace what was published; messages are only added: '
-                                 'use "append" or "update"')  # fmt: skip
+            raise InvalidRequest(
+                'outputMode("complete") would replace what was published; messages are only added: '
+                'use "append" or "update"'
+            )
         return StreamWriter(parse(self._given, "stream"), schema)
 
 
 def _refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
-        raise InvalidRequest('mode("overwrite") would empty queues that others publish to; use mode("append"), and '
-                             "`shardmq queue purge` where a queue is to be emptied first")  # fmt: skip
+        raise InvalidRequest(
+            'mode("overwrite") would empty queues that others publish to; use mode("append"), and '
+            "`shardmq queue purge` where a queue is to be emptied first"
+        )
 
 
 __all__ = ["Options", "ShardmqDataSource"]

@@ -81,5 +81,6 @@ def copy_checked(source: Path, target: Path, expected: BackedUpFile, show: Calla
     except FileNotFoundError:
         raise StoreRefused(f"{source} is missing; the backup is not whole, use another one") from None
     if (count, checksum.hexdigest()) != (expected.bytes, expected.checksum):
-        raise StoreRefused(f"{source} is not what was backed up ({count} of {expected.bytes} bytes, or damaged); use "
-                           "another backup")  # fmt: skip
+        raise StoreRefused(
+            f"{source} is not what was backed up ({count} of {expected.bytes} bytes, or damaged); use another backup"
+        )

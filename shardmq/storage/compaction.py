@@ -15,7 +15,7 @@ import lmdb
 
 from shardmq.storage.disk_space import Room
 from shardmq.storage.files import sync_file, sync_folder
-from shardmq.storage.lmdb_engine import Environment, reopened
+from shardmq.storage.lmdb_engine import LmdbEnvironment, reopened
 
 COPY_BYTES_MAX: Final = 16 << 20
 """What is copied while the store is in use: some hundredths of a second, in which nobody is served."""
@@ -39,7 +39,7 @@ COPY: Final = f"{_ASIDE}/data.mdb"
 """Where a copy is made, in the store's folder."""
 
 
-def copy(environment: Environment) -> None:
+def copy(environment: LmdbEnvironment) -> None:
     """Make a copy of a store's file without free pages, beside it.
 
     Raises:
@@ -57,7 +57,7 @@ def copy(environment: Environment) -> None:
         raise
 
 
-def swap(environment: Environment) -> Environment:
+def swap(environment: LmdbEnvironment) -> LmdbEnvironment:
     """Put the copy in the place of the file it was made of; nothing was written there since, and nobody reads it."""
     environment.env.close()
     os.rename(environment.folder / COPY, environment.file)

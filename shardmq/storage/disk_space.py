@@ -24,7 +24,7 @@ from typing import Final
 import lmdb
 
 from shardmq.errors import StoreUnwritable
-from shardmq.storage.lmdb_engine import Environment
+from shardmq.storage.lmdb_engine import LmdbEnvironment
 
 RESERVE_BYTES: Final = 16 << 20
 """Kept for acknowledgements. A commit that only deletes writes 2 MB at most, and the next but one has its pages."""
@@ -81,8 +81,9 @@ class Space:
         left: bytes that may still be taken in, as of the last look; whoever takes some in subtracts them.
     """
 
-    def __init__(self, environment: Environment, reserve_bytes: int = RESERVE_BYTES,
-                 margin_bytes: int = MARGIN_BYTES) -> None:  # fmt: skip
+    def __init__(
+        self, environment: LmdbEnvironment, reserve_bytes: int = RESERVE_BYTES, margin_bytes: int = MARGIN_BYTES
+    ) -> None:
         self._environment = environment
         self._reserve_bytes = reserve_bytes
         self._margin_bytes = margin_bytes
@@ -93,7 +94,7 @@ class Space:
         self.left = 0
         self.look()
 
-    def use(self, environment: Environment) -> None:
+    def use(self, environment: LmdbEnvironment) -> None:
         """The store has another file from here on."""
         self._environment = environment
         self._reserved_to = 0
@@ -166,7 +167,7 @@ class Space:
         return False
 
 
-def room_of(environment: Environment, reserved_to: int = 0) -> Room:
+def room_of(environment: LmdbEnvironment, reserved_to: int = 0) -> Room:
     """What a store can still write, now, where its reserve goes up to there."""
     end = _end(environment)
     with environment.env.begin() as transaction:
@@ -177,12 +178,12 @@ def room_of(environment: Environment, reserved_to: int = 0) -> Room:
     return Room(_free(environment, end), max(0, min(end, taken) - used), used)
 
 
-def _end(environment: Environment) -> int:
+def _end(environment: LmdbEnvironment) -> int:
     """Where the pages end that a store has ever used."""
     return int((environment.env.info()["last_pgno"] + 1) * environment.env.stat()["psize"])
 
 
-def _free(environment: Environment, end: int) -> int:
+def _free(environment: LmdbEnvironment, end: int) -> int:
     """Bytes that the disk has left for a file which has its end there."""
     stats = os.statvfs(environment.folder)
     free = stats.f_bavail * stats.f_frsize
@@ -191,7 +192,7 @@ def _free(environment: Environment, end: int) -> int:
 
 
 @contextlib.contextmanager
-def writing(environment: Environment) -> Iterator[lmdb.Transaction]:
+def writing(environment: LmdbEnvironment) -> Iterator[lmdb.Transaction]:
     """A transaction that writes.
 
     Raises:

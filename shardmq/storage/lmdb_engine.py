@@ -33,7 +33,7 @@ _VERSIONS: Final = {b"1": 1, b"2": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class LmdbEnvironment:
     """An open store.
 
     Attributes:
@@ -89,7 +89,7 @@ def open_environment(
     databases: tuple[bytes, ...],
     heads: Mapping[str, Head] | None = None,
     keys: Mapping[str, Keys] | None = None,
-) -> Environment:
+) -> LmdbEnvironment:
     """Open a store, or make one where there is none.
 
     A store that is there is looked through before LMDB touches it (storage/page_check.py).
@@ -121,18 +121,26 @@ def open_environment(
     except BaseException:
         os.close(lock)
         raise
-    return Environment(folder, env, dbs, version, lock)
+    return LmdbEnvironment(folder, env, dbs, version, lock)
 
 
-def reopened(environment: Environment) -> Environment:
+def reopened(environment: LmdbEnvironment) -> LmdbEnvironment:
     """A store whose `env` was closed to put another file in its place, open again."""
     env = _open(environment.folder, len(environment.dbs))
     return replace(environment, env=env, dbs={name: env.open_db(name) for name in environment.dbs})
 
 
 def _open(folder: Path, databases: int) -> lmdb.Environment:
-    return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=databases + 1, subdir=True, lock=True,
-                     metasync=True, sync=True, readahead=False)  # fmt: skip
+    return lmdb.open(
+        str(folder),
+        map_size=MAP_BYTES,
+        max_dbs=databases + 1,
+        subdir=True,
+        lock=True,
+        metasync=True,
+        sync=True,
+        readahead=False,
+    )
 
 
 def _check_remains(folder: Path) -> None:

@@ -11,7 +11,7 @@ READ_BYTES_MAX: Final = 16 << 20
 _MADV_DONTNEED: Final = 4
 
 
-class Map:
+class PageMap:
     """Gives back pages that were read through LMDB's map.
 
     They are the kernel's page cache, but count as memory of this process for as long as they are mapped.

@@ -116,8 +116,12 @@ class RedoLog:
                 if entry is None:
                     self._check_end(content)
                     return
-                _log.warning("%s: mended one wrong bit in commit %d, at byte %d; look at the disk and the memory",
-                             self.file, entry.number, self._position)  # fmt: skip
+                _log.warning(
+                    "%s: mended one wrong bit in commit %d, at byte %d; look at the disk and the memory",
+                    self.file,
+                    entry.number,
+                    self._position,
+                )
             self.pending.append(entry.payload)
             self.last += 1
             self._position += ENTRY.size + len(entry.payload)

@@ -137,11 +137,12 @@ def check_exchange_arguments(thing: str, type: str, arguments: Mapping[str, Any]
     """
     check_arguments(thing, arguments, exchange_arguments(type))
     if "hash-header" in arguments and "hash-property" in arguments:
-        raise PreconditionFailed(f"invalid arg 'hash-property' for {thing}: hash-header and hash-property are mutually "
-                                 "exclusive; set one")  # fmt: skip
+        raise PreconditionFailed(
+            f"invalid arg 'hash-property' for {thing}: hash-header and hash-property are mutually exclusive; set one"
+        )
 
 
-class Terms(msgspec.Struct, frozen=True):
+class QueueArguments(msgspec.Struct, frozen=True):
     """A queue's arguments, read. None and False are "not asked for".
 
     Attributes:
@@ -173,9 +174,9 @@ class Terms(msgspec.Struct, frozen=True):
     timeout_dead_letters: bool = False
 
     @staticmethod
-    def of(arguments: Mapping[str, Any]) -> "Terms":
+    def of(arguments: Mapping[str, Any]) -> "QueueArguments":
         """Read arguments that were checked."""
-        return Terms(
+        return QueueArguments(
             ttl_ms=arguments.get("x-message-ttl"),
             expires_ms=arguments.get("x-expires"),
             max_length=arguments.get("x-max-length"),

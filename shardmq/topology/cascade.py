@@ -10,7 +10,7 @@ from shardmq.topology.entities import Binding, Exchange, Queue
 from shardmq.topology.topology import BindingId, Topology, binding_id
 
 
-def removal(
+def cascade(
     topology: Topology,
     *,
     bindings: Iterable[Binding] = (),

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Transaction, User, Vhost
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 
 
 class _Change(msgspec.Struct, frozen=True, array_like=True, tag_field="change"):
@@ -66,7 +66,7 @@ class PermissionRemoved(_Change, tag=12, frozen=True):
     vhost: str
 
 
-class ConnectionExpelled(_Change, tag=13, frozen=True):
+class ConnectionClosed(_Change, tag=13, frozen=True):
     """Nothing of the topology: the gateway that has this connection closes it."""
 
     connection: str
@@ -76,7 +76,7 @@ class ConnectionExpelled(_Change, tag=13, frozen=True):
 class TransactionBegun(_Change, tag=14, frozen=True):
     """New, or its time begins anew."""
 
-    transaction: Transaction
+    transaction: OpenTransaction
 
 
 class TransactionEnded(_Change, tag=15, frozen=True):
@@ -103,7 +103,7 @@ Change = (
     | VhostRemoved
     | PermissionPut
     | PermissionRemoved
-    | ConnectionExpelled
+    | ConnectionClosed
     | TransactionBegun
     | TransactionEnded
 )

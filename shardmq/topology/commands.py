@@ -124,7 +124,7 @@ class PutLimits(_Command, tag=13, frozen=True):
     limits: dict[str, int | None]
 
 
-class Expel(_Command, tag=14, frozen=True):
+class CloseConnection(_Command, tag=14, frozen=True):
     """Close a client's connection (vhost ""), wherever it is. `connection` is its `Session.identity`."""
 
     connection: str
@@ -179,10 +179,8 @@ Command = (
     | PutPermission
     | DeletePermission
     | PutLimits
-    | Expel
+    | CloseConnection
     | BeginTransaction
     | CommitTransaction
     | AbortTransaction
 )
-
-

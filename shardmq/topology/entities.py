@@ -94,7 +94,7 @@ class Permission(msgspec.Struct, frozen=True, array_like=True):
     read: str
 
 
-class Transaction(msgspec.Struct, frozen=True, array_like=True):
+class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
     """Messages that appear whole or not at all, undecided so far. `number` is given once and never used again.
 
     It ends by itself `timeout_ms` after `touched_ms` (steady time), when somebody last began work for it. `user` began

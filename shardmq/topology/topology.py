@@ -17,7 +17,7 @@ from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
     Change,
-    ConnectionExpelled,
+    ConnectionClosed,
     ExchangeAdded,
     ExchangeRemoved,
     PermissionPut,
@@ -31,7 +31,16 @@ from shardmq.topology.changes import (
     VhostPut,
     VhostRemoved,
 )
-from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
+from shardmq.topology.entities import (
+    DEFAULT_EXCHANGE,
+    Binding,
+    Exchange,
+    OpenTransaction,
+    Permission,
+    Queue,
+    User,
+    Vhost,
+)
 from shardmq.topology.exchanges import TYPES
 from shardmq.topology.exchanges.direct import Direct
 from shardmq.topology.exchanges.exchange_type import Bound, Destination, ExchangeType
@@ -67,7 +76,7 @@ class TopologyFields(Protocol):
     @property
     def permissions(self) -> Sequence[Permission]: ...
     @property
-    def transactions(self) -> Sequence[Transaction]: ...
+    def transactions(self) -> Sequence[OpenTransaction]: ...
 
 
 class TopologySnapshot(NamedTuple):
@@ -80,7 +89,7 @@ class TopologySnapshot(NamedTuple):
     bindings: list[Binding]
     users: list[User]
     permissions: list[Permission]
-    transactions: Sequence[Transaction] = ()
+    transactions: Sequence[OpenTransaction] = ()
 
 
 class Topology:
@@ -108,8 +117,8 @@ class Topology:
         self.bindings: dict[BindingId, Binding] = {}
         self.users: dict[str, User] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
-        self.transactions: dict[int, Transaction] = {}
-        self._transactions_by_name: dict[tuple[str, str], Transaction] = {}
+        self.transactions: dict[int, OpenTransaction] = {}
+        self._transactions_by_name: dict[tuple[str, str], OpenTransaction] = {}
         self._by_id: dict[int, Queue] = {}
         self._of_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
         self._to: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
@@ -219,7 +228,7 @@ class Topology:
         """The bindings whose destination it is."""
         return list(self._to.get((vhost, name, True), {}).values())
 
-    def transaction(self, vhost: str, name: str) -> Transaction | None:
+    def transaction(self, vhost: str, name: str) -> OpenTransaction | None:
         """The undecided transaction of that name, if there is one."""
         return self._transactions_by_name.get((vhost, name))
 
@@ -395,7 +404,7 @@ class Topology:
         del self.transactions[change.number]
         del self._transactions_by_name[change.vhost, change.name]
 
-    def _expel(self, change: ConnectionExpelled) -> None:
+    def _expel(self, change: ConnectionClosed) -> None:
         """Not of the topology; whoever has the connection looks at the change itself."""
 
     # --- routes -------------------------------------------------------------------------------------------------------
@@ -481,7 +490,7 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     UserRemoved: Topology._remove_user,
     PermissionPut: Topology._put_permission,
     PermissionRemoved: Topology._remove_permission,
-    ConnectionExpelled: Topology._expel,
+    ConnectionClosed: Topology._expel,
     TransactionBegun: Topology._begin_transaction,
     TransactionEnded: Topology._end_transaction,
 }

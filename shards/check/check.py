@@ -10,8 +10,16 @@ from shardmq.shards.check.staged import look_at_staged
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue as Declared
 
-_LOOKS = (look_at_queues, look_at_segments, look_at_marks, look_at_timers, look_at_producers, look_at_reservations,
-          look_at_staged, look_at_notes)  # fmt: skip
+_LOOKS = (
+    look_at_queues,
+    look_at_segments,
+    look_at_marks,
+    look_at_timers,
+    look_at_producers,
+    look_at_reservations,
+    look_at_staged,
+    look_at_notes,
+)
 """In this order: each knows what those before have found."""
 
 

@@ -54,8 +54,9 @@ class ClosedStore:
         self.file = folder / "data.mdb"
         self.version = check_file(self.file, FORMAT, DATABASES)
         try:
-            self._env = lmdb.open(str(folder), readonly=True, lock=False, create=False, max_dbs=64,
-                                  map_size=MAP_BYTES, readahead=False)  # fmt: skip
+            self._env = lmdb.open(
+                str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
+            )
         except lmdb.Error as fault:
             raise StoreDamaged(self.file, f"LMDB cannot open it: {fault}") from fault
         try:
@@ -107,9 +108,7 @@ class ClosedStore:
     def _databases(self) -> dict[int, lmdb._Database]:
         with self._env.begin() as reading:
             names = {bytes(name) for name in reading.cursor().iternext(values=False)}
-        return {
-            number: self._env.open_db(name, create=False) for number, name in enumerate(DATABASES) if name in names
-        }
+        return {number: self._env.open_db(name, create=False) for number, name in enumerate(DATABASES) if name in names}
 
     def _read_log(self, file: Path) -> None:
         """Take in what is in the redo log and not yet in LMDB."""
@@ -152,9 +151,7 @@ def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
     """Write a repair to a closed store, and with it what is in the redo log and not yet in LMDB."""
     store = ClosedStore(folder)
-    logged = [
-        (number, key, value) for number, rows in store.overlay.items() for key, value in rows.items()
-    ]
+    logged = [(number, key, value) for number, rows in store.overlay.items() for key, value in rows.items()]
     last = NUMBER.pack(store.last)
     is_new, version = store.is_new, store.version
     store.close()

@@ -91,9 +91,20 @@ class Look:
     ) -> Finding:
         """A finding about a row."""
         title = self.title(queue) if queue is not None else ""
-        return Finding(store=self.name, file=str(self.store.file), database=DATABASES[number].decode(), key=key.hex(),
-                       queue=queue, title=title, what=what, mend=mend, messages=messages, numbers=numbers, edits=edits,
-                       is_damage=is_damage)  # fmt: skip
+        return Finding(
+            store=self.name,
+            file=str(self.store.file),
+            database=DATABASES[number].decode(),
+            key=key.hex(),
+            queue=queue,
+            title=title,
+            what=what,
+            mend=mend,
+            messages=messages,
+            numbers=numbers,
+            edits=edits,
+            is_damage=is_damage,
+        )
 
 
 def lost(messages: int, numbers: Ranges) -> str:
@@ -120,13 +131,18 @@ def look_at_queues(look: Look) -> Iterator[Finding]:
         if not look.is_known(number):
             look.queues[number] = known
             yield look.found(
-                QUEUES, NUMBER.pack(number), "the coordinator has this queue, and the shard has not", queue=number,
-                mend="declares it again", edits=((QUEUES, NUMBER.pack(number), _encode(known)),),
-            )  # fmt: skip
+                QUEUES,
+                NUMBER.pack(number),
+                "the coordinator has this queue, and the shard has not",
+                queue=number,
+                mend="declares it again",
+                edits=((QUEUES, NUMBER.pack(number), _encode(known)),),
+            )
     for number in look.queues:
         if number not in look.registry.queues and number not in look.registry.deleted:
-            yield look.found(QUEUES, NUMBER.pack(number), "the coordinator does not know this queue", queue=number,
-                             is_damage=False)  # fmt: skip
+            yield look.found(
+                QUEUES, NUMBER.pack(number), "the coordinator does not know this queue", queue=number, is_damage=False
+            )
 
 
 def strange_queue(look: Look, number: int, key: bytes, queue: int) -> Finding:
@@ -143,8 +159,14 @@ def _without_declaration(look: Look, number: int, key: bytes, what: str, queue: 
     known = look.registry.queues.get(queue) if look.registry is not None else None
     if known is None:
         return look.found(number, key, f"{what}, and the coordinator's store does not tell it", queue=queue)
-    return look.found(number, key, what, queue=queue, mend="takes the declaration from the coordinator's store",
-                      edits=((QUEUES, NUMBER.pack(queue), _encode(known)),))  # fmt: skip
+    return look.found(
+        number,
+        key,
+        what,
+        queue=queue,
+        mend="takes the declaration from the coordinator's store",
+        edits=((QUEUES, NUMBER.pack(queue), _encode(known)),),
+    )
 
 
 def look_at_marks(look: Look) -> Iterator[Finding]:
@@ -157,9 +179,13 @@ def look_at_marks(look: Look) -> Iterator[Finding]:
         lane = number_of(key[NUMBER.size :])
         mark = max(look.ends.get((queue, lane), 0), lane << LANE_BITS) + MARK_LOST_LEAP
         yield look.found(
-            MARKS, key, "the mark of what was handed out is not what was written", queue=queue,
-            mend="marks all of its messages redelivered", edits=((MARKS, key, NUMBER.pack(mark)),),
-        )  # fmt: skip
+            MARKS,
+            key,
+            "the mark of what was handed out is not what was written",
+            queue=queue,
+            mend="marks all of its messages redelivered",
+            edits=((MARKS, key, NUMBER.pack(mark)),),
+        )
 
 
 def _declared(key: bytes, content: bytes | None) -> Declared | None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.check.queues import Look, lost, strange_queue
@@ -30,7 +30,7 @@ from shardmq.shards.storage.schema import (
 from shardmq.storage.repair.findings import Edit, Finding
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+_decode_run: Final = msgspec.msgpack.Decoder(RecordBatch).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
 _decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
@@ -42,8 +42,9 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
     for key, content in look.store.rows(TIMERS):
         look.seen()
         if len(key) != TIMER.size:
-            yield look.found(TIMERS, key, f"the key has {len(key)} bytes", mend="deletes the row",
-                             edits=((TIMERS, key, None),))  # fmt: skip
+            yield look.found(
+                TIMERS, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=((TIMERS, key, None),)
+            )
             continue
         queue, _, _, count = TIMER.unpack(key)
         if not look.is_known(queue):
@@ -51,11 +52,24 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
         messages = count & ~PARKED
         if count & PARKED:
             if content != b"":
-                yield look.found(TIMERS, key, "the delay of returned messages is not what was written", queue=queue,
-                                 mend="makes the row anew", edits=((TIMERS, key, b""),))  # fmt: skip
+                yield look.found(
+                    TIMERS,
+                    key,
+                    "the delay of returned messages is not what was written",
+                    queue=queue,
+                    mend="makes the row anew",
+                    edits=((TIMERS, key, b""),),
+                )
         elif not _is_run(content, messages):
-            yield look.found(TIMERS, key, "delayed messages are not what was written", queue=queue, messages=messages,
-                             mend=lost(messages, []), edits=((TIMERS, key, None),))  # fmt: skip
+            yield look.found(
+                TIMERS,
+                key,
+                "delayed messages are not what was written",
+                queue=queue,
+                messages=messages,
+                mend=lost(messages, []),
+                edits=((TIMERS, key, None),),
+            )
 
 
 def look_at_producers(look: Look) -> Iterator[Finding]:
@@ -69,9 +83,14 @@ def look_at_producers(look: Look) -> Iterator[Finding]:
             except msgspec.DecodeError:
                 pass
         queue = number_of(key[: NUMBER.size])
-        yield look.found(PRODUCERS, key, "what the queue has of a producer is not what was written", queue=queue,
-                         mend="forgets it: what that producer sends again is stored again",
-                         edits=((PRODUCERS, key, None),))  # fmt: skip
+        yield look.found(
+            PRODUCERS,
+            key,
+            "what the queue has of a producer is not what was written",
+            queue=queue,
+            mend="forgets it: what that producer sends again is stored again",
+            edits=((PRODUCERS, key, None),),
+        )
 
 
 def look_at_reservations(look: Look) -> Iterator[Finding]:
@@ -85,8 +104,14 @@ def look_at_reservations(look: Look) -> Iterator[Finding]:
             found = None
         if found is None or key != PLACE.pack(found.queue, xxh3_64_intdigest(found.name.encode())):
             edits = ((RESERVATIONS, key, None),)
-            yield look.found(RESERVATIONS, key, "a reservation is not what was written", queue=queue, edits=edits,
-                             mend="releases it: its messages are ready again")  # fmt: skip
+            yield look.found(
+                RESERVATIONS,
+                key,
+                "a reservation is not what was written",
+                queue=queue,
+                edits=edits,
+                mend="releases it: its messages are ready again",
+            )
 
 
 def look_at_notes(look: Look) -> Iterator[Finding]:
@@ -95,15 +120,26 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
         look.seen()
         if key.startswith(DAMAGED):
             queue = number_of(key[len(DAMAGED) :])
-            yield look.found(STATE, key, _note(content), queue=queue, mend="puts the queue into service",
-                             edits=((STATE, key, None),))  # fmt: skip
+            yield look.found(
+                STATE, key, _note(content), queue=queue, mend="puts the queue into service", edits=((STATE, key, None),)
+            )
         elif key == CLOCK and not _is_clock(content):
-            yield look.found(STATE, key, "the time is not what was written", mend="takes the machine's time",
-                             edits=((STATE, key, None),))  # fmt: skip
+            yield look.found(
+                STATE,
+                key,
+                "the time is not what was written",
+                mend="takes the machine's time",
+                edits=((STATE, key, None),),
+            )
         elif key == ENDED and not _is_ranges(content):
             edits = _ended(look)
-            yield look.found(STATE, key, "the numbers of decided transactions are not what was written", edits=edits,
-                             mend="takes them from the coordinator's store" if edits else "")  # fmt: skip
+            yield look.found(
+                STATE,
+                key,
+                "the numbers of decided transactions are not what was written",
+                edits=edits,
+                mend="takes them from the coordinator's store" if edits else "",
+            )
         elif key not in (CLOCK, ENDED, APPLIED) and content is None:
             yield look.found(STATE, key, "the row is not what was written")
 

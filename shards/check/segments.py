@@ -1,10 +1,10 @@
 """Looks at a shard's segments: are entries and messages both there, can both be read, and do they agree?
 
-    entry   messages    a repair
-    well    well        leaves both
-    well    damaged     deletes both; what was not acknowledged yet is lost
-    damaged well        makes a new entry; what was acknowledged comes again
-    damaged damaged     deletes both; how many messages that were, nobody knows
+entry   messages    a repair
+well    well        leaves both
+well    damaged     deletes both; what was not acknowledged yet is lost
+damaged well        makes a new entry; what was acknowledged comes again
+damaged damaged     deletes both; how many messages that were, nobody knows
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgpack.exceptions import UnpackException
 
-from shardmq.message.record_batch import Run, ends
+from shardmq.message.record_batch import RecordBatch, record_ends
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, lost, strange_queue
@@ -34,8 +34,13 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
     for key, entry_content, body_content, has_entry, has_body in pairs(look.store, INDEX, SEGMENTS):
         look.seen()
         if len(key) != PLACE.size:
-            yield look.found(INDEX if has_entry else SEGMENTS, key, f"the key has {len(key)} bytes",
-                             mend="deletes the row", edits=((INDEX, key, None), (SEGMENTS, key, None)))  # fmt: skip
+            yield look.found(
+                INDEX if has_entry else SEGMENTS,
+                key,
+                f"the key has {len(key)} bytes",
+                mend="deletes the row",
+                edits=((INDEX, key, None), (SEGMENTS, key, None)),
+            )
             continue
         queue, _ = PLACE.unpack(key)
         if not look.is_known(queue):
@@ -51,8 +56,9 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
             yield finding
 
 
-def _judged(look: Look, key: bytes, entry: Segment | None, runs: list[NumberedRun] | None, has_entry: bool,
-            has_body: bool) -> Finding | None:  # fmt: skip
+def _judged(
+    look: Look, key: bytes, entry: Segment | None, runs: list[NumberedRun] | None, has_entry: bool, has_body: bool
+) -> Finding | None:
     """What is wrong with a segment, and what a repair does about it."""
     queue, first = PLACE.unpack(key)
     both = ((INDEX, key, None), (SEGMENTS, key, None))
@@ -60,11 +66,25 @@ def _judged(look: Look, key: bytes, entry: Segment | None, runs: list[NumberedRu
         what = "the messages are not what was written" if has_body else "the messages are not there"
         if entry is None:
             what += ", nor is what is noted of them" if has_entry or not has_body else ", and nothing is noted of them"
-            return look.found(SEGMENTS, key, what, queue=queue, edits=both,
-                              mend=f"loses messages from number {first} on; how many, cannot be told")  # fmt: skip
+            return look.found(
+                SEGMENTS,
+                key,
+                what,
+                queue=queue,
+                edits=both,
+                mend=f"loses messages from number {first} on; how many, cannot be told",
+            )
         numbers = entry.living(entry.first, entry.end)
-        return look.found(SEGMENTS, key, what, queue=queue, mend=lost(entry.live, numbers), messages=entry.live,
-                          numbers=numbers, edits=both)  # fmt: skip
+        return look.found(
+            SEGMENTS,
+            key,
+            what,
+            queue=queue,
+            mend=lost(entry.live, numbers),
+            messages=entry.live,
+            numbers=numbers,
+            edits=both,
+        )
     if entry is not None and _agree(entry, runs):
         return None
     what = "what is noted of the messages is not what was written" if has_entry else "nothing is noted of the messages"
@@ -102,12 +122,12 @@ def runs_of(key: bytes, content: bytes | None) -> list[NumberedRun] | None:
     return runs or None
 
 
-def is_whole(run: Run) -> bool:
+def is_whole(run: RecordBatch) -> bool:
     """Whether a run has as many messages as it says, one behind the other."""
     if run.count < 1:
         return False
     try:
-        return ends(run.records, run.count)[-1] == len(run.records)
+        return record_ends(run.records, run.count)[-1] == len(run.records)
     except (UnpackException, ValueError):
         return False
 

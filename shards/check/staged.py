@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.check.queues import Look, lost
 from shardmq.shards.check.segments import is_whole, pairs
 from shardmq.shards.storage.schema import (
@@ -22,7 +22,7 @@ from shardmq.shards.storage.schema import (
 from shardmq.storage.repair.findings import Finding
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, Run]).decode
+_decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
 _decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _decode_attempts: Final = msgspec.msgpack.Decoder(list[int]).decode
 
@@ -40,20 +40,33 @@ def look_at_staged(look: Look) -> Iterator[Finding]:
         transaction, attempt = PLACE.unpack(key) if len(key) == PLACE.size else (0, 0)
         sealed = _encode(sums.get((transaction, attempt), (0, 0)))
         edit = sealed if len(key) == PLACE.size else None
-        yield look.found(SEALED, key, f"the seal of attempt {attempt} of transaction {transaction} is not what was "
-                         "written", mend="seals it as it is", edits=((SEALED, key, edit),))  # fmt: skip
+        yield look.found(
+            SEALED,
+            key,
+            f"the seal of attempt {attempt} of transaction {transaction} is not what was written",
+            mend="seals it as it is",
+            edits=((SEALED, key, edit),),
+        )
     for key, content in look.store.rows(CONCLUDING):
         look.seen()
         if len(key) != NUMBER.size or not _reads(_decode_attempts, content):
             yield _concluding(look, key)
 
 
-def _staged(key: bytes, entry: bytes | None, content: bytes | None, has_entry: bool, has_body: bool, look: Look,
-            sums: dict[tuple[int, int], tuple[int, int]]) -> Iterator[Finding]:  # fmt: skip
+def _staged(
+    key: bytes,
+    entry: bytes | None,
+    content: bytes | None,
+    has_entry: bool,
+    has_body: bool,
+    look: Look,
+    sums: dict[tuple[int, int], tuple[int, int]],
+) -> Iterator[Finding]:
     both = ((STAGES, key, None), (STAGED, key, None))
     if len(key) != STAGE.size:
-        yield look.found(STAGED if has_body else STAGES, key, f"the key has {len(key)} bytes", mend="deletes the row",
-                         edits=both)  # fmt: skip
+        yield look.found(
+            STAGED if has_body else STAGES, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=both
+        )
         return
     place = staged_place(key)
     of = f"of attempt {place.attempt} of transaction {place.transaction}"
@@ -65,21 +78,32 @@ def _staged(key: bytes, entry: bytes | None, content: bytes | None, has_entry: b
     messages, size = sums.get((place.transaction, place.attempt), (0, 0))
     sums[place.transaction, place.attempt] = messages + place.messages, size + place.bytes
     if not has_entry or entry != b"":
-        yield look.found(STAGES, key, f"the entry of messages {of} is not what was written", mend="makes a new entry",
-                         edits=((STAGES, key, b""),))  # fmt: skip
+        yield look.found(
+            STAGES,
+            key,
+            f"the entry of messages {of} is not what was written",
+            mend="makes a new entry",
+            edits=((STAGES, key, b""),),
+        )
 
 
 def _concluding(look: Look, key: bytes) -> Finding:
     if len(key) != NUMBER.size:
-        return look.found(CONCLUDING, key, f"the key has {len(key)} bytes", mend="deletes the row",
-                          edits=((CONCLUDING, key, None),))  # fmt: skip
+        return look.found(
+            CONCLUDING, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=((CONCLUDING, key, None),)
+        )
     transaction = number_of(key)
     attempts = look.registry.decisions.get(transaction) if look.registry is not None else None
     what = f"the decision of transaction {transaction} is not what was written"
     if attempts is None:
         return look.found(CONCLUDING, key, f"{what}, and the coordinator's store does not tell it")
-    return look.found(CONCLUDING, key, what, mend="takes it from the coordinator's store",
-                      edits=((CONCLUDING, key, _encode(attempts)),))  # fmt: skip
+    return look.found(
+        CONCLUDING,
+        key,
+        what,
+        mend="takes it from the coordinator's store",
+        edits=((CONCLUDING, key, _encode(attempts)),),
+    )
 
 
 def _is_staged(content: bytes | None, messages: int) -> bool:

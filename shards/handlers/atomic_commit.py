@@ -10,16 +10,16 @@ from typing import Any
 
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import Return, Settle, Transact
+from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack
 from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.consume import Consuming
 from shardmq.shards.state.consumers import UNLIMITED
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
 
 
-class Commits:
+class AtomicCommits:
     """What a shard does with commits.
 
     Args:
@@ -27,12 +27,12 @@ class Commits:
         consuming: settles and returns messages.
     """
 
-    def __init__(self, holdings: Holdings, consuming: Consuming) -> None:
+    def __init__(self, holdings: ShardState, consuming: Consuming) -> None:
         self._holdings = holdings
         self._consuming = consuming
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Transact: self._transact}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {AtomicCommit: self._transact}
 
-    def _transact(self, peer: Peer, message: Transact) -> None:
+    def _transact(self, peer: Peer, message: AtomicCommit) -> None:
         try:
             self._check_room(message)
             self._check_queues(message)
@@ -52,7 +52,7 @@ class Commits:
         self._holdings.journal.demand()
         peer.post(Answer(message.request))
 
-    def _check_room(self, message: Transact) -> None:
+    def _check_room(self, message: AtomicCommit) -> None:
         """Make sure that the disk has room for what is published."""
         space = self._holdings.store.space
         if message.publishes:
@@ -60,10 +60,10 @@ class Commits:
             if space.left < 0:
                 raise Unavailable(self._holdings.disk_full())
 
-    def _check_queues(self, message: Transact) -> None:
+    def _check_queues(self, message: AtomicCommit) -> None:
         """Make sure that every queue takes what is published to it."""
         holdings = self._holdings
-        bounded: dict[Hosted, list[Run]] = {}
+        bounded: dict[HostedQueue, list[RecordBatch]] = {}
         for publish in message.publishes:
             for number in publish.queues:
                 hosted = holdings.queues.get(number)
@@ -75,14 +75,14 @@ class Commits:
             if not hosted.queue.has_room(runs, hosted.ring.credit()):
                 raise PreconditionFailed(f"{hosted.title} is full; consume from it, or commit again later")
 
-    def _check_held(self, peer: Peer, message: Transact) -> None:
+    def _check_held(self, peer: Peer, message: AtomicCommit) -> None:
         """Make sure that consumers still hold what is to be settled: it may have returned by itself."""
         client = self._holdings.clients[peer]
         consumers = client.consumers
-        settlements: list[Settle | Return] = [*message.settled, *message.returned]
+        settlements: list[Ack | Nack] = [*message.settled, *message.returned]
         for settlement in settlements:
             consumer = consumers.get(settlement.consumer)
-            if consumer is not None and isinstance(settlement, Return):
+            if consumer is not None and isinstance(settlement, Nack):
                 hosted = self._holdings.queues[consumer.queue.id]
                 if hosted.is_bounded:  # what is damaged there is met before anything is done
                     self._holdings.catch_up(hosted)
@@ -93,10 +93,12 @@ class Commits:
             for start, end in settlement.ranges:
                 if sum([stop - first for first, stop in consumer.held.within(start, end)]) < end - start:
                     name = consumer.queue.declared.name
-                    raise PreconditionFailed(f"a delivery from queue '{name}' was not settled in time and has returned "
-                                             "there; what was made of it is not to be committed")  # fmt: skip
+                    raise PreconditionFailed(
+                        f"a delivery from queue '{name}' was not settled in time and has returned "
+                        "there; what was made of it is not to be committed"
+                    )
 
-    def _publish(self, queues: tuple[int, ...], run: Run) -> None:
+    def _publish(self, queues: tuple[int, ...], run: RecordBatch) -> None:
         for number in queues:
             hosted = self._holdings.queues[number]
             # Where there are bounds, all runs together were found to be within them.

@@ -24,7 +24,7 @@ TELL_SECONDS: Final = 0.2
 Event = tuple[Peer, Any]
 
 
-class Copies:
+class StoreCopies:
     """Holds back what gateways say, and tells the coordinator how far the copy is.
 
     Args:

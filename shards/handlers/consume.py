@@ -7,25 +7,25 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
+    Ack,
     Cancel,
     Consume,
     Credit,
     Get,
     Got,
+    Nack,
     Permit,
     Qos,
     Release,
     Renew,
-    Return,
-    Settle,
     Spent,
 )
 from shardmq.errors import ReplyCode, RowDamaged
-from shardmq.shards.handlers.delays import Timers
-from shardmq.shards.state.ack_timeouts import Timeouts
+from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.state.ack_timeouts import AckTimeouts
 from shardmq.shards.state.consumers import Consumer
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Client, Holdings
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import PeerState, ShardState
 
 LOST_MS: Final = 5000
 """How long an auto-delete queue is kept whose last consumers went with their gateway's session: a link that broke is
@@ -42,17 +42,24 @@ class Consuming:
         timers: for what is returned with a delay.
     """
 
-    def __init__(self, holdings: Holdings, timers: Timers) -> None:
+    def __init__(self, holdings: ShardState, timers: DelayedMessages) -> None:
         self._holdings = holdings
         self._timers = timers
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            Consume: self._consume, Cancel: self._cancel, Release: self._release, Settle: self.settle,
-            Return: self.give_back, Renew: self._renew, Credit: self._credit, Qos: self._qos, Get: self._get,
+            Consume: self._consume,
+            Cancel: self._cancel,
+            Release: self._release,
+            Ack: self.settle,
+            Nack: self.give_back,
+            Renew: self._renew,
+            Credit: self._credit,
+            Qos: self._qos,
+            Get: self._get,
             Permit: self._permit,
-        }  # fmt: skip
+        }
         self._permitted: list[Consumer] = []  # in this pass
 
-    def lost(self, client: Client) -> None:
+    def lost(self, client: PeerState) -> None:
         """A session is over, and all its consumers with it."""
         holdings = self._holdings
         for consumer in client.consumers.values():
@@ -84,8 +91,16 @@ class Consuming:
             text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
             holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
-        consumer = Consumer(peer, message.consumer, hosted.queue, message.prefetch, message.auto_ack, message.window,
-                            message.priority, message.exclusive)  # fmt: skip
+        consumer = Consumer(
+            peer,
+            message.consumer,
+            hosted.queue,
+            message.prefetch,
+            message.auto_ack,
+            message.window,
+            message.priority,
+            message.exclusive,
+        )
         consumer.overhead = message.overhead
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
@@ -104,7 +119,7 @@ class Consuming:
         timeout_ms = timeout_ms or consumer.queue.terms.timeout_ms or 0
         if timeout_ms:
             overdue = partial(self._overdue, consumer)
-            consumer.timeouts = Timeouts(timeout_ms, self._holdings.agenda, consumer.held, overdue)
+            consumer.timeouts = AckTimeouts(timeout_ms, self._holdings.agenda, consumer.held, overdue)
 
     def _cancel(self, peer: Peer, message: Cancel) -> None:
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
@@ -131,7 +146,7 @@ class Consuming:
         holdings.active[number] = hosted
         holdings.look_unused(hosted)
 
-    def _free(self, consumer: Consumer) -> Hosted | None:
+    def _free(self, consumer: Consumer) -> HostedQueue | None:
         """It is gone; what it holds goes back to its place."""
         holdings, number = self._holdings, consumer.queue.id
         hosted = holdings.queues.get(number)
@@ -148,7 +163,7 @@ class Consuming:
 
     # --- what was delivered -----------------------------------------------------------------------------------------
 
-    def _stir(self, consumer: Consumer) -> Hosted:
+    def _stir(self, consumer: Consumer) -> HostedQueue:
         """A consumer may have credit again: its queue has its turn in this pass."""
         number = consumer.queue.id
         hosted = self._holdings.active[number] = self._holdings.queues[number]
@@ -156,7 +171,7 @@ class Consuming:
             hosted.ring.wake(consumer)
         return hosted
 
-    def settle(self, peer: Peer, message: Settle) -> None:
+    def settle(self, peer: Peer, message: Ack) -> None:
         """Messages are done with."""
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:
@@ -165,7 +180,7 @@ class Consuming:
             consumer.queue.settle(consumer.release(start, end))
         self._stir(consumer)
 
-    def give_back(self, peer: Peer, message: Return) -> None:
+    def give_back(self, peer: Peer, message: Nack) -> None:
         """Messages were not taken."""
         consumer = self._holdings.clients[peer].consumers.get(message.consumer)
         if consumer is None:

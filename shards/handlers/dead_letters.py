@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.shard import Dead, DeadLettered, DeadLetterRefused
+from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused
 from shardmq.errors import RowDamaged
 from shardmq.ranges import RangeSet
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
 
 LETTERS_MAX: Final = 64
 LETTERS_BYTES_MAX: Final = 4 << 20
@@ -36,22 +36,23 @@ class _Letter:
         self.bytes = size
 
 
-class DeadLetters:
+class DeadLetterSender:
     """All dead letters of a shard.
 
     Args:
         holdings: the queues.
     """
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, holdings: ShardState) -> None:
         self._holdings = holdings
         self._gateways: deque[Peer] = deque()
-        self._waiting: dict[int, Hosted] = {}
+        self._waiting: dict[int, HostedQueue] = {}
         self._out: dict[int, list[_Letter]] = {}
         self._letters = self._bytes = 0
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            DeadLettered: self._arrived, DeadLetterRefused: self._refused,
-        }  # fmt: skip
+            DeadLetterAccepted: self._arrived,
+            DeadLetterRefused: self._refused,
+        }
 
     def opened(self, gateway: Peer) -> None:
         """One more gateway to send them by."""
@@ -68,7 +69,7 @@ class DeadLetters:
                 self._retry(number, list(letter.left))
                 self._done(number, letter)
 
-    def look(self, hosted: Hosted) -> None:
+    def look(self, hosted: HostedQueue) -> None:
         """Something may have died in a queue that has a way out for it."""
         deaths = hosted.queue.deaths
         if deaths is not None and deaths.waiting:
@@ -91,7 +92,7 @@ class DeadLetters:
                 gateway = self._gateways[0]
                 self._gateways.rotate(-1)
                 first, reason, deliveries, run, producer, gone = death
-                gateway.post(Dead(number, first, reason, run, deliveries, producer, gone))
+                gateway.post(DeadLetter(number, first, reason, run, deliveries, producer, gone))
                 letter = _Letter(gateway, first, first + run.count, len(run.records))
                 self._out.setdefault(number, []).append(letter)
                 self._letters += 1
@@ -104,7 +105,7 @@ class DeadLetters:
         for letter in self._out.get(number, [])[:]:
             self._done(number, letter)
 
-    def _arrived(self, peer: Peer, message: DeadLettered) -> None:
+    def _arrived(self, peer: Peer, message: DeadLetterAccepted) -> None:
         hosted = self._holdings.queues.get(message.queue)
         deaths = hosted.queue.deaths if hosted is not None else None
         parts = self._answered(peer, message.queue, message.ranges)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from shardmq.message.record_batch import PERSISTENT, Run
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Holdings
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Timer
-from shardmq.shards.storage.recovery import StoredQueue
+from shardmq.shards.storage.recovery import RecoveredQueue
 
 FIRE_TIMERS: Final = 1000
 FIRE_BYTES: Final = 4 << 20
@@ -34,20 +34,20 @@ NOTE_SECONDS: Final = 1.0
 Ranges = list[tuple[int, int]]
 
 
-class Timers:
+class DelayedMessages:
     """Everything in a shard that waits for a time.
 
     Args:
         holdings: the queues.
     """
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, holdings: ShardState) -> None:
         self._holdings = holdings
         self._serial = 0
         self._noted_at = 0.0
         self.pending = 0
 
-    def scan(self, stored: Mapping[int, StoredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
+    def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
         """At start, before there are queues: (messages that wait, first time) and parked messages, by queue.
 
         Timers of parked messages that are there no more are removed: transient ones, whose numbers others will have.
@@ -67,19 +67,19 @@ class Timers:
                 self._serial = max(self._serial, timer.serial)
         return waiting, {queue: sorted(ranges) for queue, ranges in parked.items()}
 
-    def adopt(self, hosted: Hosted, count: int, due_ms: int) -> None:
+    def adopt(self, hosted: HostedQueue, count: int, due_ms: int) -> None:
         """At start: so much of a queue waits, from then on."""
         hosted.delayed = count
         self.pending += count
         self._expect(hosted, due_ms)
 
-    def delay(self, hosted: Hosted, run: Run, due_ms: int) -> None:
+    def delay(self, hosted: HostedQueue, run: RecordBatch, due_ms: int) -> None:
         """A run joins a queue later."""
         self._serial += 1
         durable = hosted.queue.declared.durable and run.flags & PERSISTENT != 0
         self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, run.count, False, durable, run))
 
-    def publish(self, hosted: Hosted, run: Run, now_ms: int) -> None:
+    def publish(self, hosted: HostedQueue, run: RecordBatch, now_ms: int) -> None:
         """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
         queue = hosted.queue
         run.timestamp_ms = now_ms
@@ -87,13 +87,13 @@ class Timers:
         if taken < run.count and queue.terms.overflow != "reject-publish-dlx":  # there, it is a dead letter now
             self.delay(hosted, self._holdings.cutter.cut(run, taken, run.count), now_ms + REFUSED_MS)
 
-    def park(self, hosted: Hosted, ranges: Ranges, due_ms: int) -> None:
+    def park(self, hosted: HostedQueue, ranges: Ranges, due_ms: int) -> None:
         """Messages that a queue has parked are ready again later."""
         queue = hosted.queue
         for start, end in ranges:
             self._wait(hosted, Timer(queue.id, due_ms, start, end - start, True, queue.declared.durable))
 
-    def retire(self, hosted: Hosted) -> None:
+    def retire(self, hosted: HostedQueue) -> None:
         """A queue is deleted; what is in the store follows by `clear`."""
         self.pending -= hosted.delayed
         hosted.delayed = 0
@@ -111,13 +111,13 @@ class Timers:
             self._noted_at = now
             self._holdings.journal.note(self._holdings.clock.note())
 
-    def _wait(self, hosted: Hosted, timer: Timer) -> None:
+    def _wait(self, hosted: HostedQueue, timer: Timer) -> None:
         self._holdings.journal.wait(timer)
         hosted.delayed += timer.messages
         self.pending += timer.messages
         self._expect(hosted, timer.due_ms)
 
-    def _expect(self, hosted: Hosted, due_ms: int) -> None:
+    def _expect(self, hosted: HostedQueue, due_ms: int) -> None:
         if hosted.timers_at is None or due_ms < hosted.timers_at:
             hosted.timers_at = due_ms
             self._holdings.agenda.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
@@ -128,7 +128,7 @@ class Timers:
             hosted.timers_at = None
             self._fire(hosted)
 
-    def _fire(self, hosted: Hosted) -> None:
+    def _fire(self, hosted: HostedQueue) -> None:
         holdings, queue = self._holdings, hosted.queue
         now_ms = holdings.agenda.now_ms
         size = FIRE_BYTES if holdings.store.space.left > 0 else FIRE_FULL_BYTES

@@ -21,7 +21,7 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer, Hello
 from shardmq.bus.messages.stores import Enroll, Expel, Identity
 from shardmq.errors import ReplyCode, StoreRefused
-from shardmq.shards.state.shard import COORDINATOR, GATEWAY, Holdings
+from shardmq.shards.state.shard import COORDINATOR, GATEWAY, ShardState
 from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.topology.entities import Queue
 
@@ -35,7 +35,7 @@ class Enrolment:
         identity: as it is in the store.
     """
 
-    def __init__(self, holdings: Holdings, file: object, identity: StoreIdentity) -> None:
+    def __init__(self, holdings: ShardState, file: object, identity: StoreIdentity) -> None:
         self._holdings = holdings
         self._file = file
         self.identity = identity
@@ -46,8 +46,11 @@ class Enrolment:
         if peer.role != COORDINATOR:
             return
         mine = self.identity
-        queues = [(declared.id, declared.vhost, declared.name) for hosted in self._holdings.queues.values()
-                  if (declared := hosted.queue.declared).durable]  # fmt: skip
+        queues = [
+            (declared.id, declared.vhost, declared.name)
+            for hosted in self._holdings.queues.values()
+            if (declared := hosted.queue.declared).durable
+        ]
         peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
 
     def reason_against(self, hello: Hello) -> str:

@@ -7,13 +7,13 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.shard import Confirmed, Gone, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.limits import LETTER_PRODUCERS
-from shardmq.message.record_batch import PERSISTENT, Run
-from shardmq.shards.handlers.delays import Timers
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.transactions import Transactions
-from shardmq.shards.state.deduplication import Producers
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Client, Holdings
-from shardmq.shards.storage.entries import Seen
+from shardmq.shards.state.deduplication import ProducerSequences
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import PeerState, ShardState
+from shardmq.shards.storage.entries import SequenceSet
 
 
 class Publishing:
@@ -25,13 +25,13 @@ class Publishing:
         transactions: for what is published in one.
     """
 
-    def __init__(self, holdings: Holdings, timers: Timers, transactions: Transactions) -> None:
+    def __init__(self, holdings: ShardState, timers: DelayedMessages, transactions: Transactions) -> None:
         self._holdings = holdings
         self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
         self._journal, self._space = holdings.journal, holdings.store.space
         self._timers = timers
         self._transactions = transactions
-        self._confirming: dict[Peer, Client] = {}
+        self._confirming: dict[Peer, PeerState] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish, Gone: self._gone}
 
     def confirm(self) -> None:
@@ -75,7 +75,7 @@ class Publishing:
         if refused is not None:
             self._refuse(peer, client, message, *refused)
 
-    def _publish_later(self, peer: Peer, client: Client, message: Publish) -> None:
+    def _publish_later(self, peer: Peer, client: PeerState, message: Publish) -> None:
         holdings = self._holdings
         refused: int | None = None
         for number in message.queues:
@@ -89,7 +89,7 @@ class Publishing:
         if refused is not None:
             self._refuse(peer, client, message, 0, refused)
 
-    def _stage(self, peer: Peer, client: Client, message: Publish) -> None:
+    def _stage(self, peer: Peer, client: PeerState, message: Publish) -> None:
         """Keep a run for its transaction: for all of its queues or none, as what is sent again is staged once."""
         for number in message.queues:
             hosted = self._queues.get(number)
@@ -100,13 +100,13 @@ class Publishing:
         if refusal is not None:
             peer.post(refusal)
 
-    def _publish_once(self, hosted: Hosted, message: Publish) -> int:
+    def _publish_once(self, hosted: HostedQueue, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""
         run, producer, sequence = message.run, message.producer, message.sequence
         count = run.count
         producers = hosted.producers
         if producers is None:
-            producers = hosted.producers = Producers()
+            producers = hosted.producers = ProducerSequences()
         elif not hosted.refuses and not message.delay_ms:
             # Nearly everything comes in order, to a queue that takes all. The long way takes four times as long.
             seen = producers.seen.get(producer)
@@ -135,14 +135,14 @@ class Publishing:
             if hosted is not None and hosted.producers is not None:
                 hosted.producers.gone(message.producer, message.ranges)
 
-    def _take(self, hosted: Hosted, run: Run, delay_ms: int) -> int:
+    def _take(self, hosted: HostedQueue, run: RecordBatch, delay_ms: int) -> int:
         if delay_ms:
             # From now on and not from when the pass began: it may have been sent since.
             self._timers.delay(hosted, run, self._holdings.clock.now_ms() + delay_ms)
             return run.count
         return hosted.queue.append(run, hosted.ring.credit()) if hosted.refuses else hosted.queue.append(run)
 
-    def _remember(self, hosted: Hosted, producers: Producers, seen: Seen, run: Run) -> None:
+    def _remember(self, hosted: HostedQueue, producers: ProducerSequences, seen: SequenceSet, run: RecordBatch) -> None:
         """Write down what a queue has of a producer; of transient messages only for as long as they live themselves."""
         producers.seen.move_to_end(seen.producer)
         if hosted.is_durable and run.flags & PERSISTENT:
@@ -151,7 +151,7 @@ class Publishing:
         if forgotten is not None and hosted.is_durable:
             self._journal.forget(hosted.queue.id, forgotten)
 
-    def _refuse(self, peer: Peer, client: Client, message: Publish, taken: int, number: int) -> None:
+    def _refuse(self, peer: Peer, client: PeerState, message: Publish, taken: int, number: int) -> None:
         hosted = self._holdings.queues.get(number)
         if hosted is None:
             missing = self._holdings.missing(number)
@@ -160,20 +160,22 @@ class Publishing:
             code, text = ReplyCode.RESOURCE_ERROR, f"{hosted.title} is being deleted just now; publish again"
         elif hosted.producers is not None and hosted.producers.has_forgotten(message.producer, message.sequence):
             code = ReplyCode.PRECONDITION_FAILED
-            text = (f"{hosted.title} does not know any more whether it has number {message.sequence} of this producer; "
-                    "give the message a new number if it may come twice")  # fmt: skip
+            text = (
+                f"{hosted.title} does not know any more whether it has number {message.sequence} of this producer; "
+                "give the message a new number if it may come twice"
+            )
         else:
             code = ReplyCode.RESOURCE_ERROR
             text = f"{hosted.title} is full ({_bounds(hosted)}); consume from it, or publish again later"
         peer.post(PublishRefusal(client.published, code, text, taken))
 
 
-def _passes_on(hosted: Hosted) -> bool:
+def _passes_on(hosted: HostedQueue) -> bool:
     """Whether what the queue has no place for is a dead letter of its own from then on."""
     return hosted.queue.deaths is not None and hosted.queue.terms.overflow == "reject-publish-dlx"
 
 
-def _bounds(hosted: Hosted) -> str:
+def _bounds(hosted: HostedQueue) -> str:
     terms = hosted.queue.terms
     bounds = (("x-max-length", terms.max_length), ("x-max-length-bytes", terms.max_bytes))
     return ", ".join([f"{name} {value}" for name, value in bounds if value is not None])

@@ -7,24 +7,24 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
-    Assign,
+    AssignQueue,
     Cancelled,
-    Condemn,
     Counts,
-    Drop,
+    DropQueue,
     Peek,
+    PrepareDelete,
     Purge,
 )
 from shardmq.errors import ReplyCode, RowDamaged
-from shardmq.shards.handlers.dead_letters import DeadLetters
-from shardmq.shards.handlers.delays import Timers
+from shardmq.shards.handlers.dead_letters import DeadLetterSender
+from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.handlers.enrolment import Enrolment
 from shardmq.shards.handlers.reservations import Reservations
 from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.segments.steps import SEGMENT_COST_BYTES, Steps
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.topology.entities import Queue
 
@@ -44,8 +44,15 @@ class Administration:
         dropped: queues that were being deleted when the process ended: (id, segments).
     """
 
-    def __init__(self, holdings: Holdings, timers: Timers, letters: DeadLetters, reservations: Reservations,
-                 enrolment: Enrolment, dropped: list[tuple[int, list[Segment]]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        holdings: ShardState,
+        timers: DelayedMessages,
+        letters: DeadLetterSender,
+        reservations: Reservations,
+        enrolment: Enrolment,
+        dropped: list[tuple[int, list[Segment]]],
+    ) -> None:
         self._holdings = holdings
         self._timers = timers
         self._letters = letters
@@ -54,11 +61,15 @@ class Administration:
         for number, segments in dropped:
             holdings.slices.add(self._clear(number, segments), partial(holdings.journal.clear, number))
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            Assign: self._assign, Condemn: self._condemn, Drop: self._drop, Purge: self._purge,
-            Counts: self._counts, Peek: self._peek,
-        }  # fmt: skip
+            AssignQueue: self._assign,
+            PrepareDelete: self._condemn,
+            DropQueue: self._drop,
+            Purge: self._purge,
+            Counts: self._counts,
+            Peek: self._peek,
+        }
 
-    def table(self, hosted: Hosted) -> dict[str, Any]:
+    def table(self, hosted: HostedQueue) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
         self._holdings.catch_up(hosted)
         return {
@@ -78,7 +89,7 @@ class Administration:
                 self._holdings.take_out(damage)
         return found + [out.table() for out in self._holdings.quarantine.queues.values()]
 
-    def _assign(self, peer: Peer, message: Assign) -> None:
+    def _assign(self, peer: Peer, message: AssignQueue) -> None:
         holdings = self._holdings
         here: list[Queue] = []
         for declared in message.queues:
@@ -109,7 +120,7 @@ class Administration:
                 holdings.journal.declare(declared)
         peer.post(Answer(message.request))
 
-    def _condemn(self, peer: Peer, message: Condemn) -> None:
+    def _condemn(self, peer: Peer, message: PrepareDelete) -> None:
         hosted = self._holdings.queues.get(message.queue)
         if hosted is None:
             self._holdings.refuse_missing(peer, message.request, message.queue)
@@ -127,7 +138,7 @@ class Administration:
             hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
             peer.post(Answer(message.request))
 
-    def _drop(self, peer: Peer, message: Drop) -> None:
+    def _drop(self, peer: Peer, message: DropQueue) -> None:
         holdings = self._holdings
         out = holdings.quarantine.queues.get(message.queue)
         if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
@@ -186,7 +197,7 @@ class Administration:
         else:
             peer.post(Answer(message.request, count))
 
-    def _while_there(self, hosted: Hosted, steps: Steps) -> Steps:
+    def _while_there(self, hosted: HostedQueue, steps: Steps) -> Steps:
         """The steps of a purge, until its queue is deleted: then all of it goes anyhow."""
         for cost in steps:
             yield cost

@@ -12,12 +12,12 @@ from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import Read, Slices
 from shardmq.errors import ReplyCode, RowDamaged
-from shardmq.shards.handlers.reservations import Held, Reservations
-from shardmq.shards.queues.delivery import LANE_BITS, Parcel
+from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
+from shardmq.shards.queues.delivery import LANE_BITS, Delivery
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.shard import ShardState
 
 PASS_BYTES: Final = 4 * PEEK_BYTES
 """Bytes shown in one pass, or read to find what is shown, about; a hundred readers at once wait for one another, not
@@ -27,7 +27,7 @@ READ_RANGES: Final = 8192
 """Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
 
 
-class Snapshots:
+class Reads:
     """What a shard does for those who read queues in parallel.
 
     Args:
@@ -35,7 +35,7 @@ class Snapshots:
         reservations: what is reserved in them.
     """
 
-    def __init__(self, holdings: Holdings, reservations: Reservations) -> None:
+    def __init__(self, holdings: ShardState, reservations: Reservations) -> None:
         self._holdings = holdings
         self._reservations = reservations
         self._waiting: deque[tuple[Peer, Read]] = deque()
@@ -83,14 +83,16 @@ class Snapshots:
         hosted = self._holdings.found(peer, message.request, message.queue)
         if hosted is None:
             return
-        held: Held | None = None
+        held: ActiveReservation | None = None
         if message.reservation:
             held = self._reservations.find(peer, message.request, hosted, message.reservation)
             if held is None:
                 return
             if held.is_acknowledged:
-                text = (f"reservation '{message.reservation}' of {hosted.title} was acknowledged: its messages are "
-                        "done with; reserve under another name to read what came since")  # fmt: skip
+                text = (
+                    f"reservation '{message.reservation}' of {hosted.title} was acknowledged: its messages are "
+                    "done with; reserve under another name to read what came since"
+                )
                 self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
                 return
         else:
@@ -136,7 +138,7 @@ def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
     return parts
 
 
-def _shown(queue: Queue, held: Held | None, message: Read) -> tuple[list[Parcel], int | None]:
+def _shown(queue: Queue, held: ActiveReservation | None, message: Read) -> tuple[list[Delivery], int | None]:
     """What is to be shown, and where to read on."""
     if held is not None:
         numbers = held.left.walk(message.first, message.end)

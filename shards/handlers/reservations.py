@@ -24,10 +24,10 @@ from shardmq.shards.queues.delivery import LANE_BITS
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, Steps
-from shardmq.shards.state.hosted_queue import Hosted
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.state.hosted_queue import HostedQueue
+from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import Reservation
-from shardmq.shards.storage.recovery import StoredQueue
+from shardmq.shards.storage.recovery import RecoveredQueue
 
 RESERVATIONS_MAX: Final = 1000
 """Reservations held of one queue; names of acknowledged ones kept, and of others that ended. A job needs one."""
@@ -53,7 +53,7 @@ UNKNOWN: Final = (
 """What became of a reservation that is not there."""
 
 
-class Held:
+class ActiveReservation:
     """One reservation.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Names:
     __slots__ = ("ended", "there")
 
     def __init__(self) -> None:
-        self.there: dict[str, Held] = {}
+        self.there: dict[str, ActiveReservation] = {}
         self.ended: OrderedDict[str, str] = OrderedDict()
 
     def end(self, name: str, what: str) -> None:
@@ -107,12 +107,12 @@ class Reservations:
         holdings: the queues.
     """
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, holdings: ShardState) -> None:
         self._holdings = holdings
         self._names: dict[int, _Names] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
 
-    def scan(self, stored: Mapping[int, StoredQueue], reservations: Iterable[Reservation]) -> None:
+    def scan(self, stored: Mapping[int, RecoveredQueue], reservations: Iterable[Reservation]) -> None:
         """At start, before there are queues: take in what was stored, and tell each queue which messages are reserved.
 
         What is not there any more is left out, on disk as well: of transient messages, others will have the numbers.
@@ -125,7 +125,7 @@ class Reservations:
                 continue
             left = [part for start, end in found.ranges for part in queue.living(start, end)]
             fresh_from = {number >> LANE_BITS: number for number in found.fresh_from}
-            held = Held(found.name, RangeSet(left), found.until_ms, found.span, fresh_from)
+            held = ActiveReservation(found.name, RangeSet(left), found.until_ms, found.span, fresh_from)
             held.is_acknowledged = found.is_acknowledged
             self._names.setdefault(found.queue, _Names()).there[found.name] = held
             if list(held.left) != found.ranges:
@@ -140,7 +140,7 @@ class Reservations:
         for held in names.there.values() if names is not None else ():
             self._expect(number, held)
 
-    def find(self, peer: Peer, request: int, hosted: Hosted, name: str) -> Held | None:
+    def find(self, peer: Peer, request: int, hosted: HostedQueue, name: str) -> ActiveReservation | None:
         """The reservation of that name; a refusal is posted where there is none."""
         held = self._held(hosted.queue.id, name)
         if held is None:
@@ -184,7 +184,7 @@ class Reservations:
             self._write(hosted, held)
         peer.post(Answer(message.request, (held.left.count, held.is_acknowledged)))
 
-    def _make(self, hosted: Hosted, message: Reserve) -> Held:
+    def _make(self, hosted: HostedQueue, message: Reserve) -> ActiveReservation:
         holdings, queue = self._holdings, hosted.queue
         holdings.catch_up(hosted)
         queue.expire(holdings.agenda.now_ms)
@@ -192,7 +192,7 @@ class Reservations:
         left = RangeSet(queue.reserve(message.messages_max or queue.ready))
         holdings.active[queue.id] = hosted
         span = (left.first()[0], left.end) if left else (0, 0)
-        return Held(message.name, left, 0, span, fresh_from)
+        return ActiveReservation(message.name, left, 0, span, fresh_from)
 
     def _end(self, peer: Peer, message: EndReservation) -> None:
         holdings = self._holdings
@@ -212,19 +212,21 @@ class Reservations:
             return
         outside = _outside(message.ranges, held)
         if outside is not None:
-            text = (f"range [{outside[0]}, {outside[1]}) is not within reservation '{message.name}' of {hosted.title}, "
-                    f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising")  # fmt: skip
+            text = (
+                f"range [{outside[0]}, {outside[1]}) is not within reservation '{message.name}' of {hosted.title}, "
+                f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising"
+            )
             holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
             return
         self._acknowledge(peer, message, hosted, held)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _held(self, number: int, name: str) -> Held | None:
+    def _held(self, number: int, name: str) -> ActiveReservation | None:
         names = self._names.get(number)
         return names.there.get(name) if names is not None else None
 
-    def _acknowledge(self, peer: Peer, message: EndReservation, hosted: Hosted, held: Held) -> None:
+    def _acknowledge(self, peer: Peer, message: EndReservation, hosted: HostedQueue, held: ActiveReservation) -> None:
         """Those of the messages named that are left, or all where none are, are done with, step by step."""
         before = held.left.count
         held.waiting = []
@@ -242,7 +244,7 @@ class Reservations:
 
         self._holdings.slices.add(steps, done)
 
-    def _settle(self, hosted: Hosted, held: Held, ranges: Ranges) -> Steps:
+    def _settle(self, hosted: HostedQueue, held: ActiveReservation, ranges: Ranges) -> Steps:
         """Have what is left of some ranges done with. Whoever ends this early has lost nothing: the rest is left."""
         place, reached = 0, 0
         while place < len(ranges) and not hosted.is_gone:
@@ -264,7 +266,7 @@ class Reservations:
                 self._holdings.active[hosted.queue.id] = hosted
                 yield cost
 
-    def _acknowledged(self, hosted: Hosted, held: Held) -> None:
+    def _acknowledged(self, hosted: HostedQueue, held: ActiveReservation) -> None:
         """Some of it was: it may have been the last."""
         if not held.left and not held.is_acknowledged:
             held.is_acknowledged = True
@@ -272,7 +274,7 @@ class Reservations:
             self._write(hosted, held)
             self._keep_few(hosted)
 
-    def _release(self, hosted: Hosted, held: Held, what: str) -> int:
+    def _release(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> int:
         """What is left of it is ready again; returns how many messages that is. An acknowledged one keeps its name."""
         if held.is_acknowledged:
             return 0
@@ -282,24 +284,24 @@ class Reservations:
         self._forget(hosted, held, what)
         return count
 
-    def _forget(self, hosted: Hosted, held: Held, what: str) -> None:
+    def _forget(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> None:
         self._names[hosted.queue.id].end(held.name, what)
         if hosted.is_durable:
             self._holdings.journal.reserve(hosted.queue.id, held.name, None)
 
-    def _keep_few(self, hosted: Hosted) -> None:
+    def _keep_few(self, hosted: HostedQueue) -> None:
         """Forget the acknowledged one whose time is over first, if there are too many."""
         acknowledged = [held for held in self._names[hosted.queue.id].there.values() if held.is_acknowledged]
         if len(acknowledged) > RESERVATIONS_MAX:
             self._forget(hosted, min(acknowledged, key=lambda held: held.until_ms), FORGOTTEN)
 
-    def _write(self, hosted: Hosted, held: Held) -> None:
+    def _write(self, hosted: HostedQueue, held: ActiveReservation) -> None:
         if hosted.is_durable:
             journal = self._holdings.journal
             journal.reserve(hosted.queue.id, held.name, _stored(hosted.queue.id, held))
             journal.note(self._holdings.clock.note())  # its time is not to begin anew with the machine
 
-    def _expect(self, number: int, held: Held) -> None:
+    def _expect(self, number: int, held: ActiveReservation) -> None:
         if held.look_at is None or held.until_ms < held.look_at:
             held.look_at = held.until_ms
             self._holdings.agenda.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
@@ -320,12 +322,19 @@ class Reservations:
             self._release(hosted, held, OVER)
 
 
-def _stored(queue: int, held: Held) -> Reservation:
-    return Reservation(queue, held.name, list(held.left), held.until_ms, held.is_acknowledged, held.span,
-                       list(held.fresh_from.values()))  # fmt: skip
+def _stored(queue: int, held: ActiveReservation) -> Reservation:
+    return Reservation(
+        queue,
+        held.name,
+        list(held.left),
+        held.until_ms,
+        held.is_acknowledged,
+        held.span,
+        list(held.fresh_from.values()),
+    )
 
 
-def _outside(ranges: Ranges, held: Held) -> tuple[int, int] | None:
+def _outside(ranges: Ranges, held: ActiveReservation) -> tuple[int, int] | None:
     """The first range that is not of that reservation, or not behind the one before it."""
     least, most = held.span
     for start, end in ranges:

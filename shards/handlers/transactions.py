@@ -19,7 +19,7 @@ from typing import Any, Final
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
-    Conclude,
+    FollowDecision,
     Prepare,
     Publish,
     PublishRefusal,
@@ -27,11 +27,11 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.ranges import RangeSet
-from shardmq.shards.handlers.delays import Timers
-from shardmq.shards.state.attempts import Attempt
-from shardmq.shards.state.shard import Holdings
+from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.state.attempts import StagedAttempt
+from shardmq.shards.state.shard import ShardState
 from shardmq.shards.storage.entries import DamagedStage, Sealed, Staged, StagedPlace
-from shardmq.shards.storage.recovery import Contents
+from shardmq.shards.storage.recovery import StoredState
 
 ROLL_BYTES: Final = 4 << 20
 """About what one pass carries out of what is decided; others have their turns in between."""
@@ -109,22 +109,26 @@ class Transactions:
         timers: for what joins them later.
     """
 
-    def __init__(self, holdings: Holdings, timers: Timers) -> None:
+    def __init__(self, holdings: ShardState, timers: DelayedMessages) -> None:
         self._holdings = holdings
         self._store, self._journal = holdings.store, holdings.journal
         self._timers = timers
-        self._attempts: dict[int, dict[int, Attempt]] = {}  # by transaction and number; those with something staged
-        self._wide: dict[Attempt, None] = {}
+        self._attempts: dict[
+            int, dict[int, StagedAttempt]
+        ] = {}  # by transaction and number; those with something staged
+        self._wide: dict[StagedAttempt, None] = {}
         self._ended = RangeSet()
         self._concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be
         self._checking: deque[_Check] = deque()
         self._is_held = False  # all of these wait for room on the disk
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            Seal: self._seal, Prepare: self._prepare, Conclude: self._conclude,
-        }  # fmt: skip
+            Seal: self._seal,
+            Prepare: self._prepare,
+            FollowDecision: self._conclude,
+        }
 
-    def load(self, contents: Contents) -> None:
+    def load(self, contents: StoredState) -> None:
         """At start: take over what was staged, and go on with what is decided."""
         for place in self._store.all_staged():
             attempt = self._attempt(place.transaction, place.attempt)
@@ -177,8 +181,10 @@ class Transactions:
         if not unseen:
             return None
         if attempt.is_sealed:
-            text = (f"attempt {number} of transaction {transaction} is sealed and takes nothing more; publish what is "
-                    "new as another attempt")  # fmt: skip
+            text = (
+                f"attempt {number} of transaction {transaction} is sealed and takes nothing more; publish what is "
+                "new as another attempt"
+            )
             return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, text, unseen[0][0] - start)
         for first, stop in unseen:
             piece = self._holdings.cutter.cut(run, first - start, stop - start)
@@ -189,11 +195,11 @@ class Transactions:
             self._wide[attempt] = None
         return None
 
-    def _attempt(self, transaction: int, number: int) -> Attempt:
+    def _attempt(self, transaction: int, number: int) -> StagedAttempt:
         here = self._attempts.setdefault(transaction, {})
         attempt = here.get(number)
         if attempt is None:
-            attempt = here[number] = Attempt(transaction, number)
+            attempt = here[number] = StagedAttempt(transaction, number)
         return attempt
 
     # --- deciding ---------------------------------------------------------------------------------------------------
@@ -253,7 +259,7 @@ class Transactions:
         self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
         return True
 
-    def _conclude(self, peer: Peer, message: Conclude) -> None:
+    def _conclude(self, peer: Peer, message: FollowDecision) -> None:
         transaction = message.transaction
         if transaction in self._stuck:
             self._holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, self._stuck[transaction].why)
@@ -308,7 +314,7 @@ class Transactions:
             else:
                 self._finish(conclusion)
 
-    def _join(self, conclusion: Conclusion, here: dict[int, Attempt], room: int) -> int:
+    def _join(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
         """Have runs join their queues, in order of attempts and their numbers; returns what is left of the portion."""
         while conclusion.attempts and room > 0:
             attempt = here[conclusion.attempts[0]]
@@ -323,7 +329,7 @@ class Transactions:
                 conclusion.since = 0
         return room
 
-    def _join_some(self, conclusion: Conclusion, attempt: Attempt, room: int) -> int:
+    def _join_some(self, conclusion: Conclusion, attempt: StagedAttempt, room: int) -> int:
         number = attempt.number
         found = self._store.staged(conclusion.transaction, number, conclusion.since, min(room, READ_BYTES))
         assert found, f"{attempt.messages} messages of attempt {number} are not in the store"
@@ -374,7 +380,7 @@ class Transactions:
                 holdings.active[number] = hosted
         return tuple(left)
 
-    def _drop(self, conclusion: Conclusion, here: dict[int, Attempt], room: int) -> int:
+    def _drop(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
         """Remove what attempts staged that do not count; returns what is left of the portion."""
         count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
         places = self._store.staged_places(conclusion.transaction, conclusion.behind, count_max)
@@ -394,7 +400,7 @@ class Transactions:
             conclusion.behind = places[-1]
         return room - len(places) * ROLL_RUN_BYTES
 
-    def _forget(self, here: dict[int, Attempt], attempt: Attempt) -> None:
+    def _forget(self, here: dict[int, StagedAttempt], attempt: StagedAttempt) -> None:
         """Nothing of an attempt is left."""
         del here[attempt.number]
         if attempt.is_sealed:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.errors import RowDamaged
-from shardmq.message.record_batch import Run, continues, join
+from shardmq.message.record_batch import RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
-from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Segment, body_sizes
-from shardmq.shards.segments.slicer import Cutter
-from shardmq.shards.storage.write_buffer import Compactable, Journal
+from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
 PASS_BYTES: Final = 8 << 20
 """Bytes copied in one pass; who waits for a confirm waits for them too."""
@@ -31,7 +31,7 @@ def _raised(damage: RowDamaged) -> None:
     raise damage
 
 
-class Collector:
+class Compactor:
     """Does the work of both jobs in portions.
 
     Args:
@@ -39,10 +39,10 @@ class Collector:
         damaged: called with what is found damaged, which takes that lane's queue out of service.
     """
 
-    def __init__(self, journal: Journal, damaged: Callable[[RowDamaged], None] = _raised) -> None:
+    def __init__(self, journal: WriteBuffer, damaged: Callable[[RowDamaged], None] = _raised) -> None:
         self._journal = journal
         self._damaged = damaged
-        self._cutter = Cutter()
+        self._cutter = BatchSlicer()
 
     def work(self) -> bool:
         """One portion.
@@ -162,12 +162,12 @@ def _size_class(segment: Segment) -> int | None:
 
 def _joined(runs: list[NumberedRun]) -> list[NumberedRun]:
     """The same messages in fewer runs, of up to _SMALL_BYTES."""
-    groups: list[tuple[int, list[Run]]] = []
+    groups: list[tuple[int, list[RecordBatch]]] = []
     end = -1
     size = 0
     for first, run in runs:
         size += len(run.records)
-        if first == end and size <= _SMALL_BYTES and continues(groups[-1][1][-1], run):
+        if first == end and size <= _SMALL_BYTES and can_join(groups[-1][1][-1], run):
             groups[-1][1].append(run)
         else:
             groups.append((first, [run]))
@@ -201,8 +201,8 @@ def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
 
 
 def _carry_counts(old: list[Segment], new: list[Segment]) -> None:
-    counts = Counts(counted for segment in old if segment.counts is not None for counted in segment.counts)
+    counts = DeliveryCounts(counted for segment in old if segment.counts is not None for counted in segment.counts)
     if counts:
         for segment in new:
             counted = [piece for piece in counts.pieces(segment.first, segment.end) if piece[2]]
-            segment.counts = Counts(counted) if counted else None
+            segment.counts = DeliveryCounts(counted) if counted else None

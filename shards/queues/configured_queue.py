@@ -3,27 +3,34 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.dead_letter_outbox import ACK_TIMEOUT, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Deaths
-from shardmq.shards.queues.delivery import ALL_RUNS, Parcel
-from shardmq.shards.queues.length_limit import Bounds
+from shardmq.shards.queues.dead_letter_outbox import (
+    ACK_TIMEOUT,
+    DELIVERY_LIMIT,
+    EXPIRED,
+    MAXLEN,
+    REJECTED,
+    DeadLetterOutbox,
+)
+from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
+from shardmq.shards.queues.length_limit import LengthLimit
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
-from shardmq.shards.queues.priority_levels import Lanes
-from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Lane
+from shardmq.shards.queues.priority_levels import PriorityLevels
+from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
-from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.steps import Steps
-from shardmq.shards.storage.recovery import NOTHING_STORED, StoredQueue
-from shardmq.shards.storage.write_buffer import Journal
-from shardmq.topology.arguments import Terms
+from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
 _SUMS: Final = ("total", "valid", "bytes", "published", "delivered", "acked", "redelivered")
 
 
-class TermedQueue:
+class ConfiguredQueue:
     """See the module, and `queue.Queue` for what it does.
 
     Args:
@@ -33,24 +40,36 @@ class TermedQueue:
         stored: what a start found of it.
     """
 
-    __slots__ = ("_bounds", "_clock", "_lanes", "_parked", "declared", "deaths", "dropped", "expired", "id",
-                 "reserved", "terms")  # fmt: skip
+    __slots__ = (
+        "_bounds",
+        "_clock",
+        "_lanes",
+        "_parked",
+        "declared",
+        "deaths",
+        "dropped",
+        "expired",
+        "id",
+        "reserved",
+        "terms",
+    )
 
-    def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
-                 stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
-        terms = Terms.of(declared.arguments)
+    def __init__(
+        self, declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+    ) -> None:
+        terms = QueueArguments.of(declared.arguments)
         self.id = declared.id
         self.declared = declared
         self.terms = terms
         self._clock = clock
-        self._lanes = Lanes(declared, journal, terms, stored)
-        self.deaths: Deaths | None = None
+        self._lanes = PriorityLevels(declared, journal, terms, stored)
+        self.deaths: DeadLetterOutbox | None = None
         if terms.dead_letter_exchange is not None:
-            self.deaths = Deaths(self._lanes, declared.id, declared.durable)
+            self.deaths = DeadLetterOutbox(self._lanes, declared.id, declared.durable)
         self.expired = self.dropped = 0
         self._parked = RangeSet(self._lanes.keep_aside(stored.parked))
         self.reserved = _count_of(self._lanes.keep_aside(stored.reserved))
-        self._bounds = Bounds.of(terms, self._lanes)
+        self._bounds = LengthLimit.of(terms, self._lanes)
         self._resume()
 
     @property
@@ -74,13 +93,13 @@ class TermedQueue:
         return self._lanes.next_expiry_ms
 
     @property
-    def lanes(self) -> Sequence[Lane]:
+    def lanes(self) -> Sequence[Subqueue]:
         """As `Queue.lanes`."""
         return self._lanes.order
 
     # --- messages come and go ---------------------------------------------------------------------------------------
 
-    def append(self, run: Run, credit: int = 0, /) -> int:
+    def append(self, run: RecordBatch, credit: int = 0, /) -> int:
         """As `Queue.append`."""
         if self.terms.ttl_ms is not None or run.ttl_ms is not None:
             run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
@@ -91,21 +110,22 @@ class TermedQueue:
         taken = bounds.room_for(run, credit)
         if taken < run.count:
             if self.deaths is not None and bounds.overflow == "reject-publish-dlx":
-                self.deaths.add(self._lanes.refuse(Cutter().cut(run, taken, run.count)), MAXLEN)
+                self.deaths.add(self._lanes.refuse(BatchSlicer().cut(run, taken, run.count)), MAXLEN)
             if not taken:
                 return 0
-            run = Cutter().cut(run, 0, taken)
+            run = BatchSlicer().cut(run, 0, taken)
         bounds.append(run)
         return taken
 
-    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
         """As `Queue.has_room`."""
         return self._bounds is None or self._bounds.has_room(runs, credit)
 
-    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """As `Queue.take`."""
-        parcels = self._take_living(limit, room, alone) if self._lanes.is_mortal else self._lanes.take(
-            limit, room, alone)  # fmt: skip
+        parcels = (
+            self._take_living(limit, room, alone) if self._lanes.is_mortal else self._lanes.take(limit, room, alone)
+        )
         if self.terms.delivery_limit is not None:
             parcels = [part for parcel in parcels for part in self._counted(parcel)]
         if self._bounds is not None:
@@ -120,7 +140,7 @@ class TermedQueue:
         """As `Queue.head_bytes`."""
         return self._lanes.head_bytes()
 
-    def peek(self, offset: int, count: int) -> list[Parcel]:
+    def peek(self, offset: int, count: int) -> list[Delivery]:
         """As `Queue.peek`."""
         return self._lanes.peek(offset, count, PEEK_BYTES)
 
@@ -229,7 +249,7 @@ class TermedQueue:
             lane.acked += _count_of(part)
             lane.drop(part)
 
-    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """As `Queue.show`."""
         return self._lanes.show(ranges, PEEK_BYTES, fresh_from)
 
@@ -258,14 +278,22 @@ class TermedQueue:
         """As `Queue.table`."""
         declared = self.declared
         return {
-            "id": self.id, "vhost": declared.vhost, "name": declared.name, "durable": declared.durable,
-            "ready": self.ready, "unacked": self.unacked, "delayed": self._parked.count,
-            "dying": self.deaths.count if self.deaths is not None else 0, "reserved": self.reserved,
-            "consumers": consumers, "segments": sum([len(lane.index.segments) for lane in self._lanes]),
+            "id": self.id,
+            "vhost": declared.vhost,
+            "name": declared.name,
+            "durable": declared.durable,
+            "ready": self.ready,
+            "unacked": self.unacked,
+            "delayed": self._parked.count,
+            "dying": self.deaths.count if self.deaths is not None else 0,
+            "reserved": self.reserved,
+            "consumers": consumers,
+            "segments": sum([len(lane.index.segments) for lane in self._lanes]),
             **{name: sum([getattr(lane, name) for lane in self._lanes]) for name in _SUMS},
-            "expired": self.expired, "dropped": self.dropped,
+            "expired": self.expired,
+            "dropped": self.dropped,
             "dead_lettered": self.deaths.dead_lettered if self.deaths is not None else 0,
-        }  # fmt: skip
+        }
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -282,9 +310,9 @@ class TermedQueue:
             self._bury(spent, DELIVERY_LIMIT)
         self.trim()
 
-    def _take_living(self, limit: int, room: int, alone: bool) -> list[Parcel]:
-        """As `Lanes.take`, which stops where something has expired behind what has not."""
-        parcels: list[Parcel] = []
+    def _take_living(self, limit: int, room: int, alone: bool) -> list[Delivery]:
+        """As `PriorityLevels.take`, which stops where something has expired behind what has not."""
+        parcels: list[Delivery] = []
         now_ms = self._clock.now_ms()
         while limit > 0:
             self.expire(now_ms)
@@ -316,12 +344,12 @@ class TermedQueue:
             self._bury(spent, DELIVERY_LIMIT)
         return again
 
-    def _counted(self, parcel: Parcel) -> list[Parcel]:
+    def _counted(self, parcel: Delivery) -> list[Delivery]:
         """A parcel, cut where its messages were not delivered equally often."""
         if not parcel.redelivered:
             return [parcel]
         pieces = self._lanes.divide(parcel.first, parcel.run)
-        return [Parcel(first, True, deliveries, run) for first, deliveries, run in pieces]
+        return [Delivery(first, True, deliveries, run) for first, deliveries, run in pieces]
 
 
 def _count_of(ranges: Ranges) -> int:

@@ -16,13 +16,18 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from shardmq.limits import LETTER_PRODUCERS
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.priority_levels import Lanes
+from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.segments.segment import Ranges
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, ACK_TIMEOUT = (
-    "rejected", "expired", "maxlen", "delivery_limit", "ack_timeout")  # fmt: skip
+    "rejected",
+    "expired",
+    "maxlen",
+    "delivery_limit",
+    "ack_timeout",
+)
 """What a message may die of, in RabbitMQ's words."""
 
 
@@ -37,7 +42,7 @@ _PASSING: Final = 2**62
 """From here on above LETTER_PRODUCERS, producers are made up at each start."""
 
 
-class Death(NamedTuple):
+class DeadLetter(NamedTuple):
     """Messages that died together.
 
     Attributes:
@@ -52,12 +57,12 @@ class Death(NamedTuple):
     first: int
     reason: str
     deliveries: int
-    run: Run
+    run: RecordBatch
     producer: int
     gone: Ranges
 
 
-class Deaths:
+class DeadLetterOutbox:
     """The dead letters of one queue, in the order of their deaths.
 
     Args:
@@ -72,7 +77,7 @@ class Deaths:
 
     __slots__ = ("_lanes", "_lasting", "_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
 
-    def __init__(self, lanes: Lanes, queue: int, durable: bool) -> None:
+    def __init__(self, lanes: PriorityLevels, queue: int, durable: bool) -> None:
         self._lanes = lanes
         self._passing = LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
         self._lasting = LETTER_PRODUCERS + queue if durable else self._passing
@@ -96,16 +101,16 @@ class Deaths:
                 start = waiting.pop()[0]
             waiting.append((start, end, reason))
 
-    def take(self, limit_bytes: int) -> list[Death]:
+    def take(self, limit_bytes: int) -> list[DeadLetter]:
         """The next ones: as many as take `limit_bytes`, but one at least. They are out from here on."""
-        deaths: list[Death] = []
+        deaths: list[DeadLetter] = []
         waiting = self._waiting
         while waiting:
             start, end, reason = waiting.popleft()
             after = start
             for first, deliveries, run in self._lanes.read([(start, end)], limit_bytes, alone=not deaths):
                 producer = self._lasting if run.flags & PERSISTENT else self._passing
-                deaths.append(Death(first, reason, deliveries, run, producer, self._gone(first)))
+                deaths.append(DeadLetter(first, reason, deliveries, run, producer, self._gone(first)))
                 limit_bytes -= len(run.records)
                 after = first + run.count
             self._out.setdefault(reason, RangeSet()).add(start, after)

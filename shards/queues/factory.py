@@ -3,21 +3,28 @@
 from typing import Final
 
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.storage.recovery import NOTHING_STORED, StoredQueue
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 _MESSAGES_TERMS: Final = (
-    "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-delivery-limit",
-    "x-dead-letter-exchange", "x-consumer-timeout-action",
-)  # fmt: skip
+    "x-message-ttl",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-delivery-limit",
+    "x-dead-letter-exchange",
+    "x-consumer-timeout-action",
+)
 """Arguments that change what becomes of messages. The others are about consumers and the queue itself."""
 
 
-def make_queue(declared: Declared, journal: Journal, clock: SteadyClock, stored: StoredQueue = NOTHING_STORED) -> Queue:
+def make_queue(
+    declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+) -> Queue:
     """The queue for a declaration.
 
     Args:
@@ -26,5 +33,5 @@ def make_queue(declared: Declared, journal: Journal, clock: SteadyClock, stored:
         clock: what times to live are measured by.
         stored: what a start found of it.
     """
-    kind = TermedQueue if any(name in declared.arguments for name in _MESSAGES_TERMS) else PlainQueue
+    kind = ConfiguredQueue if any(name in declared.arguments for name in _MESSAGES_TERMS) else PlainQueue
     return kind(declared, journal, clock, stored)

@@ -5,11 +5,11 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final
 
-from shardmq.message.record_batch import Run
-from shardmq.shards.queues.delivery import Parcel
-from shardmq.shards.queues.priority_levels import Lanes
+from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.queues.delivery import Delivery
+from shardmq.shards.queues.priority_levels import PriorityLevels
 from shardmq.shards.segments.segment import Ranges, Segment, body_sizes
-from shardmq.topology.arguments import Terms
+from shardmq.topology.arguments import QueueArguments
 
 _segment: Final[Callable[[tuple[Segment, int, int]], Segment]] = itemgetter(0)
 
@@ -24,7 +24,7 @@ with each that comes.
 """
 
 
-class Bounds:
+class LengthLimit:
     """The bounds of one queue. Only ready messages count.
 
     Args:
@@ -38,7 +38,7 @@ class Bounds:
 
     __slots__ = ("_lanes", "_length_max", "bytes", "bytes_max", "overflow")
 
-    def __init__(self, terms: Terms, lanes: Lanes) -> None:
+    def __init__(self, terms: QueueArguments, lanes: PriorityLevels) -> None:
         self.overflow = terms.overflow
         self._length_max = _EVERYTHING if terms.max_length is None else terms.max_length
         self.bytes_max = terms.max_bytes
@@ -46,11 +46,11 @@ class Bounds:
         self.bytes = 0 if self.bytes_max is None else self._weigh(lanes.waiting())
 
     @staticmethod
-    def of(terms: Terms, lanes: Lanes) -> "Bounds | None":
+    def of(terms: QueueArguments, lanes: PriorityLevels) -> "LengthLimit | None":
         """The bounds a queue has, if it has any."""
-        return None if terms.max_length is None and terms.max_bytes is None else Bounds(terms, lanes)
+        return None if terms.max_length is None and terms.max_bytes is None else LengthLimit(terms, lanes)
 
-    def room_for(self, run: Run, credit: int) -> int:
+    def room_for(self, run: RecordBatch, credit: int) -> int:
         """How many messages of a run, from the first on, the queue has room for.
 
         Args:
@@ -67,7 +67,7 @@ class Bounds:
             taken = min(taken, passing + _fitting(body_sizes(run)[passing:], room))
         return taken
 
-    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
         """Whether the queue has room for all of these runs together; `credit` as in `room_for`."""
         if self.overflow == "drop-head":
             return True
@@ -80,7 +80,7 @@ class Bounds:
         room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
         return sum(sizes[max(0, credit - ready) :]) <= room
 
-    def append(self, run: Run) -> None:
+    def append(self, run: RecordBatch) -> None:
         """Put a run at the end of its lane."""
         if self.bytes_max is None:
             self._lanes.append(run)
@@ -89,7 +89,7 @@ class Bounds:
             self._lanes.append(run, size)
             self.bytes += size
 
-    def went(self, parcels: Iterable[Parcel]) -> None:
+    def went(self, parcels: Iterable[Delivery]) -> None:
         """Messages were handed out."""
         if self.bytes_max is not None:
             for parcel in parcels:

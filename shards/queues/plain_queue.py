@@ -6,25 +6,25 @@ A message may bring a time to live with it, so even here messages expire; who ex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.dead_letter_outbox import Deaths
-from shardmq.shards.queues.delivery import ALL_RUNS, Parcel
-from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Lane
+from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
+from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
+from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
-from shardmq.shards.storage.recovery import NOTHING_STORED, StoredQueue
-from shardmq.shards.storage.write_buffer import Journal
-from shardmq.topology.arguments import Terms
+from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
 PEEK_BYTES: Final = 4 << 20
 """Bytes of messages that one look shows; it travels in one frame, and holds up everybody else."""
 
-_NO_TERMS: Final = Terms()
+_NO_TERMS: Final = QueueArguments()
 
 
-class PlainQueue(Lane):
+class PlainQueue(Subqueue):
     """See the module, and `queue.Queue` for what it does.
 
     Args:
@@ -36,13 +36,14 @@ class PlainQueue(Lane):
 
     __slots__ = ("_clock", "_parked", "declared", "expired", "reserved", "terms")
 
-    deaths: Deaths | None = None
+    deaths: DeadLetterOutbox | None = None
 
-    def __init__(self, declared: Declared, journal: Journal, clock: SteadyClock,
-                 stored: StoredQueue = NOTHING_STORED) -> None:  # fmt: skip
+    def __init__(
+        self, declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+    ) -> None:
         super().__init__(declared.id, declared.durable, journal, 0, stored.marks.get(0, 0), stored.segments)
         self.declared = declared
-        self.terms = Terms.of(declared.arguments) if declared.arguments else _NO_TERMS
+        self.terms = QueueArguments.of(declared.arguments) if declared.arguments else _NO_TERMS
         self.expired = 0
         self._clock = clock
         self._parked: RangeSet | None = None
@@ -51,14 +52,14 @@ class PlainQueue(Lane):
         self.reserved = sum([end - start for start, end in self.keep_aside(stored.reserved)])
 
     @property
-    def lanes(self) -> Sequence[Lane]:
+    def lanes(self) -> Sequence[Subqueue]:
         """As `Queue.lanes`."""
         return (self,)
 
-    def peek(self, offset: int, count: int) -> list[Parcel]:
+    def peek(self, offset: int, count: int) -> list[Delivery]:
         """As `Queue.peek`."""
         pieces = self.read(self.waiting(offset, count), PEEK_BYTES, apart=self.cursor)
-        return [Parcel(first, first < self.cursor, 0, run) for first, run in pieces]
+        return [Delivery(first, first < self.cursor, 0, run) for first, run in pieces]
 
     def reject(self, ranges: Ranges) -> None:
         """As `Queue.reject`."""
@@ -102,11 +103,11 @@ class PlainQueue(Lane):
         self.acked += count
         self.drop(ranges)
 
-    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """As `Queue.show`."""
         apart = fresh_from.get(self.number, self.cursor)
         pieces = self.read(ranges, PEEK_BYTES, apart=apart, keep=False)
-        return [Parcel(first, first < apart, 0, run) for first, run in pieces]
+        return [Delivery(first, first < apart, 0, run) for first, run in pieces]
 
     def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
         """As `Queue.expire`."""
@@ -114,7 +115,7 @@ class PlainQueue(Lane):
         self.expired += sum([end - start for start, end in ranges])
         self.drop(ranges)
 
-    def has_room(self, _runs: Sequence[Run], _credit: int) -> bool:
+    def has_room(self, _runs: Sequence[RecordBatch], _credit: int) -> bool:
         """As `Queue.has_room`: there are no bounds."""
         return True
 
@@ -127,7 +128,7 @@ class PlainQueue(Lane):
     def trim(self) -> None:
         """As `Queue.trim`: there are no bounds."""
 
-    def _stamp(self, run: Run) -> None:
+    def _stamp(self, run: RecordBatch) -> None:
         run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
 
     def _clear_head(self) -> bool:
@@ -144,11 +145,25 @@ class PlainQueue(Lane):
     def table(self, consumers: int) -> dict[str, Any]:
         """As `Queue.table`."""
         return {
-            "id": self.id, "vhost": self.declared.vhost, "name": self.declared.name, "durable": self.declared.durable,
-            "total": self.total, "valid": self.valid, "ready": self.ready, "unacked": self.unacked,
-            "delayed": self._parked.count if self._parked is not None else 0, "dying": 0,
+            "id": self.id,
+            "vhost": self.declared.vhost,
+            "name": self.declared.name,
+            "durable": self.declared.durable,
+            "total": self.total,
+            "valid": self.valid,
+            "ready": self.ready,
+            "unacked": self.unacked,
+            "delayed": self._parked.count if self._parked is not None else 0,
+            "dying": 0,
             "reserved": self.reserved,
-            "consumers": consumers, "bytes": self.bytes, "segments": len(self.index.segments),
-            "published": self.published, "delivered": self.delivered, "acked": self.acked,
-            "redelivered": self.redelivered, "expired": self.expired, "dropped": 0, "dead_lettered": 0,
-        }  # fmt: skip
+            "consumers": consumers,
+            "bytes": self.bytes,
+            "segments": len(self.index.segments),
+            "published": self.published,
+            "delivered": self.delivered,
+            "acked": self.acked,
+            "redelivered": self.redelivered,
+            "expired": self.expired,
+            "dropped": 0,
+            "dead_lettered": 0,
+        }

@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from typing import Final
 
-from shardmq.message.record_batch import Run
-from shardmq.shards.queues.delivery import LANE_BITS, Parcel
-from shardmq.shards.queues.subqueue import Lane
-from shardmq.shards.segments.delivery_counts import Counted, Counts
+from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.queues.delivery import LANE_BITS, Delivery
+from shardmq.shards.queues.subqueue import Subqueue
+from shardmq.shards.segments.delivery_counts import Counted, DeliveryCounts
 from shardmq.shards.segments.segment import Ranges, Segment
-from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.steps import Steps
-from shardmq.shards.storage.recovery import StoredQueue
-from shardmq.shards.storage.write_buffer import Journal
-from shardmq.topology.arguments import Terms
+from shardmq.shards.storage.recovery import RecoveredQueue
+from shardmq.shards.storage.write_buffer import WriteBuffer
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
 REFUSED_LANE: Final = 256
 """Behind the lane of the lowest priority there can be."""
 
 
-class Lanes:
+class PriorityLevels:
     """See the module. Ranges of messages may be of any of its lanes.
 
     Args:
@@ -39,18 +39,18 @@ class Lanes:
 
     __slots__ = ("_by_number", "_declared", "_journal", "_top", "_ttl_ms", "order")
 
-    def __init__(self, declared: Declared, journal: Journal, terms: Terms, stored: StoredQueue) -> None:
+    def __init__(self, declared: Declared, journal: WriteBuffer, terms: QueueArguments, stored: RecoveredQueue) -> None:
         self._declared = declared
         self._journal = journal
         self._top = terms.max_priority or 0
         self._ttl_ms = terms.ttl_ms
-        self._by_number: dict[int, Lane] = {}
-        self.order: list[Lane] = []
+        self._by_number: dict[int, Subqueue] = {}
+        self.order: list[Subqueue] = []
         segments = {number: list(group) for number, group in groupby(stored.segments, key=_lane_of)}
         for number in sorted({0, *segments, *stored.marks}):
             self._make(number, stored.marks.get(number, 0), segments.get(number, ()))
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[Subqueue]:
         """All lanes, the refused messages' among them."""
         return iter(self._by_number.values())
 
@@ -64,7 +64,7 @@ class Lanes:
         """Whether something in it may expire."""
         return any(lane.mortal for lane in self.order)
 
-    def append(self, run: Run, body_bytes: int | None = None) -> None:
+    def append(self, run: RecordBatch, body_bytes: int | None = None) -> None:
         """Put a run at the end of its lane; its segment adds up the bytes of the bodies, where they are given."""
         number = max(0, self._top - run.priority)
         lane = self._by_number.get(number) or self._make(number)
@@ -73,7 +73,7 @@ class Lanes:
             segment = lane.index.segments[-1]
             segment.body_bytes = (segment.body_bytes or 0) + body_bytes
 
-    def refuse(self, run: Run) -> Ranges:
+    def refuse(self, run: RecordBatch) -> Ranges:
         """Put a run where nobody is served from, set aside; returns its messages' numbers."""
         lane = self._by_number.get(REFUSED_LANE) or self._make(REFUSED_LANE)
         lane.append(run)
@@ -84,9 +84,9 @@ class Lanes:
         lane = self._by_number.get(REFUSED_LANE)
         return lane.withdraw(lane.ready) if lane is not None else []
 
-    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
-        """As `Lane.take`, from the highest lane on."""
-        parcels: list[Parcel] = []
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
+        """As `Subqueue.take`, from the highest lane on."""
+        parcels: list[Delivery] = []
         for lane in self.order:
             while (lane.fresh or lane.returned) and limit > 0:
                 got = lane.take(limit, room, alone and not parcels)
@@ -98,11 +98,11 @@ class Lanes:
         return parcels
 
     def stored_bytes(self) -> int:
-        """As `Lane.stored_bytes`, of the highest lane that has something ready."""
+        """As `Subqueue.stored_bytes`, of the highest lane that has something ready."""
         return next((lane.stored_bytes() for lane in self.order if lane.ready), 0)
 
     def head_bytes(self) -> int:
-        """As `Lane.head_bytes`, of the highest lane that has something ready."""
+        """As `Subqueue.head_bytes`, of the highest lane that has something ready."""
         return next((lane.head_bytes() for lane in self.order if lane.ready), 0)
 
     def settle(self, ranges: Ranges) -> None:
@@ -131,7 +131,7 @@ class Lanes:
             lane.drop(part)
 
     def keep_aside(self, ranges: Ranges) -> Ranges:
-        """As `Lane.keep_aside`; whole lanes may be gone, with transient messages."""
+        """As `Subqueue.keep_aside`; whole lanes may be gone, with transient messages."""
         there = [part for part in ranges if _lane_of_range(part) in self._by_number]
         return [found for lane, part in self.split(there) for found in lane.keep_aside(part)]
 
@@ -144,7 +144,7 @@ class Lanes:
         return _withdraw(self.order, count)
 
     def withdraw_expired(self, now_ms: int, runs_max: int) -> Ranges:
-        """As `Lane.withdraw_expired`, of each lane."""
+        """As `Subqueue.withdraw_expired`, of each lane."""
         return [expired for lane in self.order if lane.mortal for expired in lane.withdraw_expired(now_ms, runs_max)]
 
     @property
@@ -154,23 +154,23 @@ class Lanes:
         return min(times) if times else None
 
     def purge(self) -> tuple[int, Steps]:
-        """As `Lane.purge`, of all lanes."""
+        """As `Subqueue.purge`, of all lanes."""
         parts = [lane.purge() for lane in self.order]
         return sum([count for count, _ in parts]), chain.from_iterable([steps for _, steps in parts])
 
     def extent(self, number: int) -> tuple[int, int]:
-        """As `Lane.extent`."""
+        """As `Subqueue.extent`."""
         return self._by_number[number >> LANE_BITS].extent(number)
 
-    def peek(self, offset: int, count: int, room: int) -> list[Parcel]:
+    def peek(self, offset: int, count: int, room: int) -> list[Delivery]:
         """Ready messages in the order of delivery; nothing changes."""
-        parcels: list[Parcel] = []
+        parcels: list[Delivery] = []
         for lane in self.order:
             ranges = lane.waiting(offset, count)
             offset -= min(offset, lane.ready)
             wanted = sum([end - start for start, end in ranges])
             for first, deliveries, run in self.read(ranges, room, not parcels, lane.cursor):
-                parcels.append(Parcel(first, first < lane.cursor, deliveries, run))
+                parcels.append(Delivery(first, first < lane.cursor, deliveries, run))
                 room -= len(run.records)
                 wanted -= run.count
                 count -= run.count
@@ -178,9 +178,9 @@ class Lanes:
                 break
         return parcels
 
-    def read(self, ranges: Ranges, room: int, alone: bool, apart: int = -1) -> list[tuple[int, int, Run]]:
+    def read(self, ranges: Ranges, room: int, alone: bool, apart: int = -1) -> list[tuple[int, int, RecordBatch]]:
         """As `Shelf.read`, cut where messages were not delivered equally often: (first number, deliveries, run)."""
-        pieces: list[tuple[int, int, Run]] = []
+        pieces: list[tuple[int, int, RecordBatch]] = []
         for lane, part in self.split(ranges):
             found = lane.read(part, room, alone and not pieces, apart)
             pieces += [piece for first, run in found for piece in self.divide(first, run)]
@@ -189,14 +189,14 @@ class Lanes:
                 break
         return pieces
 
-    def show(self, ranges: Ranges, room: int, fresh_from: Mapping[int, int]) -> list[Parcel]:
+    def show(self, ranges: Ranges, room: int, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """As `Queue.show`."""
-        parcels: list[Parcel] = []
+        parcels: list[Delivery] = []
         for lane, part in self.split(ranges):
             apart = fresh_from.get(lane.number, lane.cursor)
             found = lane.read(part, room, not parcels, apart, keep=False)
             pieces = [piece for first, run in found for piece in self.divide(first, run)]
-            parcels += [Parcel(first, first < apart, deliveries, run) for first, deliveries, run in pieces]
+            parcels += [Delivery(first, first < apart, deliveries, run) for first, deliveries, run in pieces]
             room -= sum([len(run.records) for _, run in found])
             if sum([run.count for _, run in found]) < sum([end - start for start, end in part]):
                 break
@@ -219,7 +219,7 @@ class Lanes:
         for lane, part in self.split(ranges):
             for segment, start, end in lane.places(part):
                 if segment.counts is None:
-                    segment.counts = Counts()
+                    segment.counts = DeliveryCounts()
                 for first, stop, count in segment.counts.add(start, end):
                     (over if count > limit else within).append((first, stop))
                 if segment.durable:
@@ -231,7 +231,7 @@ class Lanes:
         counted = [counts for lane in self for segment in lane.index.segments if (counts := segment.counts) is not None]
         return [(start, end) for counts in counted for start, end, count in counts if count > limit]
 
-    def split(self, ranges: Ranges) -> Iterator[tuple[Lane, Ranges]]:
+    def split(self, ranges: Ranges) -> Iterator[tuple[Subqueue, Ranges]]:
         """Neighbouring ranges of the same lane together, with their lane."""
         if len(self._by_number) == 1:
             yield self.order[0], ranges
@@ -239,24 +239,23 @@ class Lanes:
         for number, group in groupby(ranges, key=_lane_of_range):
             yield self._by_number[number], list(group)
 
-    def divide(self, first: int, run: Run) -> list[tuple[int, int, Run]]:
+    def divide(self, first: int, run: RecordBatch) -> list[tuple[int, int, RecordBatch]]:
         """Cut a run where its messages were not delivered equally often: (first number, deliveries, run)."""
         groups = [(count, [*group]) for count, group in groupby(self.counts([(first, first + run.count)]), key=_count)]
         if len(groups) == 1:
             return [(first, groups[0][0], run)]
-        cutter = Cutter()
+        cutter = BatchSlicer()
         return [
             (group[0][0], count, cutter.cut(run, group[0][0] - first, group[-1][1] - first)) for count, group in groups
         ]
 
     def gaps_below(self, number: int, most: int) -> Ranges:
-        """Numbers below one, of the same lane, whose messages are done with: the first ranges of them, `most` at most.
-        """
+        """Numbers below one, of the same subqueue, whose messages are done with: their first ranges, `most` at most."""
         lane = self._by_number[number >> LANE_BITS]
         return lane.gaps(lane.number << LANE_BITS, number, most)
 
-    def _make(self, number: int, mark: int = 0, segments: Iterable[Segment] = ()) -> Lane:
-        lane = Lane(self._declared.id, self._declared.durable, self._journal, number, mark, segments, self._ttl_ms)
+    def _make(self, number: int, mark: int = 0, segments: Iterable[Segment] = ()) -> Subqueue:
+        lane = Subqueue(self._declared.id, self._declared.durable, self._journal, number, mark, segments, self._ttl_ms)
         self._by_number[number] = lane
         if number != REFUSED_LANE:
             self.order.append(lane)
@@ -264,7 +263,7 @@ class Lanes:
         return lane
 
 
-def _withdraw(lanes: Iterable[Lane], count: int) -> Ranges:
+def _withdraw(lanes: Iterable[Subqueue], count: int) -> Ranges:
     ranges: Ranges = []
     for lane in lanes:
         if count > 0 and lane.ready:
@@ -274,7 +273,7 @@ def _withdraw(lanes: Iterable[Lane], count: int) -> Ranges:
     return ranges
 
 
-def _number(lane: Lane) -> int:
+def _number(lane: Subqueue) -> int:
     return lane.number
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from shardmq.message.record_batch import Run
-from shardmq.shards.queues.dead_letter_outbox import Deaths
-from shardmq.shards.queues.delivery import ALL_RUNS, Parcel
-from shardmq.shards.queues.subqueue import Lane
+from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
+from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
+from shardmq.shards.queues.subqueue import Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.steps import Steps
-from shardmq.topology.arguments import Terms
+from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue as Declared
 
 
@@ -28,12 +28,12 @@ class Queue(Protocol):
 
     id: int
     declared: Declared
-    terms: Terms
-    deaths: Deaths | None
+    terms: QueueArguments
+    deaths: DeadLetterOutbox | None
     reserved: int
 
     @property
-    def lanes(self) -> Sequence[Lane]:
+    def lanes(self) -> Sequence[Subqueue]:
         """Where they lie: the lanes consumers are served from, in that order, which is that of their numbers."""
         ...
 
@@ -57,7 +57,7 @@ class Queue(Protocol):
         """When `expire` has something to do, ms since 1970; None when nothing that is ready will expire."""
         ...
 
-    def append(self, run: Run, credit: int = 0, /) -> int:
+    def append(self, run: RecordBatch, credit: int = 0, /) -> int:
         """Put a run at the end.
 
         Args:
@@ -69,11 +69,11 @@ class Queue(Protocol):
         """
         ...
 
-    def has_room(self, runs: Sequence[Run], credit: int) -> bool:
+    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
         """Whether it would take all of these runs, one behind the other; `credit` as in `append`."""
         ...
 
-    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Hand out ready messages, in order; they are unacked from here on.
 
         Args:
@@ -92,7 +92,7 @@ class Queue(Protocol):
         """Bytes of the message that would be handed out next; 0 where none is ready."""
         ...
 
-    def peek(self, offset: int, count: int) -> list[Parcel]:
+    def peek(self, offset: int, count: int) -> list[Delivery]:
         """Look at ready messages, from the one `offset` behind the head on; nothing changes. Bounded in bytes."""
         ...
 
@@ -132,7 +132,7 @@ class Queue(Protocol):
         """Reserved messages are done with."""
         ...
 
-    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Parcel]:
+    def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """Look at ready or reserved messages, in rising order; nothing changes, what is in memory included.
 
         Args:

@@ -3,16 +3,16 @@
 from typing import Final
 
 from shardmq.limits import RUN_RECORDS_MAX
-from shardmq.message.record_batch import Run, continues, join
-from shardmq.shards.segments.segment import Index, NumberedRun, Ranges, Segment, place_of
-from shardmq.shards.segments.slicer import Cutter
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.message.record_batch import RecordBatch, can_join, join
+from shardmq.shards.segments.segment import NumberedRun, Ranges, Segment, SegmentIndex, place_of
+from shardmq.shards.segments.slicer import BatchSlicer
+from shardmq.shards.storage.write_buffer import WriteBuffer
 
 GAPS_SEGMENTS: Final = 64
 """Segments that are looked at for gaps: where the head of a queue moves on, the first one has them."""
 
 
-class Shelf:
+class SegmentLog:
     """See the module.
 
     Args:
@@ -28,24 +28,25 @@ class Shelf:
 
     __slots__ = ("_cutter", "_journal", "_open", "_reading", "bytes", "id", "index", "total", "young")
 
-    def __init__(self, queue: int, journal: Journal) -> None:
+    def __init__(self, queue: int, journal: WriteBuffer) -> None:
         self.id = queue
-        self.index = Index()
+        self.index = SegmentIndex()
         self.total = self.bytes = self.young = 0
         self._journal = journal
         self._open: Segment | None = None
         self._reading: Segment | None = None
-        self._cutter: Cutter | None = None  # a lane in ten thousand idle ones needs none
+        self._cutter: BatchSlicer | None = None  # a lane in ten thousand idle ones needs none
 
-    def read(self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1,
-             keep: bool = True) -> list[tuple[int, Run]]:  # fmt: skip
+    def read(
+        self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1, keep: bool = True
+    ) -> list[tuple[int, RecordBatch]]:
         """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
 
         No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not, and
         they lie far apart, fewer are read than there is room for.
         """
-        groups: list[tuple[int, list[Run]]] = []
-        cutter = Cutter()
+        groups: list[tuple[int, list[RecordBatch]]] = []
+        cutter = BatchSlicer()
         bodies = self._journal.runs if keep else self._journal.glance
         runs: list[NumberedRun] = []
         segment: Segment | None = None
@@ -69,8 +70,12 @@ class Shelf:
                     return _joined(groups)
                 piece = cutter.cut(run, start - first, start - first + count)
                 room -= len(piece.records)
-                if (start == after and start != apart and joined + count <= RUN_RECORDS_MAX
-                        and continues(groups[-1][1][-1], piece)):  # fmt: skip
+                if (
+                    start == after
+                    and start != apart
+                    and joined + count <= RUN_RECORDS_MAX
+                    and can_join(groups[-1][1][-1], piece)
+                ):
                     groups[-1][1].append(piece)
                     joined += count
                 else:
@@ -128,8 +133,8 @@ class Shelf:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _new_cutter(self) -> Cutter:
-        self._cutter = Cutter()
+    def _new_cutter(self) -> BatchSlicer:
+        self._cutter = BatchSlicer()
         return self._cutter
 
     def _bury(self, start: int, end: int) -> None:
@@ -160,7 +165,7 @@ class Shelf:
         self._journal.end(segment)
 
 
-def _joined(groups: list[tuple[int, list[Run]]]) -> list[tuple[int, Run]]:
+def _joined(groups: list[tuple[int, list[RecordBatch]]]) -> list[tuple[int, RecordBatch]]:
     return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]
 
 

@@ -21,13 +21,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shardmq.limits import RUN_RECORDS_MAX
-from shardmq.message.record_batch import PERSISTENT, Run, continues, join
+from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import ALL_RUNS, LANE_BITS, Parcel, _parcel
-from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS, Shelf
+from shardmq.shards.queues.delivery import ALL_RUNS, LANE_BITS, Delivery, _parcel
+from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS, SegmentLog
 from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Ranges, Segment, place_of
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, SEGMENT_COST_BYTES, Steps
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 
 MARK_LEAP: Final = 16_384
 """How far the mark is raised ahead of the cursor. It costs one 16-byte write per so many messages; after a crash, up to
@@ -45,7 +45,7 @@ EXPIRE_RUNS: Final = 20_000
 """Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
 
-class Lane(Shelf):
+class Subqueue(SegmentLog):
     """State of one lane.
 
     Args:
@@ -69,12 +69,39 @@ class Lane(Shelf):
         published, delivered, acked, redelivered: since start.
     """
 
-    __slots__ = ("_arrived", "_durable", "_expired_ms", "_expiry", "_expiry_of", "_reading_place", "acked", "aside",
-                 "cursor", "delivered", "fresh", "mark", "mortal", "next", "number", "published", "redelivered",
-                 "returned", "ttl_ms", "unacked")  # fmt: skip
+    __slots__ = (
+        "_arrived",
+        "_durable",
+        "_expired_ms",
+        "_expiry",
+        "_expiry_of",
+        "_reading_place",
+        "acked",
+        "aside",
+        "cursor",
+        "delivered",
+        "fresh",
+        "mark",
+        "mortal",
+        "next",
+        "number",
+        "published",
+        "redelivered",
+        "returned",
+        "ttl_ms",
+        "unacked",
+    )
 
-    def __init__(self, queue: int, durable: bool, journal: Journal, number: int = 0, mark: int = 0,
-                 segments: Iterable[Segment] = (), ttl_ms: int | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        queue: int,
+        durable: bool,
+        journal: WriteBuffer,
+        number: int = 0,
+        mark: int = 0,
+        segments: Iterable[Segment] = (),
+        ttl_ms: int | None = None,
+    ) -> None:
         super().__init__(queue, journal)
         self.number = number
         self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
@@ -105,7 +132,7 @@ class Lane(Shelf):
 
     # --- messages come ----------------------------------------------------------------------------------------------
 
-    def append(self, run: Run, _credit: int = 0, /) -> int:
+    def append(self, run: RecordBatch, _credit: int = 0, /) -> int:
         """Put a run at the end; returns how many messages that is. There are no bounds that credit could widen."""
         count = run.count
         size = len(run.records)
@@ -144,7 +171,7 @@ class Lane(Shelf):
 
     # --- messages go out --------------------------------------------------------------------------------------------
 
-    def take(self, limit: int, room: int, alone: bool) -> list[Parcel]:
+    def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Hand out ready messages, in order; they are unacked from here on.
 
         Args:
@@ -152,7 +179,7 @@ class Lane(Shelf):
             room: bytes they may take together.
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
-        parcels: list[tuple[int, bool, list[Run]]] = []
+        parcels: list[tuple[int, bool, list[RecordBatch]]] = []
         end = taken = joined = 0
         returned = self.returned
         while limit > 0:
@@ -184,8 +211,14 @@ class Lane(Shelf):
             room -= size
             limit -= count
             taken += count
-            if (first == end and size <= JOIN_BYTES_MAX and parcels and parcels[-1][1] is redelivered
-                    and joined + count <= RUN_RECORDS_MAX and continues(parcels[-1][2][-1], piece)):  # fmt: skip
+            if (
+                first == end
+                and size <= JOIN_BYTES_MAX
+                and parcels
+                and parcels[-1][1] is redelivered
+                and joined + count <= RUN_RECORDS_MAX
+                and can_join(parcels[-1][2][-1], piece)
+            ):
                 parcels[-1][2].append(piece)
                 joined += count
             else:
@@ -442,7 +475,7 @@ class Lane(Shelf):
             self.returned.add(start, end)
         self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
 
-    def _stamp(self, run: Run) -> None:
+    def _stamp(self, run: RecordBatch) -> None:
         """For a queue that is a lane itself: a run's time to live begins."""
 
     def _clear_head(self) -> bool:
@@ -450,13 +483,13 @@ class Lane(Shelf):
         due_ms = self.next_expiry_ms
         return due_ms is None or due_ms > self._expired_ms or self._expiry_of >= self._arrived
 
-    def _next_returned(self) -> tuple[int, int, int, Run]:
+    def _next_returned(self) -> tuple[int, int, int, RecordBatch]:
         first, end = self.returned.first()
         runs = self._journal.runs(self.index.segments[self.index.place(first)])
         run_first, run = runs[place_of(runs, first)]
         return first, min(end, run_first + run.count) - first, first - run_first, run
 
-    def _next_fresh(self) -> tuple[int, int, int, Run]:
+    def _next_fresh(self) -> tuple[int, int, int, RecordBatch]:
         segment = self._reading
         runs = segment.runs if segment is not None else None
         if runs is None or self._reading_place >= len(runs):
@@ -475,7 +508,7 @@ class Lane(Shelf):
         self._reading_place = place_of(runs, self.cursor)
         return runs
 
-    def _pass(self, end: int, run: Run, place: int) -> None:
+    def _pass(self, end: int, run: RecordBatch, place: int) -> None:
         """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
         self.cursor = end
         if place == run.count:

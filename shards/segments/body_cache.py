@@ -5,7 +5,7 @@ from collections import OrderedDict
 from shardmq.shards.segments.segment import RUN_OVERHEAD_BYTES, Segment
 
 
-class Cache:
+class BodyCache:
     """Which segments have their bodies in memory, first come first dropped.
 
     Args:

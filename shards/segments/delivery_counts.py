@@ -10,7 +10,7 @@ Counted = tuple[int, int, int]
 _end = itemgetter(1)
 
 
-class Counts:
+class DeliveryCounts:
     """Counts of numbers; all that are not in it have 0.
 
     Args:

@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Final
 
 from shardmq.message.record import unpack, unpack_raw
-from shardmq.message.record_batch import AMQP, Run
+from shardmq.message.record_batch import AMQP, RecordBatch
 from shardmq.ranges import RangeSet
-from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.delivery_counts import DeliveryCounts
 
 SEGMENT_BYTES: Final = 1 << 20
 """About where a segment is closed. Read back whole when a body of it is needed, so not larger than a read-ahead."""
@@ -26,7 +26,7 @@ _NIL_HEADERS: Final = {b"\x92\xc0\xc4": 4, b"\x92\xc0\xc5": 5, b"\x92\xc0\xc6": 
 """How a record without properties begins, and how many bytes come before its body."""
 
 _first = itemgetter(0)
-NumberedRun = tuple[int, Run]
+NumberedRun = tuple[int, RecordBatch]
 
 
 class Segment:
@@ -49,8 +49,22 @@ class Segment:
         counts: how often messages in it were delivered in vain, in queues that count that. None is never.
     """
 
-    __slots__ = ("body_bytes", "born", "bytes", "count", "counts", "durable", "end", "first", "gone", "live", "mortal",
-                 "queue", "runs", "stored")  # fmt: skip
+    __slots__ = (
+        "body_bytes",
+        "born",
+        "bytes",
+        "count",
+        "counts",
+        "durable",
+        "end",
+        "first",
+        "gone",
+        "live",
+        "mortal",
+        "queue",
+        "runs",
+        "stored",
+    )
 
     def __init__(self, queue: int, first: int, durable: bool, born: float) -> None:
         self.queue = queue
@@ -66,7 +80,7 @@ class Segment:
         self.born = born
         self.mortal = False
         self.body_bytes: int | None = None
-        self.counts: Counts | None = None
+        self.counts: DeliveryCounts | None = None
 
     def __repr__(self) -> str:
         return f"Segment(queue {self.queue}, [{self.first}, {self.end}), {self.live} of {self.count} live)"
@@ -100,7 +114,7 @@ def place_of(runs: list[NumberedRun], number: int) -> int:
     return place
 
 
-def body_sizes(run: Run) -> list[int]:
+def body_sizes(run: RecordBatch) -> list[int]:
     """How many bytes each message's body has."""
     if run.count == 1:
         header = _NIL_HEADERS.get(run.records[:3])
@@ -111,7 +125,7 @@ def body_sizes(run: Run) -> list[int]:
     return [len(record.body) for record in unpack(run.records, run.count)]
 
 
-class Index:
+class SegmentIndex:
     """The segments of a queue in order."""
 
     __slots__ = ("_firsts", "segments")

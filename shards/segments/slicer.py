@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 
-from shardmq.message.record_batch import Run, ends
+from shardmq.message.record_batch import RecordBatch, record_ends
 
 
-class Cutter:
+class BatchSlicer:
     """Cuts pieces off one run after another.
 
     It remembers where the records of the last run end: a consumer with a prefetch of 1 would otherwise have a run of
@@ -15,10 +15,10 @@ class Cutter:
     __slots__ = ("_ends", "_run")
 
     def __init__(self) -> None:
-        self._run: Run | None = None
+        self._run: RecordBatch | None = None
         self._ends: list[int] = []
 
-    def cut(self, run: Run, start: int, stop: int) -> Run:
+    def cut(self, run: RecordBatch, start: int, stop: int) -> RecordBatch:
         """Messages [start, stop) of a run, as a run."""
         if start == 0 and stop == run.count:
             if run is self._run:  # it may be a large one: each queue would keep its last
@@ -26,19 +26,29 @@ class Cutter:
             return run
         offsets = self._offsets(run)
         begin = offsets[start - 1] if start else 0
-        piece = Run(run.exchange, run.routing_key, run.flags, run.timestamp_ms, run.origin, run.serial + start,
-                    stop - start, run.records[begin : offsets[stop - 1]], run.priority, run.ttl_ms)  # fmt: skip
+        piece = RecordBatch(
+            run.exchange,
+            run.routing_key,
+            run.flags,
+            run.timestamp_ms,
+            run.origin,
+            run.serial + start,
+            stop - start,
+            run.records[begin : offsets[stop - 1]],
+            run.priority,
+            run.ttl_ms,
+        )
         if stop == run.count:
             self.forget()
         return piece
 
-    def fitting(self, run: Run, start: int, room: int) -> int:
+    def fitting(self, run: RecordBatch, start: int, room: int) -> int:
         """How many messages from `start` on take at most `room` bytes."""
         offsets = self._offsets(run)
         begin = offsets[start - 1] if start else 0
         return max(0, bisect_right(offsets, begin + room) - start)  # room is below 0 behind a message larger than it
 
-    def size(self, run: Run, place: int) -> int:
+    def size(self, run: RecordBatch, place: int) -> int:
         """Bytes of the message at a place of a run."""
         if run.count == 1:
             return len(run.records)
@@ -50,8 +60,8 @@ class Cutter:
         self._run = None
         self._ends = []
 
-    def _offsets(self, run: Run) -> list[int]:
+    def _offsets(self, run: RecordBatch) -> list[int]:
         if run is not self._run:
-            self._ends = ends(run.records, run.count)
+            self._ends = record_ends(run.records, run.count)
             self._run = run
         return self._ends

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.ranges import RangeSet
-from shardmq.shards.state.schedule import Agenda
+from shardmq.shards.state.schedule import Schedule
 
 ENTRIES_MIN: Final = 256
 """So many entries are not worth a sweep."""
@@ -21,7 +21,7 @@ def _nobody(_: Ranges) -> None:
     """Whoever held them is gone."""
 
 
-class Timeouts:
+class AckTimeouts:
     """The deadlines of one consumer.
 
     Args:
@@ -33,7 +33,7 @@ class Timeouts:
 
     __slots__ = ("_agenda", "_entries", "_held", "_is_expected", "_limit", "_overdue", "_timeout_ms")
 
-    def __init__(self, timeout_ms: int, agenda: Agenda, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
+    def __init__(self, timeout_ms: int, agenda: Schedule, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
         self._timeout_ms = timeout_ms
         self._agenda = agenda
         self._held = held

@@ -16,7 +16,7 @@ RANGES_KEPT: Final = 32
 """Ranges that are kept in memory of one attempt between passes: beyond the first, the highest of the second stay."""
 
 
-class Attempt:
+class StagedAttempt:
     """One attempt.
 
     Args:

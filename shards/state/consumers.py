@@ -10,7 +10,7 @@ from shardmq.limits import DELIVERY_CREDIT_SHARE, NAME_BYTES_MAX
 from shardmq.message.record import cost
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.state.ack_timeouts import Timeouts
+from shardmq.shards.state.ack_timeouts import AckTimeouts
 
 UNLIMITED: Final = 1 << 62
 """The credit of a consumer without a prefetch."""
@@ -39,11 +39,37 @@ class Consumer:
         is_waiting: whether it is out of turn, for want of credit.
     """
 
-    __slots__ = ("auto_ack", "exclusive", "held", "is_active", "is_asking", "is_waiting", "number", "overhead", "peer",
-                 "permit", "prefetch", "priority", "queue", "room", "settles", "timeouts", "window")  # fmt: skip
+    __slots__ = (
+        "auto_ack",
+        "exclusive",
+        "held",
+        "is_active",
+        "is_asking",
+        "is_waiting",
+        "number",
+        "overhead",
+        "peer",
+        "permit",
+        "prefetch",
+        "priority",
+        "queue",
+        "room",
+        "settles",
+        "timeouts",
+        "window",
+    )
 
-    def __init__(self, peer: Peer, number: int, queue: Queue, prefetch: int, auto_ack: bool, window: int,
-                 priority: int = 0, exclusive: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        peer: Peer,
+        number: int,
+        queue: Queue,
+        prefetch: int,
+        auto_ack: bool,
+        window: int,
+        priority: int = 0,
+        exclusive: bool = False,
+    ) -> None:
         self.peer = peer
         self.number = number
         self.queue = queue
@@ -58,7 +84,7 @@ class Consumer:
         self.held = RangeSet()
         self.priority = priority
         self.exclusive = exclusive
-        self.timeouts: Timeouts | None = None
+        self.timeouts: AckTimeouts | None = None
         self.is_active = False
         self.is_waiting = False
 
@@ -96,10 +122,15 @@ class Consumer:
     def table(self) -> dict[str, Any]:
         """What it is, as `shardmq consumer list` shows it."""
         return {
-            "gateway": self.peer.name, "consumer": self.number, "prefetch": self.prefetch, "auto_ack": self.auto_ack,
-            "priority": self.priority, "exclusive": self.exclusive, "active": self.is_active,
+            "gateway": self.peer.name,
+            "consumer": self.number,
+            "prefetch": self.prefetch,
+            "auto_ack": self.auto_ack,
+            "priority": self.priority,
+            "exclusive": self.exclusive,
+            "active": self.is_active,
             "unacked": self.held.count,
-        }  # fmt: skip
+        }
 
 
 class _Level:
@@ -119,7 +150,7 @@ class _Level:
         self.members = 0
 
 
-class Ring:
+class RoundRobin:
     """The consumers of a queue, in the order of their turns.
 
     Who is found without credit is out of turn until `wake`: a thousand consumers that are busy are not asked again for

@@ -14,13 +14,13 @@ from collections import OrderedDict
 from typing import Final
 
 from shardmq.limits import FRAMED_PRODUCERS
-from shardmq.shards.storage.entries import Seen
+from shardmq.shards.storage.entries import SequenceSet
 
 PRODUCERS_MAX: Final = 4096
 """Producers a queue remembers; who has published least recently is forgotten first."""
 
 
-class Producers:
+class ProducerSequences:
     """The producers of one queue and the numbers it has of them.
 
     Attributes:
@@ -30,25 +30,25 @@ class Producers:
     __slots__ = ("seen",)
 
     def __init__(self) -> None:
-        self.seen: OrderedDict[int, Seen] = OrderedDict()
+        self.seen: OrderedDict[int, SequenceSet] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.seen)
 
     def load(self, producer: int, ranges: list[tuple[int, int]]) -> None:
         """What was stored of one."""
-        self.seen[producer] = Seen(producer, ranges)
+        self.seen[producer] = SequenceSet(producer, ranges)
 
     def unseen(self, producer: int, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that this queue does not have yet."""
         seen = self.seen.get(producer)
         return [(start, end)] if seen is None or start >= seen.end else seen.gaps(start, end)
 
-    def saw(self, producer: int, start: int, end: int) -> Seen:
+    def saw(self, producer: int, start: int, end: int) -> SequenceSet:
         """Numbers [start, end) are in the queue; returns all that are."""
         seen = self.seen.get(producer)
         if seen is None:
-            seen = self.seen[producer] = Seen(producer)
+            seen = self.seen[producer] = SequenceSet(producer)
         seen.add(start, end)
         seen.trim()
         return seen

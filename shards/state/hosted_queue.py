@@ -1,11 +1,11 @@
 """A queue with all that belongs to it here: consumers, producers, delays, expiry."""
 
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.state.consumers import Ring
-from shardmq.shards.state.deduplication import Producers
+from shardmq.shards.state.consumers import RoundRobin
+from shardmq.shards.state.deduplication import ProducerSequences
 
 
-class Hosted:
+class HostedQueue:
     """A queue, and what belongs to it here.
 
     Attributes:
@@ -28,14 +28,28 @@ class Hosted:
     """
 
     __slots__ = (
-        "delayed", "expiry_at", "fired_ms", "is_bounded", "is_condemned", "is_durable", "is_gone", "is_kept",
-        "is_leaving", "is_watched", "producers", "queue", "refuses", "ring", "timers_at", "used_ms",
-    )  # fmt: skip
+        "delayed",
+        "expiry_at",
+        "fired_ms",
+        "is_bounded",
+        "is_condemned",
+        "is_durable",
+        "is_gone",
+        "is_kept",
+        "is_leaving",
+        "is_watched",
+        "producers",
+        "queue",
+        "refuses",
+        "ring",
+        "timers_at",
+        "used_ms",
+    )
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self.queue = queue
-        self.ring = Ring(queue)
-        self.producers: Producers | None = None
+        self.ring = RoundRobin(queue)
+        self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None
         self.expiry_at: int | None = None

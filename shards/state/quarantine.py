@@ -17,9 +17,26 @@ from shardmq.topology.entities import Queue as Declared
 
 _log = logging.getLogger(__name__)
 
-_COUNTS = ("total", "valid", "ready", "unacked", "delayed", "dying", "reserved", "consumers", "bytes",
-           "segments", "published", "delivered", "acked", "redelivered", "expired", "dropped", "dead_lettered",
-           "producers")  # fmt: skip
+_COUNTS = (
+    "total",
+    "valid",
+    "ready",
+    "unacked",
+    "delayed",
+    "dying",
+    "reserved",
+    "consumers",
+    "bytes",
+    "segments",
+    "published",
+    "delivered",
+    "acked",
+    "redelivered",
+    "expired",
+    "dropped",
+    "dead_lettered",
+    "producers",
+)
 
 WHAT_TO_DO = "stop the broker, run `shardmq store check`, then restore a copy or `shardmq store repair`"
 
@@ -143,8 +160,16 @@ class Quarantine:
         """The alarms, for machines."""
         alarms = [out.alarm() for out in self.queues.values()]
         for number, damage in self._staged.items():
-            alarms.append({"transaction": number, "file": str(damage.file), "database": damage.database,
-                           "key": damage.key.hex(), "what": damage.what, "text": self.staged_text(number)})  # fmt: skip
+            alarms.append(
+                {
+                    "transaction": number,
+                    "file": str(damage.file),
+                    "database": damage.database,
+                    "key": damage.key.hex(),
+                    "what": damage.what,
+                    "text": self.staged_text(number),
+                }
+            )
         return alarms
 
 

@@ -12,7 +12,7 @@ from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import SteadyClock
 
 
-class Agenda:
+class Schedule:
     """Appointments.
 
     Args:

@@ -9,21 +9,21 @@ from shardmq.bus.messages.shard import Cancelled, OutOfService, Unused
 from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.segments.slicer import Cutter
+from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.state.consumers import Consumer
-from shardmq.shards.state.hosted_queue import Hosted
+from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.quarantine import Quarantine
-from shardmq.shards.state.schedule import Agenda
-from shardmq.shards.state.sliced_work import Slices
+from shardmq.shards.state.schedule import Schedule
+from shardmq.shards.state.sliced_work import SlicedWork
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 COORDINATOR: Final = "coordinator"
 GATEWAY: Final = "gateway"
 
 
-class Client:
+class PeerState:
     """A peer's session: how many publishes it sent, its consumers by number; and those whose queue went out of service,
     with that queue."""
 
@@ -35,7 +35,7 @@ class Client:
         self.cut_off: dict[int, int] = {}
 
 
-class Holdings:
+class ShardState:
     """What a shard has.
 
     Args:
@@ -55,27 +55,27 @@ class Holdings:
         slices: work that is too much for one pass.
     """
 
-    def __init__(self, name: str, store: Store, journal: Journal, clock: SteadyClock) -> None:
+    def __init__(self, name: str, store: Store, journal: WriteBuffer, clock: SteadyClock) -> None:
         self.name = name
         self.store = store
         self.journal = journal
         self.clock = clock
-        self.agenda = Agenda(clock)
-        self.queues: dict[int, Hosted] = {}
+        self.agenda = Schedule(clock)
+        self.queues: dict[int, HostedQueue] = {}
         self.quarantine = Quarantine(name)
-        self.clients: dict[Peer, Client] = {}
-        self.active: dict[int, Hosted] = {}
+        self.clients: dict[Peer, PeerState] = {}
+        self.active: dict[int, HostedQueue] = {}
         self.unused: dict[int, None] = {}
-        self.cutter = Cutter()
-        self.slices = Slices(journal)
+        self.cutter = BatchSlicer()
+        self.slices = SlicedWork(journal)
 
-    def add(self, queue: Queue) -> Hosted:
+    def add(self, queue: Queue) -> HostedQueue:
         """One more queue."""
-        hosted = self.queues[queue.id] = Hosted(queue, self.agenda.now_ms)
+        hosted = self.queues[queue.id] = HostedQueue(queue, self.agenda.now_ms)
         self.use(hosted)
         return hosted
 
-    def found(self, peer: Peer, request: int, number: int) -> Hosted | None:
+    def found(self, peer: Peer, request: int, number: int) -> HostedQueue | None:
         """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
         hosted = self.queues.get(number)
         if hosted is None or hosted.is_condemned or hosted.is_leaving:
@@ -100,8 +100,10 @@ class Holdings:
 
     def disk_full(self) -> str:
         """What is said of messages that the disk has no room for."""
-        return (f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
-                "queued, or make room, and publish again")  # fmt: skip
+        return (
+            f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
+            "queued, or make room, and publish again"
+        )
 
     def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
         """A request is not carried out."""
@@ -141,7 +143,7 @@ class Holdings:
             if peer.role == COORDINATOR:
                 self.say_out_of_service(peer)
 
-    def _cut_off(self, hosted: Hosted) -> None:
+    def _cut_off(self, hosted: HostedQueue) -> None:
         """The consumers of a queue hear that there is nothing more for them."""
         for peer, client in self.clients.items():
             for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is hosted.queue]:
@@ -151,7 +153,7 @@ class Holdings:
                     consumer.timeouts.close()
                 peer.post(Cancelled(consumer.number, self.quarantine.text(hosted.queue.id)))
 
-    def catch_up(self, hosted: Hosted) -> None:
+    def catch_up(self, hosted: HostedQueue) -> None:
         """Bring a queue up to date: called before a request looks at it or changes who gets what.
 
         Deliveries, expiry and length limits are decided once, at the end of a pass. Who asks in the middle of one has
@@ -167,7 +169,7 @@ class Holdings:
             queue.catch_up()
             self.active[queue.id] = hosted
 
-    def look_unused(self, hosted: Hosted) -> None:
+    def look_unused(self, hosted: HostedQueue) -> None:
         """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who
         declares it next gets a new one, and not this one for a moment.
         """
@@ -193,7 +195,7 @@ class Holdings:
             else:
                 del self.unused[number]
 
-    def use(self, hosted: Hosted) -> None:
+    def use(self, hosted: HostedQueue) -> None:
         """Somebody uses a queue: its time begins anew, if it has one (x-expires)."""
         expires_ms = hosted.queue.terms.expires_ms
         if expires_ms is not None:
@@ -202,7 +204,7 @@ class Holdings:
                 hosted.is_watched = True
                 self._watch(hosted, expires_ms)
 
-    def _watch(self, hosted: Hosted, expires_ms: int) -> None:
+    def _watch(self, hosted: HostedQueue, expires_ms: int) -> None:
         self.agenda.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
 
     def _look_used(self, number: int, expires_ms: int) -> None:

@@ -8,20 +8,20 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.shards.segments.steps import Steps
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 
 SLICE_BYTES: Final = 32 << 20
 """About what is removed in one pass: some milliseconds, most of them LMDB's for the pages that become free."""
 
 
-class Slices:
+class SlicedWork:
     """Work that is under way.
 
     Args:
         journal: what is to be written.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: WriteBuffer) -> None:
         self._journal = journal
         self._works: deque[tuple[Steps, Callable[[], None]]] = deque()
         self._left = SLICE_BYTES

@@ -7,7 +7,7 @@ import msgspec
 
 from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 
 LETTER_RANGES_MAX: Final = 1024
@@ -24,7 +24,8 @@ RANGES_KEPT: Final = 32
 _HORIZON: Final = -1
 """No number; a first range that begins with it ends at the horizon."""
 
-class Seen(RangeSet):
+
+class SequenceSet(RangeSet):
     """The numbers a queue has of one producer.
 
     Attributes:
@@ -77,7 +78,7 @@ class Timer(NamedTuple):
     messages: int
     parked: bool
     durable: bool
-    run: Run | None = None
+    run: RecordBatch | None = None
 
 
 class StagedPlace(NamedTuple):
@@ -104,7 +105,7 @@ class Staged(NamedTuple):
     place: StagedPlace
     queues: tuple[int, ...]
     delay_ms: int
-    run: Run
+    run: RecordBatch
 
 
 class DamagedStage(NamedTuple):

@@ -23,7 +23,7 @@ from shardmq.shards.storage.schema import (
 )
 from shardmq.storage.checksums import row_seed
 from shardmq.storage.disk_space import writing
-from shardmq.storage.lmdb_engine import VERSION, Environment
+from shardmq.storage.lmdb_engine import VERSION, LmdbEnvironment
 from shardmq.storage.pages.page_check import Head, Keys
 from shardmq.storage.table import rewrite
 
@@ -44,7 +44,7 @@ class KeyCheck:
         self.heads: dict[str, Head] = {_name(TIMERS): self._see_timer}
         self.keys: dict[str, Keys] = {_name(number): self._summing(number) for number in self._digests}
 
-    def check(self, environment: Environment) -> list[RowDamaged]:
+    def check(self, environment: LmdbEnvironment) -> list[RowDamaged]:
         """Which keys are not what was written, once the store is open: each is of one queue, or of one transaction."""
         found: list[RowDamaged] = []
         if environment.version == VERSION:
@@ -63,7 +63,7 @@ class KeyCheck:
         return lambda keys: update(b"".join(keys))
 
 
-def upgrade(environment: Environment) -> None:
+def upgrade(environment: LmdbEnvironment) -> None:
     """Give the rows of a store of the first version their checksums, in one transaction; bodies stay as they are."""
     with writing(environment) as transaction:
         for number, name in enumerate(DATABASES):
@@ -76,7 +76,7 @@ def _upgraded(number: int, key: bytes, value: bytes) -> bytes:
     return bytes(stored_value(number, key, value))
 
 
-def _differences(environment: Environment, entries: int, bodies: int) -> Iterator[RowDamaged]:
+def _differences(environment: LmdbEnvironment, entries: int, bodies: int) -> Iterator[RowDamaged]:
     """The keys that one of two databases has and the other has not."""
     with environment.env.begin() as transaction:
         first, second = (
@@ -96,7 +96,7 @@ def _differences(environment: Environment, entries: int, bodies: int) -> Iterato
                 entry, body = next(first, None), next(second, None)
 
 
-def _damaged(environment: Environment, number: int, key: bytes, what: str) -> RowDamaged:
+def _damaged(environment: LmdbEnvironment, number: int, key: bytes, what: str) -> RowDamaged:
     return RowDamaged(environment.file, _name(number), key, f"{ROWS[number]} {what}", queue_of(number, key))
 
 

@@ -14,7 +14,7 @@ from shardmq.topology.entities import Queue as Declared
 
 
 @dataclass(slots=True)
-class Contents:
+class StoredState:
     """What a start finds.
 
     Attributes:
@@ -48,7 +48,7 @@ _first = attrgetter("first")
 
 
 @dataclass(slots=True)
-class StoredQueue:
+class RecoveredQueue:
     """What a start finds of one queue.
 
     Attributes:
@@ -77,11 +77,11 @@ class StoredQueue:
         return bool(self.living(start, end))
 
 
-NOTHING_STORED: Final = StoredQueue()
+NOTHING_STORED: Final = RecoveredQueue()
 """Of a queue that is new."""
 
 
-def stored_queues(contents: Contents, left_out: Collection[int] = ()) -> dict[int, StoredQueue]:
+def stored_queues(contents: StoredState, left_out: Collection[int] = ()) -> dict[int, RecoveredQueue]:
     """What a start found, by queue; deleted queues of which something is left are among them.
 
     Args:
@@ -89,7 +89,7 @@ def stored_queues(contents: Contents, left_out: Collection[int] = ()) -> dict[in
         left_out: ids of queues that are out of service.
     """
     numbers = [*(queue.id for queue in contents.queues), *contents.dropped]
-    found = {number: StoredQueue() for number in numbers if number not in left_out}
+    found = {number: RecoveredQueue() for number in numbers if number not in left_out}
     for (queue, lane), mark in contents.marks.items():
         if queue in found:
             found[queue].marks[lane] = mark

@@ -39,26 +39,56 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from shardmq.ranges import RangeSet
-from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.delivery_counts import DeliveryCounts
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.entries import StagedPlace, Timer
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
 
 REDO_ENTRY_BYTES: Final = 64 << 10
 """Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
 twice would not be."""
 
-DATABASES: Final = (b"queues", b"dropped", b"marks", b"index", b"segments", b"spilled", b"state",
-                    b"timers", b"spilled_timers", b"producers",
-                    b"stages", b"staged", b"sealed", b"concluding", b"reservations")  # fmt: skip
+DATABASES: Final = (
+    b"queues",
+    b"dropped",
+    b"marks",
+    b"index",
+    b"segments",
+    b"spilled",
+    b"state",
+    b"timers",
+    b"spilled_timers",
+    b"producers",
+    b"stages",
+    b"staged",
+    b"sealed",
+    b"concluding",
+    b"reservations",
+)
 """By number: the redo log has numbers."""
 
-(QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, STATE, TIMERS, SPILLED_TIMERS, PRODUCERS,
- STAGES, STAGED, SEALED, CONCLUDING, RESERVATIONS) = range(len(DATABASES))  # fmt: skip
+(
+    QUEUES,
+    DROPPED,
+    MARKS,
+    INDEX,
+    SEGMENTS,
+    SPILLED,
+    STATE,
+    TIMERS,
+    SPILLED_TIMERS,
+    PRODUCERS,
+    STAGES,
+    STAGED,
+    SEALED,
+    CONCLUDING,
+    RESERVATIONS,
+) = range(len(DATABASES))
 
-_QUEUES_FIRST: Final = frozenset({QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS,
-                                  RESERVATIONS})  # fmt: skip
+_QUEUES_FIRST: Final = frozenset(
+    {QUEUES, DROPPED, MARKS, INDEX, SEGMENTS, SPILLED, TIMERS, SPILLED_TIMERS, PRODUCERS, RESERVATIONS}
+)
 """Databases whose keys begin with a queue's id."""
 
 APPLIED: Final = b"redo"
@@ -83,10 +113,23 @@ more, and counts so much."""
 VALUE_BYTES_KEPT: Final = 4 << 20
 """A buffer for values is used again; one that held a larger message is not kept."""
 
-ROWS: Final = ("the queue", "the note of a deleted queue", "the mark of what was handed out", "the entry of a segment",
-               "a segment", "a segment", "the row", "a delayed message", "a delayed message",
-               "what is known of a producer", "the entry of a staged run", "a staged run", "what an attempt staged",
-               "the decision of a transaction", "a reservation")  # fmt: skip
+ROWS: Final = (
+    "the queue",
+    "the note of a deleted queue",
+    "the mark of what was handed out",
+    "the entry of a segment",
+    "a segment",
+    "a segment",
+    "the row",
+    "a delayed message",
+    "a delayed message",
+    "what is known of a producer",
+    "the entry of a staged run",
+    "a staged run",
+    "what an attempt staged",
+    "the decision of a transaction",
+    "a reservation",
+)
 """What a row of each database is, for messages."""
 
 BODIES_APART: Final = frozenset({SEGMENTS, SPILLED, STAGED})
@@ -118,7 +161,7 @@ class Edits:
     def __init__(self) -> None:
         self._value = bytearray()
 
-    def of(self, writes: Writes) -> Iterator[Edit]:
+    def of(self, writes: WriteBatch) -> Iterator[Edit]:
         """The changes as they are in the databases, in order. A value is good until the next one is asked for."""
         for segment in writes.delete:
             key = segment_key(segment)
@@ -173,7 +216,7 @@ def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
     return sealed_row(database, key, value)
 
 
-def _edits_of_queues(writes: Writes) -> Iterator[Edit]:
+def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
     for (queue, lane), mark in writes.marks.items():
         key = PLACE.pack(queue, lane) if lane else NUMBER.pack(queue)
         yield MARKS, key, None if mark is None else NUMBER.pack(mark)
@@ -189,7 +232,7 @@ def _edits_of_queues(writes: Writes) -> Iterator[Edit]:
         yield RESERVATIONS, key, None if reservation is None else _encode(reservation)
 
 
-def _edits_in_time(writes: Writes) -> Iterator[Edit]:
+def _edits_in_time(writes: WriteBatch) -> Iterator[Edit]:
     for timer in writes.fired:
         yield timers_of(timer.durable), timer_key(timer), None
     for timer in writes.timers:
@@ -199,7 +242,7 @@ def _edits_in_time(writes: Writes) -> Iterator[Edit]:
         yield PRODUCERS, PLACE.pack(queue, producer), None if ranges is None else _encode(list(ranges))
 
 
-def _edits_of_transactions(writes: Writes) -> Iterator[Edit]:
+def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
     for (transaction, attempt), sealed in writes.sealed.items():
         yield SEALED, PLACE.pack(transaction, attempt), None if sealed is None else _encode(sealed)
     for transaction, attempts in writes.concluding.items():
@@ -208,7 +251,7 @@ def _edits_of_transactions(writes: Writes) -> Iterator[Edit]:
         yield STATE, ENDED, _encode(writes.ended)
 
 
-def is_small(writes: Writes) -> bool:
+def is_small(writes: WriteBatch) -> bool:
     """Whether they are few enough for the redo log."""
     others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
     bodies = sum([segment.bytes for segment in writes.put])
@@ -265,7 +308,7 @@ def segment_of(key: bytes, content: bytes) -> Segment:
         segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
     if flags & COUNTED:
         ranges, counted = _decode_counted(rest)
-        segment.counts = Counts(counted)
+        segment.counts = DeliveryCounts(counted)
     else:
         ranges = _decode_ranges(rest)
     gone = RangeSet(ranges)

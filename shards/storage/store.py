@@ -17,13 +17,13 @@ import lmdb
 import msgspec
 
 from shardmq.errors import RowDamaged, StoreDamaged
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import NumberedRun, Segment
 from shardmq.shards.storage import decoding
 from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace, Timer
 from shardmq.shards.storage.identity import StoreIdentity, identified
 from shardmq.shards.storage.key_check import KeyCheck, upgrade
-from shardmq.shards.storage.recovery import Contents
+from shardmq.shards.storage.recovery import StoredState
 from shardmq.shards.storage.schema import (
     APPLIED,
     CLOCK,
@@ -64,12 +64,12 @@ from shardmq.shards.storage.schema import (
     timer_key,
     timers_of,
 )
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, was_row
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.disk_space import Room, Space, unwritable, writing
 from shardmq.storage.lmdb_engine import VERSION, open_environment
-from shardmq.storage.page_map import Map
+from shardmq.storage.page_map import PageMap
 from shardmq.storage.redo_log import RedoLog
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.entities import Queue
@@ -92,9 +92,9 @@ Decoded = TypeVar("Decoded")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 _decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
-_decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+_decode_run: Final = msgspec.msgpack.Decoder(RecordBatch).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
-_decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, Run]).decode
+_decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
 
 
 class Store:
@@ -115,7 +115,7 @@ class Store:
         self._env = self._environment.env
         self._dbs = [self._environment.dbs[name] for name in DATABASES]
         self._edits = Edits()
-        self._map = Map(self.file)
+        self._map = PageMap(self.file)
         self._overlay: dict[tuple[int, bytes], bytes | None] = {}  # in the redo log, not yet in LMDB; None is deleted
         self._overlay_since = 0.0
         self._overlay_due = _NEVER  # the earliest timer in the overlay
@@ -149,7 +149,7 @@ class Store:
             queues = self._rows(transaction, [], QUEUES, decoding.declaration_of)
             return self._state(transaction, IDENTITY, decoding.decode_identity), queues
 
-    def load(self) -> Contents:
+    def load(self) -> StoredState:
         """Read the index; what was spilled before is forgotten.
 
         Raises:
@@ -167,7 +167,7 @@ class Store:
             self._compact()
         return contents
 
-    def write(self, writes: Writes) -> None:
+    def write(self, writes: WriteBatch) -> None:
         """Make changes durable, all or none of them. Where that fails, as on a full disk, the process must end.
 
         A few go to the redo log and into LMDB later, together with others, or not at all where they cancel out. Many go
@@ -203,7 +203,7 @@ class Store:
         """Begin to copy all that was written so far into a folder that is not there yet."""
         if self._overlay:
             self._commit(())
-        return StoreCopy(self._env, folder, bytes_per_second, self.sizes()["used_bytes"], Map(self.file).read)
+        return StoreCopy(self._env, folder, bytes_per_second, self.sizes()["used_bytes"], PageMap(self.file).read)
 
     def rest(self, now: float) -> None:
         """Between passes: bring into LMDB what has been in the redo log for long enough."""
@@ -287,7 +287,6 @@ class Store:
         if not (is_row(number, key, value) or was_row(value)):
             raise self._row_damaged(number, key, f"{what!r} is not what was written")
 
-
     def timers(self) -> Iterator[Timer]:
         """All that are in LMDB and survive a restart, in order, without their messages."""
         with self._env.begin(db=self._dbs[TIMERS]) as transaction:
@@ -362,10 +361,9 @@ class Store:
         queue, due_ms, serial, count = TIMER.unpack(key)
         return Timer(queue, due_ms, serial, count & ~PARKED, count & PARKED != 0, durable)
 
-    def _decode_timer(self, timer: Timer, value: memoryview) -> Run:
+    def _decode_timer(self, timer: Timer, value: memoryview) -> RecordBatch:
         with value[CHECKSUM_BYTES:] as body:  # behind the checksum of the key
             return self._opened(timers_of(timer.durable), timer_key(timer), body, _decode_run, timer)
-
 
     def all_staged(self) -> Iterator[StagedPlace]:
         """Where all staged runs are, in order of transaction, attempt and sequence. There may be millions."""
@@ -523,10 +521,10 @@ class Store:
             self._rows(transaction, [], STATE, lambda key, _: key)
             return self._state(transaction, APPLIED, number_of)
 
-    def _contents(self) -> Contents:
+    def _contents(self) -> StoredState:
         with self._env.begin(buffers=False) as transaction:
             damaged: list[RowDamaged] = list(self._key_damage)
-            return Contents(
+            return StoredState(
                 queues=self._rows(transaction, damaged, QUEUES, decoding.declaration_of),
                 marks=dict(self._rows(transaction, damaged, MARKS, decoding.mark_of)),
                 dropped=self._rows(transaction, damaged, DROPPED, lambda key, _: number_of(key)),
@@ -585,7 +583,7 @@ class Store:
         value = transaction.get(key, db=self._dbs[STATE])
         return None if value is None else self._row(STATE, key, value, lambda _, content: decode(content))
 
-    def _check(self, contents: Contents) -> None:
+    def _check(self, contents: StoredState) -> None:
         """Messages of a queue that is not there: its own row is damaged, or what says whose they are."""
         known = {queue.id for queue in contents.queues}.union(contents.dropped)
         known.update(damage.queue for damage in contents.damaged if damage.queue is not None)

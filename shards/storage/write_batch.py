@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.segment import Segment
-from shardmq.shards.storage.entries import Reservation, Sealed, Seen, Staged, StagedPlace, Timer
+from shardmq.shards.storage.entries import Reservation, Sealed, SequenceSet, Staged, StagedPlace, Timer
 from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.topology.entities import Queue as Declared
 
 
 @dataclass(slots=True)
-class Writes:
+class WriteBatch:
     """What goes into one transaction of the store. Deletions come first.
 
     Attributes:
@@ -45,7 +45,7 @@ class Writes:
     cleared: list[int] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     fired: list[Timer] = field(default_factory=list)
-    producers: dict[tuple[int, int], Seen | None] = field(default_factory=dict)
+    producers: dict[tuple[int, int], SequenceSet | None] = field(default_factory=dict)
     staged: list[Staged] = field(default_factory=list)
     unstaged: list[StagedPlace] = field(default_factory=list)
     sealed: dict[tuple[int, int], Sealed | None] = field(default_factory=dict)

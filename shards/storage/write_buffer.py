@@ -11,19 +11,19 @@ from typing import Final, Protocol
 from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.runtime.clock import ClockNote
-from shardmq.shards.segments.body_cache import Cache
-from shardmq.shards.segments.segment import Index, NumberedRun, Segment
+from shardmq.shards.segments.body_cache import BodyCache
+from shardmq.shards.segments.segment import NumberedRun, Segment, SegmentIndex
 from shardmq.shards.storage.entries import (
     Reservation,
     Sealed,
-    Seen,
+    SequenceSet,
     Staged,
     StagedPlace,
     Timer,
 )
 from shardmq.shards.storage.identity import StoreIdentity
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
 
 SETTLED_SECONDS: Final = 0.05
@@ -40,7 +40,7 @@ class Compactable(Protocol):
     """
 
     id: int
-    index: Index
+    index: SegmentIndex
     young: int
 
     @property
@@ -54,7 +54,7 @@ class Compactable(Protocol):
         """They are told apart by what they are."""
 
 
-class Journal:
+class WriteBuffer:
     """What is to be written.
 
     Args:
@@ -70,11 +70,11 @@ class Journal:
 
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.store = store
-        self.cache = Cache(memory_bytes)
+        self.cache = BodyCache(memory_bytes)
         self.glanced = 0
         self.now = time.monotonic()
         self.untidy: dict[Compactable, None] = {}
-        self._writes = Writes()
+        self._writes = WriteBatch()
         self._opened: list[Segment] = []
         self._changed: dict[Segment, None] = {}
         self._settled: list[Segment] = []
@@ -155,7 +155,7 @@ class Journal:
         self._writes.fired.append(timer)
         self._due = True
 
-    def saw(self, queue: int, seen: Seen) -> None:
+    def saw(self, queue: int, seen: SequenceSet) -> None:
         """What a durable queue has of a producer; written with the messages, or when they are done with before that:
         but of dead letters at once, as who hands them over is not asked before it hands them over again."""
         self._writes.producers[queue, seen.producer] = seen
@@ -271,7 +271,7 @@ class Journal:
                 self.cache.add(segment)
         return [segment for segment in surplus if segment.stored]
 
-    def _seal(self, writes: Writes) -> None:
+    def _seal(self, writes: WriteBatch) -> None:
         for segment in self._opened:
             if not segment.live:
                 continue
@@ -282,7 +282,7 @@ class Journal:
                 self._due = True
         self._opened.clear()
 
-    def _write(self, writes: Writes) -> None:
+    def _write(self, writes: WriteBatch) -> None:
         if self._settle_due:
             writes.delete, self._settled = self._settled, []
             writes.gone = [segment for segment in self._changed if segment.stored and segment.durable]
@@ -293,5 +293,5 @@ class Journal:
         for seen in writes.producers.values():
             if seen is not None:
                 seen.is_due = False
-        self._writes = Writes()
+        self._writes = WriteBatch()
         self._due = self._settle_due = False

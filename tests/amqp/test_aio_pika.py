@@ -63,10 +63,21 @@ def test_iterators_hand_out_what_was_confirmed(url: str) -> None:
 
 def test_properties_and_headers_come_back_as_they_were(url: str) -> None:
     sent = aio_pika.Message(
-        b"{}", headers={"a": 1, "b": [True, None, 1.5, {"c": "d"}], "e": "ü"}, content_type="application/json",
-        content_encoding="utf-8", delivery_mode=aio_pika.DeliveryMode.PERSISTENT, priority=3, correlation_id="c",
-        reply_to="r", expiration=60, message_id="m", timestamp=1_700_000_000, type="t", user_id="guest", app_id="a",
-    )  # fmt: skip
+        b"{}",
+        headers={"a": 1, "b": [True, None, 1.5, {"c": "d"}], "e": "ü"},
+        content_type="application/json",
+        content_encoding="utf-8",
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        priority=3,
+        correlation_id="c",
+        reply_to="r",
+        expiration=60,
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+    )
 
     async def scenario(connection: AbstractRobustConnection) -> AbstractIncomingMessage:
         channel = await connection.channel()

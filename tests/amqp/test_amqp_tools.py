@@ -24,9 +24,13 @@ def tool(find_peer: Callable[..., Path], broker: Broker) -> Tool:
     def run(name: str, *arguments: str, given: str = "", code: int = 0) -> str:
         done = subprocess.run(
             [str(programs / f"amqp-{name}"), "--url", f"amqp://guest:guest@{broker.host}:{broker.port}", *arguments],
-            input=given, env={**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)},
-            capture_output=True, text=True, timeout=SECONDS, check=False,
-        )  # fmt: skip
+            input=given,
+            env={**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

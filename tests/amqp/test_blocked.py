@@ -96,5 +96,8 @@ def test_publishes_go_on_in_order_when_the_alarm_is_off(stage: Stage) -> None:
     assert heard == ["blocked", "unblocked", "confirmed"]
     runs = [said.run for said in stage.shards[0].heard if isinstance(said, Publish)]
     assert [record.body for run in runs for record in unpack(to_native(run).records, run.count)] == [
-        b"0", b"1", b"2", b"3",
-    ]  # fmt: skip
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+    ]

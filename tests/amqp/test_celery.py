@@ -41,8 +41,11 @@ class Worker:
             self.process = subprocess.Popen(
                 [*CELERY, "-A", "celery_tasks", "worker", "-n", self.name, "-l", "INFO", *options],
                 env={**os.environ, "PYTHONPATH": str(PROGRAMS), "TASKS_URL": url, **environment},
-                cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
         until(
             lambda: f"{self.name} ready." in self.said or self.process.poll() is not None, "the worker does not start"
         )
@@ -274,16 +277,18 @@ def test_quorum_queues_work_and_delay_natively(start_worker: StartWorker, url: s
         "assert tasks.now.apply_async(countdown=2).get(timeout=60) >= begun + 1\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PROGRAMS), "TASKS_URL": url, **queue},
-        capture_output=True, text=True, timeout=3 * SECONDS, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(PROGRAMS), "TASKS_URL": url, **queue},
+        capture_output=True,
+        text=True,
+        timeout=3 * SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert worker.stop() == 0
 
 
-def test_a_worker_goes_on_when_the_gateway_has_died(
-    broker: Broker, tasks: Any, worker: Worker, tmp_path: Path
-) -> None:
+def test_a_worker_goes_on_when_the_gateway_has_died(broker: Broker, tasks: Any, worker: Worker, tmp_path: Path) -> None:
     assert "Connection to broker lost" not in worker.said, "heartbeats went missing before"
     broker.kill_and_wait("gateway-0")
     tasks.wait_for.apply_async((str(tmp_path / "alive"), 0), retry=True)

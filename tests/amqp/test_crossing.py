@@ -20,9 +20,16 @@ SECONDS: Final = 60.0
 NOON: Final = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 
 HEADERS: Final[dict[str, Any]] = {
-    "bool": True, "int": -5, "long": 1 << 40, "decimal": Decimal("-12.50"), "text": "grün", "none": None,
-    "bytes": b"\x00\xff", "table": {"deep": {"er": [Decimal("1.5")]}}, "list": [1, "two", [3], {"four": False}],
-}  # fmt: skip
+    "bool": True,
+    "int": -5,
+    "long": 1 << 40,
+    "decimal": Decimal("-12.50"),
+    "text": "grün",
+    "none": None,
+    "bytes": b"\x00\xff",
+    "table": {"deep": {"er": [Decimal("1.5")]}},
+    "list": [1, "two", [3], {"four": False}],
+}
 
 LETTERS: Final = b"\x20\x00" + wrapped(b"", EVERY_TYPE)
 """A property list with headers of every type there is."""
@@ -75,15 +82,36 @@ def test_native_clients_read_every_property_that_pika_sends_by_every_way_of_read
     publishing: BlockingChannel, here: shardmq.Channel, queue: str
 ) -> None:
     properties = pika.BasicProperties(
-        content_type="text/csv", content_encoding="gzip", headers=HEADERS | {"time": NOON.replace(tzinfo=None)},
-        delivery_mode=2, priority=7, correlation_id="c", reply_to="r", expiration="600000", message_id="m",
-        timestamp=1_700_000_000, type="t", user_id="guest", app_id="a", cluster_id="reserved",
-    )  # fmt: skip
+        content_type="text/csv",
+        content_encoding="gzip",
+        headers=HEADERS | {"time": NOON.replace(tzinfo=None)},
+        delivery_mode=2,
+        priority=7,
+        correlation_id="c",
+        reply_to="r",
+        expiration="600000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+        cluster_id="reserved",
+    )
     expected = shardmq.Properties(
-        content_type="text/csv", content_encoding="gzip", headers=HEADERS | {"time": NOON}, delivery_mode=2,
-        priority=7, correlation_id="c", reply_to="r", expiration="600000", message_id="m", timestamp=1_700_000_000,
-        type="t", user_id="guest", app_id="a",
-    )  # fmt: skip
+        content_type="text/csv",
+        content_encoding="gzip",
+        headers=HEADERS | {"time": NOON},
+        delivery_mode=2,
+        priority=7,
+        correlation_id="c",
+        reply_to="r",
+        expiration="600000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+    )
     publishing.basic_publish("", queue, b"body", properties, mandatory=True)
     [part] = here.queue_slices(queue, 1)
     looked_at = [*here.queue_peek(queue), *here.queue_read(queue, part.first, part.end)[0]]
@@ -107,10 +135,26 @@ def test_native_clients_read_headers_of_every_type(
     message = here.basic_get(queue, auto_ack=True)
     assert message is not None
     assert message.properties.headers == {
-        "b": -1, "B": 255, "s": -1, "u": 65535, "I": 1, "i": 1, "l": 1, "L": 1, "f": 0.5, "d": 0.5,
-        "D": Decimal("1.25"), "t": True, "S": "a", "x": b"a", "T": datetime.datetime.fromtimestamp(1, datetime.UTC),
-        "A": [None, 257], "F": {"n": 1}, "V": None, "\\xff": None,
-    }  # fmt: skip
+        "b": -1,
+        "B": 255,
+        "s": -1,
+        "u": 65535,
+        "I": 1,
+        "i": 1,
+        "l": 1,
+        "L": 1,
+        "f": 0.5,
+        "d": 0.5,
+        "D": Decimal("1.25"),
+        "t": True,
+        "S": "a",
+        "x": b"a",
+        "T": datetime.datetime.fromtimestamp(1, datetime.UTC),
+        "A": [None, 257],
+        "F": {"n": 1},
+        "V": None,
+        "\\xff": None,
+    }
 
 
 def test_a_message_without_properties_has_the_brokers_id_for_native_clients_alone(
@@ -141,20 +185,38 @@ def test_pika_reads_every_property_that_native_clients_send(
     channel: BlockingChannel, here: shardmq.Channel, queue: str
 ) -> None:
     properties = shardmq.Properties(
-        content_type="text/csv", content_encoding="gzip", headers=HEADERS | {"time": NOON}, priority=7,
-        correlation_id="c", reply_to="r", expiration="600000", message_id="m", timestamp=1_700_000_000, type="t",
-        user_id="guest", app_id="a",
-    )  # fmt: skip
+        content_type="text/csv",
+        content_encoding="gzip",
+        headers=HEADERS | {"time": NOON},
+        priority=7,
+        correlation_id="c",
+        reply_to="r",
+        expiration="600000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+    )
     for _ in range(2):
         here.basic_publish("", queue, b"body", properties)
     for method, read, body in (channel.basic_get(queue, auto_ack=True), taken(channel, queue)):
         assert (body, method.routing_key) == (b"body", queue)
         assert read == pika.BasicProperties(
-            content_type="text/csv", content_encoding="gzip",
+            content_type="text/csv",
+            content_encoding="gzip",
             headers=HEADERS | {"time": NOON},
-            delivery_mode=2, priority=7, correlation_id="c", reply_to="r", expiration="600000", message_id="m",
-            timestamp=1_700_000_000, type="t", user_id="guest", app_id="a",
-        )  # fmt: skip
+            delivery_mode=2,
+            priority=7,
+            correlation_id="c",
+            reply_to="r",
+            expiration="600000",
+            message_id="m",
+            timestamp=1_700_000_000,
+            type="t",
+            user_id="guest",
+            app_id="a",
+        )
         assert str(read.headers["decimal"]) == "-12.50"
 
 
@@ -164,8 +226,15 @@ def test_native_headers_that_amqp_cannot_have_harm_nobody(
     deep: Any = "bottom"
     for _ in range(250):
         deep = [deep]
-    headers = {"x" * 300: 1, "huge": 2**64 - 1, "keys": {1: "a", "n" * 300: 2}, "deep": deep, "old": "kept",
-               "many": Decimal("1E+30"), "\u20ac" * 85: "longest"}  # fmt: skip
+    headers = {
+        "x" * 300: 1,
+        "huge": 2**64 - 1,
+        "keys": {1: "a", "n" * 300: 2},
+        "deep": deep,
+        "old": "kept",
+        "many": Decimal("1E+30"),
+        "\u20ac" * 85: "longest",
+    }
     here.basic_publish("", queue, b"1", shardmq.Properties(headers=headers, message_id="i" * 300, type="t" * 256))
     here.basic_publish("", queue, b"2", shardmq.Properties(headers={"all": ["x" * 100] * 1000}))
     here.basic_publish("", queue, b"3", shardmq.Properties(headers={str(each): {} for each in range(16_000)}))
@@ -174,9 +243,13 @@ def test_native_headers_that_amqp_cannot_have_harm_nobody(
     assert read.type is None
     assert read.headers.pop("deep")
     assert read.headers == {
-        "huge": str(2**64 - 1), "keys": {"1": "a"}, "old": "kept", "many": "1E+30", "\u20ac" * 85: "longest",
+        "huge": str(2**64 - 1),
+        "keys": {"1": "a"},
+        "old": "kept",
+        "many": "1E+30",
+        "\u20ac" * 85: "longest",
         "x-message-id": "i" * 300,
-    }  # fmt: skip
+    }
     assert taken(channel, queue)[1].headers == {"all": ["x" * 100] * 1000}
     assert 10_000 < len(taken(channel, queue)[1].headers) < 16_000
 
@@ -214,9 +287,10 @@ def test_messages_that_came_back_to_a_queue_that_counts_say_how_often(
         seen.append(properties.raw)
         publishing.basic_nack(method.delivery_tag)
     assert seen == [
-        LETTERS, b"\x20\x00" + wrapped(b"", EVERY_TYPE + counted + b"\x01"),
+        LETTERS,
+        b"\x20\x00" + wrapped(b"", EVERY_TYPE + counted + b"\x01"),
         b"\x20\x00" + wrapped(b"", EVERY_TYPE + counted + b"\x02"),
-    ]  # fmt: skip
+    ]
     publishing.basic_qos(prefetch_count=1)
     assert taken(publishing, "counting")[1].raw == b"\x20\x00" + wrapped(b"", EVERY_TYPE + counted + b"\x03")
     publishing.queue_purge("counting")
@@ -276,8 +350,14 @@ def test_copies_go_where_cc_and_bcc_say_and_nobody_sees_bcc(
 
 def test_a_headers_exchange_looks_at_headers_of_every_type(publishing: BlockingChannel) -> None:
     publishing.exchange_declare("by-headers", "headers", auto_delete=True)
-    wanted = {"kind": "late", "minutes": 5, "price": Decimal("1.5"), "raw": b"\xff", "at": NOON.replace(tzinfo=None),
-              "is": True}  # fmt: skip
+    wanted = {
+        "kind": "late",
+        "minutes": 5,
+        "price": Decimal("1.5"),
+        "raw": b"\xff",
+        "at": NOON.replace(tzinfo=None),
+        "is": True,
+    }
     for name, value in wanted.items():
         publishing.queue_declare(f"by-{name}", exclusive=True)
         publishing.queue_bind(f"by-{name}", "by-headers", arguments={"x-match": "all", name: value})

@@ -15,8 +15,15 @@ from shardmq.protocol.amqp.tables import decode_value, entries_of, wrapped
 from tests.amqp.test_crossing import LETTERS, SECONDS, Raw
 from tests.gateway.amqp.test_properties import EVERY_TYPE
 
-DEATHS: Final = {"x-first-death-reason", "x-first-death-queue", "x-first-death-exchange", "x-last-death-reason",
-                 "x-last-death-queue", "x-last-death-exchange", "x-death"}  # fmt: skip
+DEATHS: Final = {
+    "x-first-death-reason",
+    "x-first-death-queue",
+    "x-first-death-exchange",
+    "x-last-death-reason",
+    "x-last-death-queue",
+    "x-last-death-exchange",
+    "x-death",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -156,8 +163,9 @@ def test_deaths_in_turns_of_both_kinds_of_clients_are_one_history(
         headers = message.properties.headers
         assert headers is not None
         assert [(death["queue"], death["count"]) for death in headers["x-death"]] == [
-            ("ping", turn), ("pong", turn - 1),
-        ][: 1 if turn == 1 else 2]  # fmt: skip
+            ("ping", turn),
+            ("pong", turn - 1),
+        ][: 1 if turn == 1 else 2]
         assert headers["x-first-death-queue"] == "ping"
         message.nack(requeue=False)
     raw, _ = arrived(publishing, "ping")

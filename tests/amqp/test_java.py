@@ -42,9 +42,18 @@ def outcomes(
 @pytest.mark.parametrize(
     "scenario",
     [
-        "confirms", "acknowledgements", "properties", "returns", "refusals", "exchanges", "rpc", "transactions",
-        "channel errors", "connection errors", "cancellation",
+        "confirms",
+        "acknowledgements",
+        "properties",
+        "returns",
+        "refusals",
+        "exchanges",
+        "rpc",
+        "transactions",
+        "channel errors",
+        "connection errors",
+        "cancellation",
     ],
-)  # fmt: skip
+)
 def test_what_java_programs_do(outcomes: dict[str, str], scenario: str) -> None:
     assert outcomes[scenario] == "ok"

@@ -28,8 +28,15 @@ EVERYTHING = pika.BasicProperties(
     content_type="text/plain",
     content_encoding="gzip",
     headers={
-        "bool": True, "int": -5, "long": 1 << 40, "decimal": Decimal("-1.25"), "text": "grün", "none": None,
-        "bytes": b"\x00\xff", "table": {"deep": {"er": 1}}, "list": [1, "two", [3], {"four": False}],
+        "bool": True,
+        "int": -5,
+        "long": 1 << 40,
+        "decimal": Decimal("-1.25"),
+        "text": "grün",
+        "none": None,
+        "bytes": b"\x00\xff",
+        "table": {"deep": {"er": 1}},
+        "list": [1, "two", [3], {"four": False}],
     },
     delivery_mode=2,
     priority=7,
@@ -41,7 +48,7 @@ EVERYTHING = pika.BasicProperties(
     type="kind",
     user_id="guest",
     app_id="tests",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -319,21 +326,36 @@ def test_threads_acknowledge_through_the_connections_own(connection: pika.Blocki
 @pytest.mark.parametrize(
     ("mistake", "code", "text"),
     [
-        (lambda channel: channel.queue_declare("no.such", passive=True), 404,
-         "NOT_FOUND - no queue 'no.such' in vhost '/'"),
-        (lambda channel: channel.exchange_declare("no.such", passive=True), 404,
-         "NOT_FOUND - no exchange 'no.such' in vhost '/'"),
-        (lambda channel: channel.exchange_declare("amq.mine", "direct"), 403,
-         "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'"),
-        (lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True), 406,
-         "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.topic' in vhost '/': "
-         "received 'direct' but current is 'topic'"),
+        (
+            lambda channel: channel.queue_declare("no.such", passive=True),
+            404,
+            "NOT_FOUND - no queue 'no.such' in vhost '/'",
+        ),
+        (
+            lambda channel: channel.exchange_declare("no.such", passive=True),
+            404,
+            "NOT_FOUND - no exchange 'no.such' in vhost '/'",
+        ),
+        (
+            lambda channel: channel.exchange_declare("amq.mine", "direct"),
+            403,
+            "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'",
+        ),
+        (
+            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True),
+            406,
+            "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.topic' in vhost '/': "
+            "received 'direct' but current is 'topic'",
+        ),
         (lambda channel: channel.basic_get("no.such"), 404, "NOT_FOUND - no queue 'no.such' in vhost '/'"),
-        (lambda channel: (channel.basic_ack(99), channel.queue_declare("", exclusive=True)), 406,
-         "PRECONDITION_FAILED - unknown delivery tag 99"),
+        (
+            lambda channel: (channel.basic_ack(99), channel.queue_declare("", exclusive=True)),
+            406,
+            "PRECONDITION_FAILED - unknown delivery tag 99",
+        ),
     ],
     ids=["a queue", "an exchange", "a reserved name", "another type", "get", "a tag"],
-)  # fmt: skip
+)
 def test_mistakes_close_the_channel_and_say_why(
     connection: pika.BlockingConnection, mistake: Callable[[BlockingChannel], None], code: int, text: str
 ) -> None:

@@ -59,9 +59,19 @@ def test_messages_go_around_with_properties_and_headers(connect: Connect) -> Non
     queue = own_queue(channel)
     headers = {"n": 1, "big": 1 << 40, "f": 1.5, "s": "ü", "b": True, "l": [1, {"x": None}], "raw": b"\xfe"}
     message = amqp.Message(
-        b"\x00\xff", application_headers=headers, delivery_mode=2, priority=4, content_type="application/data",
-        message_id="m", correlation_id="c", reply_to="r", expiration="60000", type="t", user_id="guest", app_id="a",
-    )  # fmt: skip
+        b"\x00\xff",
+        application_headers=headers,
+        delivery_mode=2,
+        priority=4,
+        content_type="application/data",
+        message_id="m",
+        correlation_id="c",
+        reply_to="r",
+        expiration="60000",
+        type="t",
+        user_id="guest",
+        app_id="a",
+    )
     channel.basic_publish(message, "", queue)
     came: list[amqp.Message] = []
     channel.basic_consume(queue, callback=came.append)
@@ -138,13 +148,16 @@ def test_transactions_commit_and_roll_back(connect: Connect) -> None:
     ("mistake", "error", "text"),
     [
         (lambda channel: channel.queue_declare("py-amqp.no", passive=True), NotFound, "no queue 'py-amqp.no'"),
-        (lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True, auto_delete=False),
-         PreconditionFailed, "inequivalent arg 'type' for exchange 'amq.topic'"),
+        (
+            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True, auto_delete=False),
+            PreconditionFailed,
+            "inequivalent arg 'type' for exchange 'amq.topic'",
+        ),
         (lambda channel: channel.queue_declare("amq.mine"), AccessRefused, "contains reserved prefix 'amq.*'"),
         (lambda channel: channel.basic_consume("py-amqp.no"), NotFound, "no queue 'py-amqp.no'"),
     ],
     ids=["passive", "type", "name", "consume"],
-)  # fmt: skip
+)
 def test_errors_have_the_types_their_codes_mean(
     connect: Connect, mistake: Callable[[amqp.Channel], None], error: type[Exception], text: str
 ) -> None:

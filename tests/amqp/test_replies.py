@@ -96,10 +96,19 @@ def test_other_properties_of_a_request_stay_as_they_are(
     requester: Requester, channel: BlockingChannel, queue: str
 ) -> None:
     sent = pika.BasicProperties(
-        content_type="text/plain", headers={"deep": [1, {"er": True}]}, delivery_mode=2, priority=3, correlation_id="c",
-        reply_to=REPLY_TO, expiration="60000", message_id="m", timestamp=1_700_000_000, type="t", user_id="guest",
+        content_type="text/plain",
+        headers={"deep": [1, {"er": True}]},
+        delivery_mode=2,
+        priority=3,
+        correlation_id="c",
+        reply_to=REPLY_TO,
+        expiration="60000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
         app_id="a",
-    )  # fmt: skip
+    )
     requester.channel.basic_publish("", queue, b"ask", sent)
     _, found, _ = channel.basic_get(queue, auto_ack=True)
     assert found.reply_to.startswith(REPLY_TO + ".")
@@ -173,8 +182,9 @@ def test_a_tag_is_not_used_twice(url: str, queue: str) -> None:
         with pytest.raises(ConnectionClosedByBroker) as caught:
             channel.basic_consume(REPLY_TO, lambda *_: None, auto_ack=True, consumer_tag="mine")
         assert (caught.value.reply_code, caught.value.reply_text) == (
-            530, "NOT_ALLOWED - attempt to reuse consumer tag 'mine'"
-        )  # fmt: skip
+            530,
+            "NOT_ALLOWED - attempt to reuse consumer tag 'mine'",
+        )
 
 
 def test_asking_before_one_takes_answers_is_refused(other: BlockingChannel, queue: str) -> None:
@@ -258,9 +268,13 @@ def test_declaring_tells_whether_somebody_waits_and_deleting_does_nothing(
 )
 @pytest.mark.parametrize("whose", ["theirs", "another's"])
 def test_nothing_but_publishing_is_done_with_such_a_name(
-    misuse: Callable[[BlockingChannel, str], object], whose: str, requester: Requester, channel: BlockingChannel,
-    other: BlockingChannel, queue: str,
-) -> None:  # fmt: skip
+    misuse: Callable[[BlockingChannel, str], object],
+    whose: str,
+    requester: Requester,
+    channel: BlockingChannel,
+    other: BlockingChannel,
+    queue: str,
+) -> None:
     requester.ask(queue, b"ask")
     name, _ = request_of(channel, queue)
     misused = requester.channel.connection.channel() if whose == "theirs" else other

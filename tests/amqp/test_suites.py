@@ -73,9 +73,14 @@ def test_a_clients_own_tests_pass(
     passed = 0
     for run in range(runs):
         done = subprocess.run(
-            [*command, "--last-failed"] if run else command, cwd=folder, env={**os.environ, **where},
-            capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
-        )  # fmt: skip
+            [*command, "--last-failed"] if run else command,
+            cwd=folder,
+            env={**os.environ, **where},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
         print(done.stdout, done.stderr)
         counted = re.search(r"(\d+) passed", done.stdout.splitlines()[-1])
         passed += int(counted[1]) if counted else 0

@@ -117,10 +117,16 @@ def test_messages_of_all_kinds_keep_their_order_and_properties(
     tx: BlockingChannel, channel: BlockingChannel, queue: str
 ) -> None:
     kinds = [
-        pika.BasicProperties(delivery_mode=1 + number % 2, message_id=str(number), priority=number % 4, type="t",
-                             expiration="600000" if number % 5 else None, headers={"n": number})
+        pika.BasicProperties(
+            delivery_mode=1 + number % 2,
+            message_id=str(number),
+            priority=number % 4,
+            type="t",
+            expiration="600000" if number % 5 else None,
+            headers={"n": number},
+        )
         for number in range(300)
-    ]  # fmt: skip
+    ]
     for number, properties in enumerate(kinds):
         tx.basic_publish("", queue, b"x" * number, properties)
     tx.tx_commit()
@@ -180,8 +186,9 @@ def test_messages_move_from_queue_to_queue_once_each(
     tx.close()
     found = [bodies(channel, queue) for queue in queues]
     assert found[0] == []
-    assert found[1:] == [[b"%d" % number for number in range(60) if number % len(targets) == place]
-                         for place in range(len(targets))]  # fmt: skip
+    assert found[1:] == [
+        [b"%d" % number for number in range(60) if number % len(targets) == place] for place in range(len(targets))
+    ]
 
 
 def test_the_prefetch_is_used_up_until_the_commit(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
@@ -278,16 +285,22 @@ def test_mandatory_messages_whose_queue_was_deleted_meanwhile_come_back_with_the
     tx.tx_commit()
     tx.connection.process_data_events(0)
     found = [(code, text, key, body) for code, text, key, body, _ in returned]
-    assert found == [(312, "NO_ROUTE", "tx.brief", b"one"), (312, "NO_ROUTE", "no such queue", b"two"),
-                     (312, "NO_ROUTE", "tx.brief", b"three")]  # fmt: skip
+    assert found == [
+        (312, "NO_ROUTE", "tx.brief", b"one"),
+        (312, "NO_ROUTE", "no such queue", b"two"),
+        (312, "NO_ROUTE", "tx.brief", b"three"),
+    ]
     assert vars(returned[0][4]) == vars(rich)
     assert bodies(channel, queue) == [b"kept"]
 
 
 def test_a_mandatory_message_that_one_queue_is_left_for_does_not_come_back(
-    tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest,
+    tx: BlockingChannel,
+    channel: BlockingChannel,
+    queues: list[str],
+    request: pytest.FixtureRequest,
     returned: list[Returned],
-) -> None:  # fmt: skip
+) -> None:
     tx.basic_publish(request.node.name, "", b"x", PERSISTENT, mandatory=True)
     for gone in queues[1:]:
         channel.queue_delete(gone)
@@ -358,8 +371,9 @@ def test_a_full_queue_refuses_the_commit_and_nothing_of_it_is_visible(start_brok
         tx.basic_publish("", "open", b"two", PERSISTENT)
         code, text = refused(tx.tx_commit)
         assert (code, text.partition(";")[0]) == (
-            406, "PRECONDITION_FAILED - not committed: queue 'full' in vhost '/' is full"
-        )  # fmt: skip
+            406,
+            "PRECONDITION_FAILED - not committed: queue 'full' in vhost '/' is full",
+        )
         assert [bodies(channel, queue) for queue in ("open", "full", "source")] == [[], [b"0", b"1", b"2"], [b"kept"]]
 
 

@@ -14,9 +14,9 @@ import pytest
 import zmq
 import zmq.auth
 
-from shardmq.bus.curve import ALLOWED, NO_KEYS, Security, create_pair, held
+from shardmq.bus.curve import ALLOWED, NO_KEYS, CurveKeys, create_pair, held
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Opened
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import FromShard, Purge, ToShard
@@ -39,7 +39,7 @@ class Room:
         self._links: list[Listener[Any] | Dialer[Any]] = []
 
     def listen(
-        self, security: Security, address: str = "", name: str = "shard-0", role: str = "shard"
+        self, security: CurveKeys, address: str = "", name: str = "shard-0", role: str = "shard"
     ) -> "Listener[Any]":
         self._contexts.append(context(security))
         listener: Listener[Any] = Listener(self._contexts[-1], address or free_address(), role, name, ToShard)
@@ -48,7 +48,7 @@ class Room:
 
     def dial(
         self,
-        security: Security,
+        security: CurveKeys,
         address: str,
         peer: str = "shard-0",
         role: str = "gateway",
@@ -82,7 +82,7 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listener(room: Room, keys: Path) -> "Listener[Any]":
-    return room.listen(Security(keys, "shard-0"))
+    return room.listen(CurveKeys(keys, "shard-0"))
 
 
 def turn_until(listener: "Listener[Any]", dialer: "Dialer[Any] | None", true: Callable[[list[Any]], bool]) -> None:
@@ -108,7 +108,7 @@ def turned_away(listener: "Listener[Any]", dialer: "Dialer[Any] | None", log: py
 
 
 def test_allowed_keys_talk_both_ways(room: Room, keys: Path, listener: "Listener[Any]") -> None:
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
     dialer.post(Purge(1, 1))
     dialer.flush()
@@ -120,7 +120,7 @@ def test_allowed_keys_talk_both_ways(room: Room, keys: Path, listener: "Listener
 def test_what_is_said_cannot_be_read_on_the_way(room: Room, keys: Path, listener: "Listener[Any]") -> None:
     host, port = listener.address.removeprefix("tcp://").split(":")
     with socket.create_server(("127.0.0.1", 0)) as between:
-        dialer = room.dial(Security(keys, "gateway-0"), f"tcp://127.0.0.1:{between.getsockname()[1]}")
+        dialer = room.dial(CurveKeys(keys, "gateway-0"), f"tcp://127.0.0.1:{between.getsockname()[1]}")
         inward, _ = between.accept()
     outward = socket.create_connection((host, int(port)))
     seen = b""
@@ -150,13 +150,13 @@ def test_an_unknown_key_gets_nowhere_and_is_logged(
     create_pair(strange, "gateway-0")
     shutil.copy(keys / ALLOWED / "shard-0.key", strange / ALLOWED)
     key = held(strange)[0]["public_key"]
-    assert key in turned_away(listener, room.dial(Security(strange, "gateway-0"), listener.address), caplog)
+    assert key in turned_away(listener, room.dial(CurveKeys(strange, "gateway-0"), listener.address), caplog)
 
 
 def test_a_caller_that_expects_another_key_gets_nowhere(
     room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
 ) -> None:
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address, peer="gateway-0")
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address, peer="gateway-0")
     assert "another key than ours" in turned_away(listener, dialer, caplog)
 
 
@@ -175,12 +175,18 @@ def test_a_caller_that_expects_another_key_gets_nowhere(
     ],
 )
 def test_a_key_speaks_for_the_process_of_its_name_alone(
-    room: Room, keys: Path, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture,
-    key: str, role: str, name: str, words: str,
-) -> None:  # fmt: skip
+    room: Room,
+    keys: Path,
+    listener: "Listener[Any]",
+    caplog: pytest.LogCaptureFixture,
+    key: str,
+    role: str,
+    name: str,
+    words: str,
+) -> None:
     if key != "gateway-0":
         create_pair(keys, key)
-    liar = room.dial(Security(keys, key), listener.address, role=role, name=name)
+    liar = room.dial(CurveKeys(keys, key), listener.address, role=role, name=name)
     assert re.search(words, turned_away(listener, liar, caplog))
     turn_until(listener, liar, lambda _heard: f"no link to {listener.address}" in caplog.text)  # and it says so, too
 
@@ -190,7 +196,7 @@ def test_a_key_speaks_for_the_process_of_its_name_alone(
 )
 def test_names_that_fit_are_let_in(room: Room, keys: Path, listener: "Listener[Any]", key: str, role: str) -> None:
     create_pair(keys, key)
-    dialer = room.dial(Security(keys, key), listener.address, role=role, name=key)
+    dialer = room.dial(CurveKeys(keys, key), listener.address, role=role, name=key)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
     assert [(peer.role, peer.name) for peer in listener.peers] == [(role, key)]
 
@@ -208,8 +214,8 @@ def test_who_has_nothing_to_say_is_not_let_in_under_its_own_name_either(
 ) -> None:
     for name in {called, key} - {"shard-0"}:
         create_pair(keys, name)
-    listener = room.listen(Security(keys, called), name=called, role="shard" if "-" in called else called)
-    dialer = room.dial(Security(keys, key), listener.address, peer=called, role=role, name=key)
+    listener = room.listen(CurveKeys(keys, called), name=called, role="shard" if "-" in called else called)
+    dialer = room.dial(CurveKeys(keys, key), listener.address, peer=called, role=role, name=key)
     assert f"it is {key}, and a {role} has nothing to say" in turned_away(listener, dialer, caplog)
 
 
@@ -218,7 +224,7 @@ def test_a_key_under_two_names_is_nobodys(
 ) -> None:
     second = keys / ALLOWED / "coordinator.key"
     shutil.copy(keys / ALLOWED / "gateway-0.key", second)
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     assert "allowed as coordinator and gateway-0" in turned_away(listener, dialer, caplog)
     second.unlink()
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
@@ -227,8 +233,8 @@ def test_a_key_under_two_names_is_nobodys(
 def test_who_answers_with_a_key_and_another_name_is_not_listened_to(
     room: Room, keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    liar = room.listen(Security(keys, "shard-0"), name="shard-7")
-    dialer = room.dial(Security(keys, "gateway-0"), liar.address)
+    liar = room.listen(CurveKeys(keys, "shard-0"), name="shard-7")
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), liar.address)
     turn_until(liar, dialer, lambda _heard: "says it is 'shard-7', and has the key of 'shard-0'" in caplog.text)
     assert not dialer.is_open
 
@@ -236,7 +242,7 @@ def test_who_answers_with_a_key_and_another_name_is_not_listened_to(
 def test_a_caller_without_encryption_gets_nowhere_and_is_logged(
     room: Room, listener: "Listener[Any]", caplog: pytest.LogCaptureFixture
 ) -> None:
-    dialer = room.dial(Security(is_insecure=True), listener.address)
+    dialer = room.dial(CurveKeys(is_insecure=True), listener.address)
     assert "without encryption" in turned_away(listener, dialer, caplog)
 
 
@@ -244,7 +250,7 @@ def test_what_is_no_zeromq_at_all_harms_nobody(room: Room, keys: Path, listener:
     host, port = listener.address.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port))) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)
-        dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+        dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
         turn_until(listener, dialer, lambda _heard: dialer.is_open)
 
 
@@ -254,21 +260,21 @@ def test_a_key_may_be_added_and_taken_away_while_the_process_runs(
     public = keys / ALLOWED / "gateway-0.key"
     kept = public.read_bytes()
     public.unlink()
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     turned_away(listener, dialer, caplog)
     public.write_bytes(kept)
-    turn_until(listener, dialer, lambda heard: any(isinstance(event, Opened) for event in heard))
+    turn_until(listener, dialer, lambda heard: any(isinstance(event, LinkOpened) for event in heard))
 
 
 def test_a_file_that_is_no_key_keeps_the_others_valid(room: Room, keys: Path, listener: "Listener[Any]") -> None:
     (keys / ALLOWED / "broken.key").write_text("nonsense")
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:5680", "tcp://*:5680", "tcp://shard.example:5680"])
-@pytest.mark.parametrize("security", [NO_KEYS, Security(is_insecure=True)])
-def test_tcp_without_keys_is_refused_with_what_to_do(room: Room, address: str, security: Security) -> None:
+@pytest.mark.parametrize("security", [NO_KEYS, CurveKeys(is_insecure=True)])
+def test_tcp_without_keys_is_refused_with_what_to_do(room: Room, address: str, security: CurveKeys) -> None:
     with pytest.raises(StartupRefused, match=r"make keys .* and give --keys"):
         room.listen(security, address, "shard-0")
     with pytest.raises(StartupRefused, match=r"make keys .* and give --keys"):
@@ -278,8 +284,8 @@ def test_tcp_without_keys_is_refused_with_what_to_do(room: Room, address: str, s
 def test_loopback_without_keys_needs_to_be_asked_for(room: Room) -> None:
     with pytest.raises(StartupRefused, match="--insecure-bus"):
         room.listen(NO_KEYS, "tcp://127.0.0.1:0", "shard-0")
-    plain = room.listen(Security(is_insecure=True), free_address(), "shard-0")
-    dialer = room.dial(Security(is_insecure=True), plain.address)
+    plain = room.listen(CurveKeys(is_insecure=True), free_address(), "shard-0")
+    dialer = room.dial(CurveKeys(is_insecure=True), plain.address)
     turn_until(plain, dialer, lambda _heard: dialer.is_open)
 
 
@@ -289,8 +295,8 @@ def test_ipv6_addresses_are_as_good(room: Room, keys: Path) -> None:
             address = f"tcp://[::1]:{server.getsockname()[1]}"
     except OSError:
         pytest.skip("no IPv6 here")
-    listener = room.listen(Security(keys, "shard-0"), address, "shard-0")
-    dialer = room.dial(Security(keys, "gateway-0"), listener.address)
+    listener = room.listen(CurveKeys(keys, "shard-0"), address, "shard-0")
+    dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
 
 
@@ -308,18 +314,18 @@ def test_keys_are_private_and_never_overwritten(tmp_path: Path) -> None:
 def test_a_secret_key_that_others_can_read_is_refused(room: Room, keys: Path) -> None:
     (keys / "shard-0.key_secret").chmod(0o640)
     with pytest.raises(StartupRefused, match="chmod 600"):
-        room.listen(Security(keys, "shard-0"), free_address(), "shard-0")
+        room.listen(CurveKeys(keys, "shard-0"), free_address(), "shard-0")
 
 
 def test_missing_keys_are_named_with_the_command_that_makes_them(room: Room, keys: Path) -> None:
     with pytest.raises(StartupRefused, match=r"shardmq keys create shard-9"):
-        room.listen(Security(keys, "shard-9"), free_address(), "shard-9")
+        room.listen(CurveKeys(keys, "shard-9"), free_address(), "shard-9")
     with pytest.raises(StartupRefused, match=r"public key of shard-9 .* copy it to"):
-        room.dial(Security(keys, "gateway-0"), free_address(), "shard-9")
+        room.dial(CurveKeys(keys, "gateway-0"), free_address(), "shard-9")
 
 
 def test_a_context_ends_although_somebody_is_guarded(keys: Path) -> None:
-    made = context(Security(keys, "shard-0"))
+    made = context(CurveKeys(keys, "shard-0"))
     listener: Listener[Any] = Listener(made, free_address(), "shard", "shard-0", ToShard)
     listener.close()
     made.term()
@@ -330,7 +336,7 @@ def test_a_context_ends_although_somebody_is_guarded(keys: Path) -> None:
 def test_a_secret_key_of_another_user_is_refused(room: Room, keys: Path) -> None:
     os.chown(keys / "shard-0.key_secret", 12_345, -1)
     with pytest.raises(StartupRefused, match="own it"):
-        room.listen(Security(keys, "shard-0"), free_address(), "shard-0")
+        room.listen(CurveKeys(keys, "shard-0"), free_address(), "shard-0")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from shardmq.bus.dialer import HELLO_SECONDS, Dialer
-from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, Lost, Opened
+from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, LinkLost, LinkOpened
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.shard import (
     Confirmed,
@@ -21,7 +21,7 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import STANDSTILL_SECONDS
 
 PATIENCE_SECONDS = 10.0
@@ -66,15 +66,15 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def publish(number: int) -> Publish:
-    return Publish((number,), Run("e", "k", 1, 1, 2**64 - 1, 0, 3, pack_many([b"x"] * 3)))
+    return Publish((number,), RecordBatch("e", "k", 1, 1, 2**64 - 1, 0, 3, pack_many([b"x"] * 3)))
 
 
 def test_both_ends_hear_of_a_session_once(pair: Pair) -> None:
     pair.dialer.post(publish(1))
     pair.dialer.flush()
     pair.turn_until(lambda: len(pair.at_listener) >= 2)
-    assert pair.at_dialer == [Opened("shard", "shard-0")]
-    assert pair.at_listener == [Opened("gateway", "gateway-0"), publish(1)]
+    assert pair.at_dialer == [LinkOpened("shard", "shard-0")]
+    assert pair.at_listener == [LinkOpened("gateway", "gateway-0"), publish(1)]
 
 
 def test_calling_again_before_the_answer_has_come_opens_one_session(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -90,7 +90,7 @@ def test_calling_again_before_the_answer_has_come_opens_one_session(tmp_path_fac
         pair.dialer.post(publish(1))
         pair.dialer.flush()
         pair.turn_until(lambda: publish(1) in pair.at_listener)
-        assert pair.at_listener == [Opened("gateway", "gateway-0"), publish(1)]
+        assert pair.at_listener == [LinkOpened("gateway", "gateway-0"), publish(1)]
     finally:
         pair.close()
 
@@ -113,7 +113,7 @@ def test_answers_come_back(pair: Pair) -> None:
 
 
 def test_much_is_sent_in_several_envelopes(pair: Pair) -> None:
-    large = Publish((1,), Run("e", "k", 1, 1, 1, 0, 1, pack_many([bytes(3 << 20)])))
+    large = Publish((1,), RecordBatch("e", "k", 1, 1, 1, 0, 1, pack_many([bytes(3 << 20)])))
     for _ in range(8):
         pair.dialer.post(large)
     pair.dialer.flush()
@@ -126,8 +126,8 @@ def test_a_listener_that_starts_again_begins_a_new_session(pair: Pair) -> None:
     pair.at_dialer.clear()
     pair.dialer.post(Purge(1, 1))
     pair.dialer.flush()
-    pair.turn_until(lambda: any(isinstance(event, Opened) for event in pair.at_dialer))
-    assert [type(event) for event in pair.at_dialer] == [Lost, Opened]
+    pair.turn_until(lambda: any(isinstance(event, LinkOpened) for event in pair.at_dialer))
+    assert [type(event) for event in pair.at_dialer] == [LinkLost, LinkOpened]
     assert not any(isinstance(event, Purge) for event in pair.at_listener)
 
 
@@ -135,7 +135,7 @@ def test_a_successor_of_the_same_name_ends_the_session_of_the_one_before(pair: P
     successor: Dialer[Any] = Dialer(pair.context, pair.address, "gateway", "gateway-0", FromShard)
     try:
         pair.turn_until(lambda: not successor.tick(time.monotonic()) and bool(successor.receive()))
-        assert [type(event) for event in pair.at_listener] == [Opened, Lost, Opened]
+        assert [type(event) for event in pair.at_listener] == [LinkOpened, LinkLost, LinkOpened]
     finally:
         successor.close()
 
@@ -147,8 +147,8 @@ def test_a_missing_envelope_ends_the_session_at_both_ends(pair: Pair) -> None:
     pair.dialer.post(publish(1))
     pair.dialer.flush()
     pair.turn_until(lambda: len(pair.at_dialer) >= 3)
-    assert [type(event) for event in pair.at_dialer] == [Opened, Lost, Opened]
-    assert [type(event) for event in pair.at_listener][:2] == [Opened, Lost]
+    assert [type(event) for event in pair.at_dialer] == [LinkOpened, LinkLost, LinkOpened]
+    assert [type(event) for event in pair.at_listener][:2] == [LinkOpened, LinkLost]
 
 
 def ticks(start: float, seconds: float) -> list[float]:
@@ -161,8 +161,8 @@ def test_a_silent_peer_is_lost(pair: Pair) -> None:
         assert not pair.dialer.tick(now)
         assert not pair.listener.tick(now)
     late = ticks(now, 2)
-    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
-    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [LinkLost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [LinkLost]
 
 
 def test_who_stood_still_takes_nobody_for_silent_until_it_has_listened_again(pair: Pair) -> None:
@@ -170,15 +170,15 @@ def test_who_stood_still_takes_nobody_for_silent_until_it_has_listened_again(pai
     assert not pair.dialer.tick(woken)
     assert not pair.listener.tick(woken)
     late = ticks(woken, LINK_SILENCE_SECONDS + 1)
-    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
-    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [LinkLost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [LinkLost]
 
 
 def test_who_is_late_with_every_tick_notices_a_silent_peer_none_the_less(pair: Pair) -> None:
     start = time.monotonic()
     late = [start + 2 * STANDSTILL_SECONDS * number for number in range(1, round(LINK_SILENCE_SECONDS))]
-    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [Lost]
-    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [Lost]
+    assert [type(event) for now in late for event in pair.dialer.tick(now)][:1] == [LinkLost]
+    assert [type(event) for now in late for _, event in pair.listener.tick(now)] == [LinkLost]
 
 
 def test_garbage_on_the_socket_harms_nobody(pair: Pair) -> None:
@@ -202,7 +202,7 @@ def test_a_listener_that_is_gone_is_noticed_before_the_next_ping(pair: Pair) -> 
     pair.dialer.flush()
     pair.listener.close()
     deadline = time.monotonic() + LINK_PING_SECONDS / 2
-    while not any(isinstance(event, Lost) for event in pair.at_dialer):
+    while not any(isinstance(event, LinkLost) for event in pair.at_dialer):
         assert time.monotonic() < deadline
         pair.dialer.socket.poll(5)
         pair.at_dialer += pair.dialer.receive()
@@ -214,7 +214,7 @@ def test_a_listener_that_is_gone_is_noticed_before_the_next_ping(pair: Pair) -> 
 def test_a_listener_takes_a_bounded_number_of_bytes_at_a_time(pair: Pair) -> None:
     large = pack_many([bytes(ENVELOPE_BYTES + 1)])
     for number in range(1, 9):
-        pair.dialer.post(Publish((number,), Run("e", "k", 1, 1, 2**64 - 1, number, 1, large)))
+        pair.dialer.post(Publish((number,), RecordBatch("e", "k", 1, 1, 2**64 - 1, number, 1, large)))
     pair.dialer.flush()
     taken: list[int] = []
     deadline = time.monotonic() + PATIENCE_SECONDS

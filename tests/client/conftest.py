@@ -9,7 +9,7 @@ import pytest
 
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
-from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode, encode
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode, encode
 from shardmq.protocol.native.operations.connection import (
     ChannelOpen,
     ConnectionClose,
@@ -17,6 +17,7 @@ from shardmq.protocol.native.operations.connection import (
     Heartbeat,
     Ok,
 )
+from shardmq.protocol.native.operations.fields import Operation
 
 PATIENCE_SECONDS = 10.0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shardmq.client.api.message import Delivery
 from shardmq.client.api.url import parse
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.errors import (
     AuthenticationFailed,
     ChannelError,
@@ -33,7 +33,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicPublish,
     BasicRefused,
 )
-from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode, encode
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode, encode
 from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ConnectionClose,
@@ -41,6 +41,7 @@ from shardmq.protocol.native.operations.connection import (
     Ok,
     Refused,
 )
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import QueueDelete
 
 
@@ -90,21 +91,21 @@ class Waiter:
     def renew(self, first: int, last: int) -> None: ...
 
 
-def sent(core: Core) -> list[Any]:
+def sent(core: ConnectionCore) -> list[Any]:
     """What the core says, and says no more."""
     frames = FrameReader().feed(b"".join(core.outgoing))
     core.outgoing.clear()
     return [decode(kind, payload, FROM_CLIENT) for kind, payload in frames]
 
 
-def hear(core: Core, *operations: Operation) -> None:
+def hear(core: ConnectionCore, *operations: Operation) -> None:
     """The server says something."""
     core.receive(b"".join(map(encode, operations)))
 
 
-def opened() -> tuple[Core, ChannelCore]:
+def opened() -> tuple[ConnectionCore, ChannelCore]:
     """An open core with one open channel."""
-    core = Core(parse("shardmq://localhost/"), 60)
+    core = ConnectionCore(parse("shardmq://localhost/"), 60)
     core.open({}, Waiter())
     hear(core, Ok(1, 0, {"product": "shardmq", "heartbeat": 60}))
     channel = core.open_channel(Waiter(), Waiter())
@@ -113,7 +114,7 @@ def opened() -> tuple[Core, ChannelCore]:
     return core, channel
 
 
-def consuming(core: Core, channel: ChannelCore, auto_ack: bool = False) -> Waiter:
+def consuming(core: ConnectionCore, channel: ChannelCore, auto_ack: bool = False) -> Waiter:
     """A consumer "c"."""
     inbox = Waiter()
     core.consume(channel, BasicConsume(0, 1, "q", "c", auto_ack, 10), inbox, Waiter())
@@ -310,14 +311,14 @@ def test_an_answer_of_another_shape_is_a_protocol_error(result: Any) -> None:
 
 
 def test_a_close_before_the_connection_opened_is_an_authentication_failure() -> None:
-    core = Core(parse("shardmq://localhost/"), 60)
+    core = ConnectionCore(parse("shardmq://localhost/"), 60)
     core.open({}, Waiter())
     with pytest.raises(AuthenticationFailed, match="wrong"):
         hear(core, ConnectionClose(403, "the password is wrong"))
 
 
 def test_opening_a_connection_that_was_lost_before_it_raises_what_ended_it() -> None:
-    core = Core(parse("shardmq://localhost/"), 60)
+    core = ConnectionCore(parse("shardmq://localhost/"), 60)
     core.lose(ConnectionLost("it hung up"))
     with pytest.raises(ConnectionLost, match="it hung up"):
         core.open({}, Waiter())

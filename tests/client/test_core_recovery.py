@@ -7,8 +7,8 @@ import pytest
 from shardmq.client.api.recovery import STEADY_SECONDS, Backoff, Recovered, Recovery
 from shardmq.client.api.url import parse, parse_all
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
-from shardmq.client.core.declarations import Declared
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.declarations import Declarations
 from shardmq.errors import AuthenticationFailed, ConnectionLost, InvalidRequest, NotFound, ResourceLocked
 from shardmq.message import record as records
 from shardmq.protocol.native.operations.basic import (
@@ -20,7 +20,6 @@ from shardmq.protocol.native.operations.basic import (
     BasicNack,
     BasicPublish,
 )
-from shardmq.protocol.native.operations.codec import Operation
 from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ChannelOpen,
@@ -31,6 +30,7 @@ from shardmq.protocol.native.operations.connection import (
     Ok,
     Refused,
 )
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
@@ -71,10 +71,10 @@ class Witness:
         self.told.append(recovered)
 
 
-def opened() -> tuple[Core, ChannelCore, Witness]:
+def opened() -> tuple[ConnectionCore, ChannelCore, Witness]:
     """An open core that recovers, with one channel."""
     witness = Witness()
-    core = Core(parse("shardmq://localhost/"), 60, recovers=True, observer=witness)
+    core = ConnectionCore(parse("shardmq://localhost/"), 60, recovers=True, observer=witness)
     core.open({}, Waiter())
     hear(core, Ok(1, 0, {"product": "shardmq", "heartbeat": 60}))
     channel = core.open_channel(Waiter(), Waiter())
@@ -83,7 +83,7 @@ def opened() -> tuple[Core, ChannelCore, Witness]:
     return core, channel, witness
 
 
-def ask(core: Core, channel: ChannelCore, kind: Any, *fields: Any, result: Any = None) -> Waiter:
+def ask(core: ConnectionCore, channel: ChannelCore, kind: Any, *fields: Any, result: Any = None) -> Waiter:
     """A request that is carried out."""
     waiter = Waiter()
     core.request(kind, channel, waiter, *fields)
@@ -93,7 +93,7 @@ def ask(core: Core, channel: ChannelCore, kind: Any, *fields: Any, result: Any =
     return waiter
 
 
-def consume(core: Core, channel: ChannelCore, queue: str, tag: str) -> Waiter:
+def consume(core: ConnectionCore, channel: ChannelCore, queue: str, tag: str) -> Waiter:
     inbox = Waiter()
     core.consume(channel, BasicConsume(0, channel.number, queue, tag, False, 10), inbox, Waiter())
     [operation] = sent(core)
@@ -101,14 +101,14 @@ def consume(core: Core, channel: ChannelCore, queue: str, tag: str) -> Waiter:
     return inbox
 
 
-def publish(core: Core, channel: ChannelCore, *counts: int) -> list[Waiter]:
+def publish(core: ConnectionCore, channel: ChannelCore, *counts: int) -> list[Waiter]:
     waiters = [Waiter() for _ in counts]
     for count, waiter in zip(counts, waiters, strict=True):
         core.publish(channel, ("", "q", 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0), waiter)
     return waiters
 
 
-def let_in(core: Core) -> None:
+def let_in(core: ConnectionCore) -> None:
     """The connection is accepted again."""
     core.open({}, Waiter())
     [opening] = sent(core)
@@ -116,7 +116,7 @@ def let_in(core: Core) -> None:
     hear(core, Ok(opening.request, 0, {"heartbeat": 60}))
 
 
-def restore(core: Core, **names: str) -> list[Operation]:
+def restore(core: ConnectionCore, **names: str) -> list[Operation]:
     """Carry out everything until the core is up; returns what it asked for. `names` are of queues without one."""
     asked: list[Operation] = []
     fresh = iter(names.values())
@@ -148,8 +148,14 @@ def test_channels_exchanges_queues_bindings_and_consumers_come_back_in_that_orde
     let_in(core)
     asked = restore(core)
     assert [type(operation) for operation in asked] == [
-        ChannelOpen, ChannelOpen, ExchangeDeclare, QueueDeclare, QueueBind, ExchangeBind, BasicConsume,
-    ]  # fmt: skip
+        ChannelOpen,
+        ChannelOpen,
+        ExchangeDeclare,
+        QueueDeclare,
+        QueueBind,
+        ExchangeBind,
+        BasicConsume,
+    ]
     assert second.is_open
     assert witness.told == [LOST, Recovered("localhost:5672", {}, [])]
     hear(core, delivery(1, 2))
@@ -464,7 +470,7 @@ def test_auto_delete_queues_and_exchanges_are_forgotten_with_their_last_consumer
 
 
 def test_deleting_an_exchange_forgets_the_bindings_on_both_its_sides() -> None:
-    declared = Declared()
+    declared = Declarations()
     for bound in (ExchangeBind(1, 1, "b", "a", ""), ExchangeBind(1, 1, "c", "b", ""), QueueBind(1, 1, "q", "b", "")):
         declared.note(bound, None)
     declared.note(ExchangeBind(1, 1, "d", "a", "", {"x": 1}), None)

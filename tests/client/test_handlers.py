@@ -9,7 +9,7 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.client.sync.workers import Strand, Workers
+from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.cmd.run.broker import Broker
 
 
@@ -163,7 +163,7 @@ def test_a_handler_may_close_its_connection(broker: Broker) -> None:
 
 
 def test_a_job_waits_for_no_other_while_there_may_be_more_threads() -> None:
-    workers = Workers(8, "worker")
+    workers = WorkerPool(8, "worker")
     over = threading.Event()
     try:
         for _ in range(200):
@@ -182,13 +182,13 @@ def test_a_job_waits_for_no_other_while_there_may_be_more_threads() -> None:
 
 
 def test_a_strand_goes_on_after_what_it_does_when_idle_has_raised(caplog: pytest.LogCaptureFixture) -> None:
-    workers = Workers(1, "worker")
+    workers = WorkerPool(1, "worker")
     done = threading.Semaphore(0)
 
     def raise_fault() -> None:
         raise ZeroDivisionError("the channel is gone")
 
-    strand = Strand(workers, raise_fault)
+    strand = SerialExecutor(workers, raise_fault)
     with caplog.at_level(logging.CRITICAL):
         for _ in range(3):
             strand.do(done.release)
@@ -197,8 +197,8 @@ def test_a_strand_goes_on_after_what_it_does_when_idle_has_raised(caplog: pytest
 
 
 def test_strands_share_few_threads_and_keep_their_order(caplog: pytest.LogCaptureFixture) -> None:
-    workers = Workers(3, "worker")
-    strands = [Strand(workers) for _ in range(10)]
+    workers = WorkerPool(3, "worker")
+    strands = [SerialExecutor(workers) for _ in range(10)]
     seen: list[list[int]] = [[] for _ in strands]
     names: set[str] = set()
     done = threading.Semaphore(0)

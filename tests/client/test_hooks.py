@@ -11,7 +11,7 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.client.api.hooks import EVENTS_MAX, Hooks
-from shardmq.client.sync.workers import Strand, Workers
+from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.cmd.run.broker import Broker
 from shardmq.message import record as records
 from shardmq.protocol.native.operations.basic import BasicAck, BasicPublish, BasicRefused
@@ -103,8 +103,8 @@ def test_events_wait_for_a_hook_that_hangs_up_to_a_number_and_are_logged_from_th
 
 
 def test_every_confirm_is_told_of_though_many_come_while_others_are_told() -> None:
-    workers = Workers(1, "hooks")
-    hooks = Hooks(Strand(workers).do)
+    workers = WorkerPool(1, "hooks")
+    hooks = Hooks(SerialExecutor(workers).do)
     told = [0]
     everything = threading.Event()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.client.core.batching import MANY_BYTES, RUN_RECORDS, Collecting, Run, flags_of, record_of, runs_of
+from shardmq.client.core.batching import MANY_BYTES, RUN_RECORDS, BatchCollector, Run, flags_of, record_of, runs_of
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message import record as records
@@ -16,7 +16,7 @@ from shardmq.message.record_batch import PERSISTENT
 
 def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[Run]:
     """The runs that messages become when nothing sends them in between."""
-    collecting = Collecting()
+    collecting = BatchCollector()
     runs: list[Run] = []
     for exchange, key, body, properties in messages:
         filling = collecting.filling
@@ -59,7 +59,7 @@ def test_large_bodies_collected_by_many_threads_are_cut_into_several_runs() -> N
 
 
 def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() -> None:
-    collecting = Collecting()
+    collecting = BatchCollector()
     collecting.turn_to("", "a", None)
     late = collecting.filling
     late.bodies.append(b"1")
@@ -91,7 +91,7 @@ def test_a_body_that_is_not_bytes_is_a_type_error(body: object) -> None:
     with pytest.raises(TypeError, match="a message's body is bytes"):
         list(runs_of([b"fine", body], None))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="a message's body is bytes"):
-        Collecting().filling.check(body)  # type: ignore[arg-type]
+        BatchCollector().filling.check(body)  # type: ignore[arg-type]
 
 
 def test_one_body_where_many_are_wanted_is_a_type_error() -> None:
@@ -101,13 +101,13 @@ def test_one_body_where_many_are_wanted_is_a_type_error() -> None:
 
 def test_properties_of_another_type_are_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"properties are shardmq\.Properties"):
-        Collecting().turn_to("", "k", {"type": "x"})  # type: ignore[arg-type]
+        BatchCollector().turn_to("", "k", {"type": "x"})  # type: ignore[arg-type]
 
 
 def test_a_message_at_the_limit_passes_and_a_byte_more_does_not() -> None:
     properties = Properties(content_type="text/plain")
     for limit in (1000, MESSAGE_BYTES_MAX):
-        collecting = Collecting(0, lambda limit=limit: limit)
+        collecting = BatchCollector(0, lambda limit=limit: limit)
         collecting.turn_to("", "k", properties)
         for take in (
             lambda body, limit=limit: record_of(body, properties, limit),
@@ -121,7 +121,7 @@ def test_a_message_at_the_limit_passes_and_a_byte_more_does_not() -> None:
 
 def test_properties_over_their_limit_are_refused_before_they_are_sent() -> None:
     properties = Properties(headers={"long": "x" * 140_000})
-    collecting = Collecting()
+    collecting = BatchCollector()
     for take in (
         lambda: record_of(b"", properties),
         lambda: list(runs_of([b""], properties)),
@@ -133,4 +133,4 @@ def test_properties_over_their_limit_are_refused_before_they_are_sent() -> None:
 
 def test_a_routing_key_over_255_bytes_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidRequest, match="256 bytes"):
-        Collecting().turn_to("", "ü" * 128, None)
+        BatchCollector().turn_to("", "ü" * 128, None)

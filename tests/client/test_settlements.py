@@ -3,14 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.client.core.acknowledgements import Settlements
+from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.limits import SETTLEMENT_BYTES_MAX
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
-from shardmq.protocol.native.operations.codec import FROM_CLIENT, Operation, decode
+from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode
+from shardmq.protocol.native.operations.fields import Operation
 
 
-def told(settlements: Settlements) -> list[Operation]:
+def told(settlements: Acknowledgements) -> list[Operation]:
     """What the broker is told."""
     frames, *_ = settlements.take(3)
     return [decode(kind, payload, FROM_CLIENT) for kind, payload in FrameReader().feed(b"".join(frames))]
@@ -18,7 +19,7 @@ def told(settlements: Settlements) -> list[Operation]:
 
 @given(st.permutations(range(1, 60)))
 def test_acks_of_neighbours_in_any_order_become_one_range(tags: list[int]) -> None:
-    settlements = Settlements()
+    settlements = Acknowledgements()
     settlements.singles.extend(tags)
     assert settlements.count == 59
     assert told(settlements) == [BasicAck(3, [(1, 59)])]
@@ -28,14 +29,14 @@ def test_acks_of_neighbours_in_any_order_become_one_range(tags: list[int]) -> No
 
 @given(st.lists(st.integers(1, 50)))
 def test_every_ack_is_told_as_often_as_it_was_made(tags: list[int]) -> None:
-    settlements = Settlements()
+    settlements = Acknowledgements()
     settlements.singles.extend(tags)
     ranges = [span for operation in told(settlements) for span in operation.tags]  # type: ignore[attr-defined]
     assert sorted(tag for first, last in ranges for tag in range(first, last + 1)) == sorted(tags)
 
 
 def test_ranges_and_single_acks_join() -> None:
-    settlements = Settlements()
+    settlements = Acknowledgements()
     settlements.ack(5, 9)
     settlements.singles.append(4)
     settlements.ack(10, 10)
@@ -43,7 +44,7 @@ def test_ranges_and_single_acks_join() -> None:
 
 
 def test_nacks_say_whether_to_requeue() -> None:
-    settlements = Settlements()
+    settlements = Acknowledgements()
     settlements.nack(1, 2, True)
     settlements.nack(5, 5, False)
     settlements.nack(3, 3, True)
@@ -51,7 +52,7 @@ def test_nacks_say_whether_to_requeue() -> None:
 
 
 def test_what_is_too_much_for_a_frame_takes_several() -> None:
-    settlements = Settlements()
+    settlements = Acknowledgements()
     tags = range(2**62, 2**62 + 240_000, 2)
     settlements.singles.extend(tags)
     for tag in tags:

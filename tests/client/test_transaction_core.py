@@ -8,7 +8,7 @@ import pytest
 from shardmq.client.api.results import Begun, Sealed
 from shardmq.client.api.url import parse
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.transaction import (
     ASK_AGAIN_SECONDS,
     RESEND_SECONDS,
@@ -61,7 +61,7 @@ class Times:
         return self.now
 
 
-def begun(core: Core, channel: ChannelCore, number: int = 7) -> tuple[TransactionCore, Times]:
+def begun(core: ConnectionCore, channel: ChannelCore, number: int = 7) -> tuple[TransactionCore, Times]:
     """An open transaction."""
     times = Times()
     transaction = TransactionCore(core, channel, "batch", 0, SECONDS, times.later.append, times)
@@ -109,12 +109,12 @@ def publish(transaction: TransactionCore, channel: ChannelCore, *counts: int, ma
     return waiters
 
 
-def refuse(core: Core, *operations: BasicPublish, code: int = 506, text: str = AWAY) -> None:
+def refuse(core: ConnectionCore, *operations: BasicPublish, code: int = 506, text: str = AWAY) -> None:
     for operation in operations:
         hear(core, BasicRefused(1, [(operation.request, operation.request)], code, text))
 
 
-def confirm(core: Core, *operations: BasicPublish) -> None:
+def confirm(core: ConnectionCore, *operations: BasicPublish) -> None:
     hear(core, BasicConfirm(1, [(operation.request, operation.request) for operation in operations]))
 
 
@@ -136,9 +136,13 @@ def test_its_messages_are_numbered_from_zero_without_gaps_beside_those_of_its_ch
     core.publish(channel, ("x", "k", 1, 1, records.pack(None, b""), 0, 0, 0, 0), Waiter())
     said = sent(core)
     assert [(one.transaction, one.producer, one.sequence) for one in said] == [
-        (7, transaction.attempt, 0), (7, transaction.attempt, 3), (0, channel.producer, 1), (8, other.attempt, 0),
-        (7, transaction.attempt, 7), (0, channel.producer, 6),
-    ]  # fmt: skip
+        (7, transaction.attempt, 0),
+        (7, transaction.attempt, 3),
+        (0, channel.producer, 1),
+        (8, other.attempt, 0),
+        (7, transaction.attempt, 7),
+        (0, channel.producer, 6),
+    ]
     assert transaction.attempt != other.attempt
 
 
@@ -457,8 +461,11 @@ def test_leaving_seals_and_commits() -> None:
     transaction, times = begun(core, channel)
     _, taken = carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 0), True)
     assert [step if isinstance(step, type) else step[0] for step in taken] == [
-        Flush, TransactionSeal, Flush, TransactionCommit,
-    ]  # fmt: skip
+        Flush,
+        TransactionSeal,
+        Flush,
+        TransactionCommit,
+    ]
     assert transaction.is_committed
     assert carry_out(transaction.leave(None), times) == (None, [])
 
@@ -526,6 +533,6 @@ def test_requests_of_a_transaction_survive_a_lost_connection() -> None:
 
 
 def test_a_timeout_that_is_no_time_is_refused() -> None:
-    core = Core(parse("shardmq://localhost/"), 60)
+    core = ConnectionCore(parse("shardmq://localhost/"), 60)
     with pytest.raises(InvalidRequest, match="over 0 seconds"):
         TransactionCore(core, ChannelCore(1, Waiter(), None), "batch", 0, 0, [].append)

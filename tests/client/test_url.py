@@ -31,9 +31,18 @@ def test_a_password_shows_in_no_text() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["amqp://host/", "host:5672", "", "shardmq://", "shardmq://host:x/", "shardmq://host:70000/", "shardmq://h/a/b",
-     "shardmq://h/a?x=1", "shardmq://[::1/"],
-)  # fmt: skip
+    [
+        "amqp://host/",
+        "host:5672",
+        "",
+        "shardmq://",
+        "shardmq://host:x/",
+        "shardmq://host:70000/",
+        "shardmq://h/a/b",
+        "shardmq://h/a?x=1",
+        "shardmq://[::1/",
+    ],
+)
 def test_what_is_no_url_of_ours_is_refused_with_the_form(url: str) -> None:
     with pytest.raises(InvalidRequest, match="shardmq://user:password@host:port/vhost"):
         parse(url)
@@ -42,8 +51,10 @@ def test_what_is_no_url_of_ours_is_refused_with_the_form(url: str) -> None:
 def test_several_hosts_and_several_urls_are_several_addresses() -> None:
     addresses = parse_all("shardmq://me:pw@a,b:99,[::1]:7/v")
     assert [(address.host, address.port, address.user, address.vhost) for address in addresses] == [
-        ("a", 5672, "me", "v"), ("b", 99, "me", "v"), ("::1", 7, "me", "v"),
-    ]  # fmt: skip
+        ("a", 5672, "me", "v"),
+        ("b", 99, "me", "v"),
+        ("::1", 7, "me", "v"),
+    ]
     assert [address.host for address in parse_all(["shardmq://a/", "shardmq://b,c/"])] == ["a", "b", "c"]
     with pytest.raises(InvalidRequest, match="at least one"):
         parse_all([])
@@ -55,7 +66,9 @@ def test_tls_has_a_scheme_and_a_port_of_its_own() -> None:
 
 
 def test_files_for_tls_stand_behind_a_question_mark() -> None:
-    read = parse("shardmqs://a/v?cacertfile=%2Fx%2Fca%20one.pem&certfile=/x/me.pem&keyfile=/x/me.key&verify=verify_none")
+    read = parse(
+        "shardmqs://a/v?cacertfile=%2Fx%2Fca%20one.pem&certfile=/x/me.pem&keyfile=/x/me.key&verify=verify_none"
+    )
     assert read.vhost == "v"
     assert read.files == TlsFiles("/x/ca one.pem", "/x/me.pem", "/x/me.key", is_verified=False)
     assert parse("shardmqs://a/?cafile=x").files == TlsFiles("x")

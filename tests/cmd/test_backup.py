@@ -38,8 +38,10 @@ class Traffic:
     faults: list[BaseException] = field(default_factory=list)
 
     def run(self) -> list[threading.Thread]:
-        threads = [threading.Thread(target=self._guard, args=(part,))
-                   for part in (self.publish, self.consume, self.declare, self.transact)]  # fmt: skip
+        threads = [
+            threading.Thread(target=self._guard, args=(part,))
+            for part in (self.publish, self.consume, self.declare, self.transact)
+        ]
         for thread in threads:
             thread.start()
         return threads

@@ -41,8 +41,12 @@ def test_each_mode_prints_one_json_object_with_all_figures(
     (line,) = capsysbinary.readouterr().out.splitlines()
     figures = json.loads(line)
     assert set(figures) == {
-        "publish_msgs_per_s", "consume_msgs_per_s", "end_to_end_msgs_per_s", "latency_ms", "settings",
-    }  # fmt: skip
+        "publish_msgs_per_s",
+        "consume_msgs_per_s",
+        "end_to_end_msgs_per_s",
+        "latency_ms",
+        "settings",
+    }
     assert all(figures[name] > 0 for name in figures if name.endswith("per_s"))
     latency = figures["latency_ms"]
     assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]

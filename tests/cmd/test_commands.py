@@ -34,14 +34,29 @@ def test_properties_and_headers_travel_along(parsed: Parsed, printed: Printed, r
     printed("queue", "declare", "ranked", "-a", "x-max-priority=5")
     for priority in ("1", "5"):
         printed(
-            "publish", "ranked", priority, "--priority", priority, "--expiration", "60000", "--header", "n=7",
-            "--property", "reply_to=answers", "--property", "message_id=m" + priority,
-        )  # fmt: skip
+            "publish",
+            "ranked",
+            priority,
+            "--priority",
+            priority,
+            "--expiration",
+            "60000",
+            "--header",
+            "n=7",
+            "--property",
+            "reply_to=answers",
+            "--property",
+            "message_id=m" + priority,
+        )
     first = parsed("consume", "ranked", "-n", "1", "--prefetch", "1", "--exclusive", "--priority", "3")
     assert (first["body"], first["message_id"]) == ("5", "m5")
     assert first["properties"] == {
-        "priority": 5, "expiration": "60000", "headers": {"n": 7}, "reply_to": "answers", "message_id": "m5",
-    }  # fmt: skip
+        "priority": 5,
+        "expiration": "60000",
+        "headers": {"n": 7},
+        "reply_to": "answers",
+        "message_id": "m5",
+    }
     assert "color" in refused("publish", "ranked", "x", "--property", "color=red", code=2)
 
 

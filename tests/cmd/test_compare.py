@@ -12,7 +12,7 @@ import pytest
 
 from shardmq.cmd.bench.compare.load import Load, Rates, compiled_program, run_load
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
-from shardmq.cmd.bench.compare.rows import ROWS, Contestant, Course, Figure, Measured, enough, outcome
+from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Figure, Measured, enough, outcome
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
@@ -172,7 +172,7 @@ def test_a_load_that_fails_says_why_in_one_sentence(load_program: list[str]) -> 
 
 
 def test_brokers_take_turns_and_who_is_first_alternates() -> None:
-    course = Course(["both", "seq"], [OURS, THEIRS], {}, rounds=2, seconds=1, messages=None, timeout=1)
+    course = Comparison(["both", "seq"], [OURS, THEIRS], {}, rounds=2, seconds=1, messages=None, timeout=1)
     steps = [(turn, name, who) for turn, name, who, _ in course.run()]
     assert len(steps) == course.steps == 12
     firsts = steps[::2]

@@ -30,8 +30,13 @@ RABBIT = {
     "permissions": [{"user": "carrot", "vhost": "field", "configure": ".*", "write": ".*", "read": ".*"}],
     "exchanges": [
         {
-            "name": "rows", "vhost": "field", "type": "topic",
-            "durable": True, "auto_delete": False, "internal": False, "arguments": {},
+            "name": "rows",
+            "vhost": "field",
+            "type": "topic",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {},
         }
     ],
     "queues": [
@@ -39,12 +44,16 @@ RABBIT = {
     ],
     "bindings": [
         {
-            "source": "rows", "vhost": "field", "destination": "beds",
-            "destination_type": "queue", "routing_key": "#", "arguments": {},
+            "source": "rows",
+            "vhost": "field",
+            "destination": "beds",
+            "destination_type": "queue",
+            "routing_key": "#",
+            "arguments": {},
         }
     ],
     "policies": [{"vhost": "field", "name": "p", "pattern": ".*", "definition": {}, "priority": 0}],
-}  # fmt: skip
+}
 
 
 def without_version(definitions: dict[str, object]) -> dict[str, object]:
@@ -76,13 +85,21 @@ def test_what_one_broker_exports_another_imports(
 def test_definitions_of_rabbitmq_load_from_stdin(at: Broker, parsed: Parsed) -> None:
     loaded = subprocess.run(
         command("definitions", "import", "-", "--json"),
-        env=environment(SHARDMQ_URL=at.url), input=json.dumps(RABBIT).encode(), capture_output=True, timeout=30,
+        env=environment(SHARDMQ_URL=at.url),
+        input=json.dumps(RABBIT).encode(),
+        capture_output=True,
+        timeout=30,
         check=True,
-    )  # fmt: skip
+    )
     outcome = json.loads(loaded.stdout)
     assert {noun: count for noun, count in outcome["imported"].items() if count} == {
-        "users": 1, "vhosts": 1, "permissions": 1, "exchanges": 1, "queues": 1, "bindings": 1,
-    }  # fmt: skip
+        "users": 1,
+        "vhosts": 1,
+        "permissions": 1,
+        "exchanges": 1,
+        "queues": 1,
+        "bindings": 1,
+    }
     assert any("polic" in sentence for sentence in outcome["skipped"])
     assert "carrot" in {row["name"] for row in parsed("user", "list")}
     with shardmq.connect(at.url) as connection:

@@ -15,9 +15,9 @@ import pytest
 import zmq
 
 import shardmq
-from shardmq.bus.curve import ALLOWED, Security
+from shardmq.bus.curve import ALLOWED, CurveKeys
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Opened
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
 from shardmq.cmd.main import run
@@ -151,14 +151,14 @@ def test_a_name_that_is_no_file_name_makes_no_keys(tmp_path: Path, name: str) ->
 def test_a_gateway_with_its_key_is_taken_for_no_coordinator(roles: Roles) -> None:
     """The gateway's holder calls a shard as the coordinator, which may make and delete queues there."""
     roles.start_all()
-    one = context(Security(roles.folder / "gateway-0", "gateway-0"))
+    one = context(CurveKeys(roles.folder / "gateway-0", "gateway-0"))
     liar: Dialer[Any] = Dialer(one, roles.shards[0], "coordinator", "coordinator", FromShard, "shard-0")
     deadline = time.monotonic() + READY_SECONDS
     while "says it is 'coordinator', and its key is allowed as 'gateway-0'" not in (roles.folder / "log").read_text():
         assert time.monotonic() < deadline
         liar.tick(time.monotonic())
         liar.socket.poll(20)
-        assert not any(isinstance(event, Opened) for event in liar.receive())
+        assert not any(isinstance(event, LinkOpened) for event in liar.receive())
     liar.close()
     one.term()
     with shardmq.connect(roles.url) as connection:
@@ -174,8 +174,12 @@ def test_a_gateway_cannot_have_the_name_of_another_role(name: str, capsys: pytes
 def test_a_role_on_tcp_without_keys_exits_with_78_and_says_what_to_do(tmp_path: Path) -> None:
     refused = subprocess.run(
         command("shard", "--index", "0", "--data-dir", str(tmp_path), "--listen", free_address()),
-        env=environment(), capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert refused.returncode == 78, refused.stderr
     assert "shardmq keys create" in refused.stderr
     assert "Traceback" not in refused.stderr

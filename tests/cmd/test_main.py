@@ -38,8 +38,22 @@ def test_every_command_explains_itself(name: str) -> None:
             assert not isinstance(parameter, click.Option) or parameter.help, f"{full} {parameter.name} has no help"
 
 
-@pytest.mark.parametrize("noun", ["user", "vhost", "permission", "queue", "exchange", "binding", "connection",
-                                  "channel", "consumer", "definitions", "keys"])  # fmt: skip
+@pytest.mark.parametrize(
+    "noun",
+    [
+        "user",
+        "vhost",
+        "permission",
+        "queue",
+        "exchange",
+        "binding",
+        "connection",
+        "channel",
+        "consumer",
+        "definitions",
+        "keys",
+    ],
+)
 def test_every_command_about_a_noun_speaks_json(noun: str) -> None:
     with click.Context(cli) as context:
         group = cli.get_command(context, noun)

@@ -48,8 +48,11 @@ def test_memory_is_a_share_of_the_machine_or_bytes() -> None:
 
 def test_the_largest_message_has_from_a_byte_to_512_mib() -> None:
     assert [message_size(CONTEXT, OPTION, text) for text in ("1", "16MiB", "128mib", "512MiB")] == [
-        1, 16 << 20, 128 << 20, 512 << 20,
-    ]  # fmt: skip
+        1,
+        16 << 20,
+        128 << 20,
+        512 << 20,
+    ]
     for wrong in ("0", "513MiB", "1TiB", "many"):
         with pytest.raises(click.BadParameter, match="MiB"):
             message_size(CONTEXT, OPTION, wrong)
@@ -65,8 +68,15 @@ def test_the_largest_message_is_an_option_and_a_variable_of_what_has_gateways(na
 def test_values_are_json_where_they_are_valid_json() -> None:
     given = ("a=1", "b=true", "c=text", 'd="1"', "e=[1,2]", "f=", "g=x=y", "h=null")
     assert named_values(CONTEXT, OPTION, given) == {
-        "a": 1, "b": True, "c": "text", "d": "1", "e": [1, 2], "f": "", "g": "x=y", "h": None,
-    }  # fmt: skip
+        "a": 1,
+        "b": True,
+        "c": "text",
+        "d": "1",
+        "e": [1, 2],
+        "f": "",
+        "g": "x=y",
+        "h": None,
+    }
     assert named_limits(CONTEXT, OPTION, ("a=1", "b=none")) == {"a": 1, "b": None}
     for wrong in ("a", "=1"):
         with pytest.raises(click.BadParameter, match="NAME=VALUE"):
@@ -79,11 +89,22 @@ def test_tls_needs_all_its_parts(tmp_path: Path) -> None:
     whole = tls_of(5671, pem, pem, pem, True)
     assert whole == TlsOptions(5671, pem, pem, pem, True)
     words = tls_words(whole)
-    assert words == ("--tls-port", "5671", "--tls-cert", str(pem), "--tls-key", str(pem), "--tls-ca", str(pem),
-                     "--tls-verify")  # fmt: skip
+    assert words == (
+        "--tls-port",
+        "5671",
+        "--tls-cert",
+        str(pem),
+        "--tls-key",
+        str(pem),
+        "--tls-ca",
+        str(pem),
+        "--tls-verify",
+    )
     parts: list[tuple[Any, ...]] = [
-        (5671, None, pem, None, False), (5671, pem, pem, None, True), (None, pem, pem, None, False),
-    ]  # fmt: skip
+        (5671, None, pem, None, False),
+        (5671, pem, pem, None, True),
+        (None, pem, pem, None, False),
+    ]
     for part in parts:
         with pytest.raises(click.UsageError, match="--tls"):
             tls_of(*part)
@@ -113,9 +134,24 @@ def test_up_shares_the_memory_out_and_hands_the_disk_limit_on(start_broker: Call
 
 def test_up_listens_with_tls_where_it_is_asked_to(start_broker: Callable[..., Broker], tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-addext", "subjectAltName=DNS:localhost",
-            "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]  # fmt: skip
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-subj",
+        "/CN=localhost",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     try:
         subprocess.run(made, check=True, capture_output=True, timeout=30)
     except FileNotFoundError:
@@ -129,6 +165,10 @@ def test_up_listens_with_tls_where_it_is_asked_to(start_broker: Callable[..., Br
     for authorities, code in ((str(certificate), 0), ("/dev/null", 1)):
         shown = subprocess.run(
             command("queue", "list", "--json", "--url", url),
-            env=environment(SSL_CERT_FILE=authorities), capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
+            env=environment(SSL_CERT_FILE=authorities),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
         assert shown.returncode == code, shown.stderr

@@ -50,8 +50,13 @@ def test_a_user_is_made_let_in_changed_and_removed(at: Broker, printed: Printed,
 def test_a_password_comes_from_stdin_and_is_never_shown(at: Broker, parsed: Parsed) -> None:
     made = subprocess.run(
         command("user", "add", "bob"),
-        env=environment(SHARDMQ_URL=at.url), input="hush\n", capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
+        env=environment(SHARDMQ_URL=at.url),
+        input="hush\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert "hush" not in made.stdout + made.stderr
     parsed("permission", "set", "bob", "", "", "")
     assert opens(at, "bob", "hush")
@@ -60,8 +65,13 @@ def test_a_password_comes_from_stdin_and_is_never_shown(at: Broker, parsed: Pars
 def test_a_user_without_a_password_is_not_made(at: Broker) -> None:
     refused = subprocess.run(
         command("user", "add", "nobody"),
-        env=environment(SHARDMQ_URL=at.url), input="", capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+        env=environment(SHARDMQ_URL=at.url),
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert refused.returncode == 2
     assert "--password" in refused.stderr
 
@@ -131,8 +141,13 @@ def test_a_virtual_host_is_not_deleted_unasked(at: Broker, parsed: Parsed) -> No
     parsed("vhost", "add", "keep")
     refused = subprocess.run(
         command("vhost", "delete", "keep", "--json"),
-        env=environment(SHARDMQ_URL=at.url), input="", capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+        env=environment(SHARDMQ_URL=at.url),
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--yes" in refused.stderr
     assert "keep" in {row["name"] for row in parsed("vhost", "list")}

@@ -101,9 +101,16 @@ def test_spark_runs_where_somebody_said_else_here(
 
 @pytest.mark.parametrize(
     ("master", "here"),
-    [("local", True), ("local[*]", True), ("local[2,4]", True), ("local-cluster[2,1,600]", True), ("yarn", False),
-     ("spark://localhost:7077", False), (None, False)],
-)  # fmt: skip
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[2,4]", True),
+        ("local-cluster[2,1,600]", True),
+        ("yarn", False),
+        ("spark://localhost:7077", False),
+        (None, False),
+    ],
+)
 def test_local_masters_are_told_from_clusters(master: str | None, here: bool) -> None:
     assert is_local(master) is here
 
@@ -145,8 +152,22 @@ def test_all_jobs_run_from_the_command_line(
         (tmp_path / "jobs.csv").write_text("job;size\n" + "".join(f"j{number};{number}\n" for number in range(10)))
         here = ("--master", "local[2]", "--log", str(tmp_path / "log"))
 
-        publish = ("spark", "publish", str(tmp_path / "jobs.csv"), "--exchange", "", "--routing-key", "spark-jobs",
-                   "--read-option", "sep=;", "--header", "size={size}", "--txn-id", "jobs", *here)  # fmt: skip
+        publish = (
+            "spark",
+            "publish",
+            str(tmp_path / "jobs.csv"),
+            "--exchange",
+            "",
+            "--routing-key",
+            "spark-jobs",
+            "--read-option",
+            "sep=;",
+            "--header",
+            "size={size}",
+            "--txn-id",
+            "jobs",
+            *here,
+        )
         done = parsed(*publish)
         assert (done["rows"], done["messages"], done["transaction"]) == (10, 10, "jobs")
         assert channel.queue_declare("spark-jobs", passive=True).messages == 10

@@ -80,6 +80,10 @@ def test_where_there_is_no_room_for_the_copy_the_store_is_as_it_was(start_broker
     assert "shard-0/data.mdb takes" in ended.stderr
     assert "shard-0: " in ended.stdout
     assert sorted(path.name for path in (broker.data_dir / "shard-0").iterdir()) == [
-        "data.mdb", "lock", "lock.mdb", "redo"]  # fmt: skip
+        "data.mdb",
+        "lock",
+        "lock.mdb",
+        "redo",
+    ]
     broker.start()
     assert left(broker) == list(range(COUNT - 10, COUNT))

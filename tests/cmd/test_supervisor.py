@@ -106,8 +106,12 @@ def test_a_data_directory_in_use_is_refused(start_broker: StartBroker) -> None:
     broker = start_broker(shards=1)
     second = subprocess.run(
         command("up", "--port", "0", "--data-dir", str(broker.data_dir)),
-        env=environment(), capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
     assert second.returncode == 78
     assert "is in use by another `shardmq up`" in second.stderr
     assert "Traceback" not in second.stderr
@@ -117,8 +121,12 @@ def test_a_port_in_use_is_refused_even_by_another_broker(start_broker: StartBrok
     broker = start_broker(shards=1)
     second = subprocess.run(
         command("up", "--port", str(broker.port), "--data-dir", str(tmp_path / "other")),
-        env=environment(), capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
     assert second.returncode == 78
     assert f"cannot listen on 127.0.0.1 port {broker.port}" in second.stderr
 

@@ -107,12 +107,25 @@ def test_without_a_plain_port_tls_is_the_only_way_and_the_notice_says_so(
 
 
 def test_the_welcome_says_what_clients_need(capsys: pytest.CaptureFixture[str]) -> None:
-    at = Notice("up", "", url="shardmqs://guest:guest@127.0.0.1:5671/", tls_host="0.0.0.0", tls_port=5671,
-                tls_verify=True, seconds=1.0, data_dir="d", processes={"gateway-0": 1})  # fmt: skip
+    at = Notice(
+        "up",
+        "",
+        url="shardmqs://guest:guest@127.0.0.1:5671/",
+        tls_host="0.0.0.0",
+        tls_port=5671,
+        tls_verify=True,
+        seconds=1.0,
+        data_dir="d",
+        processes={"gateway-0": 1},
+    )
     print_welcome(at)
     said = capsys.readouterr().out
-    for words in ("export SHARDMQ_URL=shardmqs://guest:guest@127.0.0.1:5671/", "export SHARDMQ_TLS_CA=",
-                  "export SHARDMQ_TLS_CERT=", "0.0.0.0 port 5671; there is no port without it"):  # fmt: skip
+    for words in (
+        "export SHARDMQ_URL=shardmqs://guest:guest@127.0.0.1:5671/",
+        "export SHARDMQ_TLS_CA=",
+        "export SHARDMQ_TLS_CERT=",
+        "0.0.0.0 port 5671; there is no port without it",
+    ):
         assert words in said
 
 
@@ -181,8 +194,12 @@ def test_who_shows_no_certificate_cannot_log_in_by_one(files: Files, start_broke
 
 
 def test_tls_may_have_an_address_of_its_own(files: Files, start_broker: Callable[..., Broker]) -> None:
-    own = [each.address for addresses in psutil.net_if_addrs().values() for each in addresses
-           if each.family is socket.AF_INET and not each.address.startswith("127.")]  # fmt: skip
+    own = [
+        each.address
+        for addresses in psutil.net_if_addrs().values()
+        for each in addresses
+        if each.family is socket.AF_INET and not each.address.startswith("127.")
+    ]
     with hold_port("0.0.0.0", 0) as port:
         broker = start_broker(
             shards=1, options=["--tls-port", str(port), "--tls-host", "0.0.0.0", *files.options, "--gateways", "2"]
@@ -283,7 +300,11 @@ def test_a_tls_port_that_is_taken_is_named_by_its_own_options(files: Files, tmp_
         port = str(taken.getsockname()[1])
         ended = subprocess.run(
             command("up", "--data-dir", str(tmp_path / "d"), "--no-plain", "--tls-port", port, *files.options),
-            env=environment(), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert ended.returncode == 78
     assert "choose another --tls-host or --tls-port" in ended.stderr

@@ -81,8 +81,11 @@ def test_times_and_bytes_read_well() -> None:
         ([{"role": "shard", "staged": []}, {"role": "coordinator", "transactions": 0, "concluding": 0}], []),
         ([{"role": "shard"}, {"role": "gateway"}], []),
         (
-            [{"role": "shard", "staged": [{"messages": 3, "bytes": 2000}, {"messages": 4, "bytes": 1}]},
-             {"role": "shard", "staged": [{"messages": 1, "bytes": 0}]}, {"role": "coordinator", "transactions": 1}],
+            [
+                {"role": "shard", "staged": [{"messages": 3, "bytes": 2000}, {"messages": 4, "bytes": 1}]},
+                {"role": "shard", "staged": [{"messages": 1, "bytes": 0}]},
+                {"role": "coordinator", "transactions": 1},
+            ],
             ["staged: 8 messages, 2.0 kB; undecided: 1 transaction (`shardmq transaction list`)"],
         ),
         (
@@ -91,6 +94,6 @@ def test_times_and_bytes_read_well() -> None:
         ),
     ],
     ids=["none", "another version", "staged", "concluding"],
-)  # fmt: skip
+)
 def test_status_tells_of_transactions_where_there_are_any(processes: list[dict[str, Any]], said: list[str]) -> None:
     assert transactions(processes) == said

@@ -12,30 +12,30 @@ import msgspec
 import pytest
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Lost, Opened
+from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, Message, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Refusal
 from shardmq.bus.messages.coordinator import (
-    Admit,
+    AdmitConnection,
     Changes,
     FromCoordinator,
-    Perform,
-    Present,
+    ReportConnections,
+    RunCommand,
     Snapshot,
-    Synced,
+    TopologyApplied,
 )
 from shardmq.bus.messages.shard import (
-    Assign,
-    Conclude,
-    Condemn,
-    Drop,
+    AssignQueue,
+    DropQueue,
+    FollowDecision,
     Prepare,
+    PrepareDelete,
     ToShard,
     Unused,
 )
 from shardmq.bus.messages.stores import Enroll, Expel, Identity
-from shardmq.bus.poller import Waiter, context
-from shardmq.coordinator.loop import Coordinator, CoordinatorOptions
+from shardmq.bus.poller import Poller, context
+from shardmq.coordinator.loop import CoordinatorLoop, CoordinatorOptions
 from shardmq.runtime.clock import SteadyClock
 from shardmq.topology.commands import Command, DeleteExchange
 from shardmq.topology.topology import Topology
@@ -50,7 +50,7 @@ class GatewayEnd:
     def __init__(self, room: "Room", name: str) -> None:
         self.topology = Topology()
         self.dialer: Dialer[Any] = Dialer(room.context, room.address("coordinator"), "gateway", name, FromCoordinator)
-        self.heard: list[Message | Opened | Lost] = []
+        self.heard: list[BusMessage | LinkOpened | LinkLost] = []
         self.answers: dict[int, Answer | Refusal] = {}
         self.shards: list[str] = []
         self.syncs = True
@@ -58,19 +58,19 @@ class GatewayEnd:
 
     def ask(self, command: Command) -> int:
         self._request += 1
-        self.dialer.post(Perform(self._request, command))
+        self.dialer.post(RunCommand(self._request, command))
         return self._request
 
     def present(self, origin: int, *connections: tuple[str, str, int]) -> None:
-        self.dialer.post(Present(origin, list(connections)))
+        self.dialer.post(ReportConnections(origin, list(connections)))
 
     def admit(self, vhost: str, user: str) -> int:
         self._request += 1
-        self.dialer.post(Admit(self._request, vhost, user))
+        self.dialer.post(AdmitConnection(self._request, vhost, user))
         return self._request
 
     def say_synced(self) -> None:
-        self.dialer.post(Synced(self.topology.version))
+        self.dialer.post(TopologyApplied(self.topology.version))
 
     def work(self) -> None:
         for event in self.dialer.receive():
@@ -122,7 +122,7 @@ class ShardEnd:
         self.assigns = 0
         self.answers = True
         self.refusal: str | None = None
-        self.withheld: list[tuple[Peer, Message]] = []
+        self.withheld: list[tuple[Peer, BusMessage]] = []
         self.counts: dict[int, int] = {}
         self.follows = True
         self.prepared: list[tuple[int, list[int]]] = []
@@ -140,40 +140,40 @@ class ShardEnd:
     def work(self) -> None:
         for peer, event in self.dialer.receive():
             match event:
-                case Opened():
+                case LinkOpened():
                     self.peers.add(peer)
                     peer.post(self.room.identities[self.number])
-                case Lost():
+                case LinkLost():
                     self.peers.discard(peer)
                 case Enroll():
                     self.room.enroll(self.number, event.broker, event.generation)
                     self.withheld.append((peer, Answer(event.request)))
                 case Expel():
                     self.expelled.append(event.text)
-                case Assign():
+                case AssignQueue():
                     self.assigns += 1
                     self.queues.update({queue.name: queue.id for queue in event.queues})
                     self.condemned -= {queue.id for queue in event.queues}
                     self.withheld.append((peer, self._reply(event.request)))
-                case Condemn():
+                case PrepareDelete():
                     refused = Refusal(event.request, 406, "queue in use")
                     self.condemned |= {event.queue} - self.busy
                     self.withheld.append((peer, refused if event.queue in self.busy else Answer(event.request)))
-                case Drop():
+                case DropQueue():
                     self.dropped.append(event.queue)
                     self.withheld.append((peer, Answer(event.request, 42)))
                 case Prepare():
                     self.prepared.append((event.transaction, event.attempts))
                     counts = [self.counts.get(attempt, 0) for attempt in event.attempts]
                     self.withheld.append((peer, self._reply(event.request, counts)))
-                case Conclude():
+                case FollowDecision():
                     self.concluded.append((event.transaction, event.attempts))
                     if self.follows:
                         self.withheld.append((peer, self._reply(event.request)))
         if self.answers:
             self.answer()
 
-    def _reply(self, request: int, result: Any = None) -> Message:
+    def _reply(self, request: int, result: Any = None) -> BusMessage:
         return Refusal(request, 506, self.refusal) if self.refusal else Answer(request, result)
 
 
@@ -188,7 +188,7 @@ class Room:
         self.shards = 2
         self.identities: dict[int, Identity] = {}  # of shards, by number
         self.clock: SteadyClock | None = None
-        self._coordinator: Coordinator | None = None
+        self._coordinator: CoordinatorLoop | None = None
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -203,7 +203,7 @@ class Room:
     def start(self) -> None:
         shards = tuple(self.address(f"shard-{number}") for number in range(self.shards))
         options = CoordinatorOptions(self.folder, self.address("coordinator"), shards, self.boot_id)
-        self._coordinator = Coordinator(options, self.clock)
+        self._coordinator = CoordinatorLoop(options, self.clock)
         self._thread = threading.Thread(target=self._coordinator.serve, daemon=True)
         self._thread.start()
 
@@ -250,7 +250,7 @@ class Room:
 
     def until(self, found: Callable[[], Kind | None]) -> Kind:
         """Work the ends until something is so."""
-        waiter = Waiter([end.dialer.socket for end in self.ends])
+        waiter = Poller([end.dialer.socket for end in self.ends])
         deadline = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < deadline:
             self._work()

@@ -4,13 +4,13 @@ import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.errors import InvalidRequest, NotFound, RequestError
 from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
     Change,
-    ConnectionExpelled,
+    ConnectionClosed,
     ExchangeAdded,
     ExchangeRemoved,
     PermissionPut,
@@ -23,11 +23,11 @@ from shardmq.topology.changes import (
     VhostRemoved,
 )
 from shardmq.topology.commands import (
+    CloseConnection,
     Command,
     DeletePermission,
     DeleteUser,
     DeleteVhost,
-    Expel,
     PutLimits,
     PutPermission,
     PutUser,
@@ -37,7 +37,7 @@ from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission
 from shardmq.topology.passwords import from_rabbitmq, hash_password
 from shardmq.topology.topology import Topology
 
-PLACES = Places(1, 2)
+PLACES = QueuePlacement(1, 2)
 HASH = hash_password("secret")
 RABBITS = from_rabbitmq("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 
@@ -85,41 +85,50 @@ def test_what_is_already_so_changes_nothing(topology: Topology, command: Command
 @pytest.mark.parametrize(
     ("command", "changes"),
     [
-        (PutVhost("new", "d", ("t",)), [VhostPut(Vhost("new", "d", ("t",))),
-                                        *(ExchangeAdded(Exchange("new", *each)) for each in PREDECLARED)]),
+        (
+            PutVhost("new", "d", ("t",)),
+            [VhostPut(Vhost("new", "d", ("t",))), *(ExchangeAdded(Exchange("new", *each)) for each in PREDECLARED)],
+        ),
         (PutVhost("shop", "sold", ()), [VhostPut(Vhost("shop", "sold", (), {"max-queues": 10}))]),
-        (DeleteVhost("shop"), [
-            BindingRemoved(Binding("shop", "orders", "q", "#")),
-            BindingRemoved(Binding("shop", "all", "orders", "", {}, True)),
-            QueueRemoved("shop", "q"),
-            ExchangeRemoved("shop", "orders"),
-            ExchangeRemoved("shop", "all"),
-            PermissionRemoved("anna", "shop"),
-            PermissionRemoved("otto", "shop"),
-            VhostRemoved("shop"),
-        ]),
+        (
+            DeleteVhost("shop"),
+            [
+                BindingRemoved(Binding("shop", "orders", "q", "#")),
+                BindingRemoved(Binding("shop", "all", "orders", "", {}, True)),
+                QueueRemoved("shop", "q"),
+                ExchangeRemoved("shop", "orders"),
+                ExchangeRemoved("shop", "all"),
+                PermissionRemoved("anna", "shop"),
+                PermissionRemoved("otto", "shop"),
+                VhostRemoved("shop"),
+            ],
+        ),
         (PutUser("", "new", HASH, ("administrator",)), [UserPut(User("new", HASH, ("administrator",)))]),
         (PutUser("", "new", None), [UserPut(User("new", ""))]),
         (PutUser("", "new", RABBITS), [UserPut(User("new", RABBITS))]),
         (PutUser("", "anna", None, ()), [UserPut(User("anna", HASH, (), {"max-channels": 5}))]),
         (PutUser("", "anna", ""), [UserPut(User("anna", "", ("management",), {"max-channels": 5}))]),
-        (DeleteUser("", "anna"),
-         [PermissionRemoved("anna", "/"), PermissionRemoved("anna", "shop"), UserRemoved("anna")]),
+        (
+            DeleteUser("", "anna"),
+            [PermissionRemoved("anna", "/"), PermissionRemoved("anna", "shop"), UserRemoved("anna")],
+        ),
         (PutPermission("/", "otto", "a|b", ".*", ""), [PermissionPut(Permission("otto", "/", "a|b", ".*", ""))]),
         (DeletePermission("shop", "anna"), [PermissionRemoved("anna", "shop")]),
-        (PutLimits("shop", "", {"max-connections": 0}),
-         [VhostPut(Vhost("shop", "all that is sold", ("live",), {"max-queues": 10, "max-connections": 0}))]),
+        (
+            PutLimits("shop", "", {"max-connections": 0}),
+            [VhostPut(Vhost("shop", "all that is sold", ("live",), {"max-queues": 10, "max-connections": 0}))],
+        ),
         (PutLimits("shop", "", {"max-queues": None}), [VhostPut(Vhost("shop", "all that is sold", ("live",)))]),
         (PutLimits("", "anna", {"max-channels": -1}), [UserPut(User("anna", HASH, ("management",)))]),
-        (Expel("", "life.1", "enough"), [ConnectionExpelled("life.1", "enough")]),
+        (CloseConnection("", "life.1", "enough"), [ConnectionClosed("life.1", "enough")]),
     ],
-)  # fmt: skip
+)
 def test_commands_become_changes(topology: Topology, command: Command, changes: list[Change]) -> None:
     found = changes_for(topology, command, PLACES)
     assert found == changes
     for change in found:
         topology.apply(change)
-    assert isinstance(command, Expel) or changes_for_again(topology, command) == []
+    assert isinstance(command, CloseConnection) or changes_for_again(topology, command) == []
 
 
 def changes_for_again(topology: Topology, command: Command) -> list[Change]:
@@ -154,12 +163,18 @@ def changes_for_again(topology: Topology, command: Command) -> list[Change]:
         (DeletePermission("/", "nobody"), NotFound, "no user 'nobody'"),
         (PutLimits("nope", "", {}), NotFound, "no vhost 'nope'"),
         (PutLimits("", "nobody", {}), NotFound, "no user 'nobody'"),
-        (PutLimits("/", "", {"max-channels": 1}), InvalidRequest,
-         "unknown limit 'max-channels' for vhost '/'; known are max-connections, max-queues"),
-        (PutLimits("", "anna", {"max-queues": 1}), InvalidRequest,
-         "unknown limit 'max-queues' for user 'anna'; known are max-connections, max-channels"),
+        (
+            PutLimits("/", "", {"max-channels": 1}),
+            InvalidRequest,
+            "unknown limit 'max-channels' for vhost '/'; known are max-connections, max-queues",
+        ),
+        (
+            PutLimits("", "anna", {"max-queues": 1}),
+            InvalidRequest,
+            "unknown limit 'max-queues' for user 'anna'; known are max-connections, max-channels",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals_say_why(topology: Topology, command: Command, error: type[RequestError], text: str) -> None:
     before = topology.snapshot()
     with pytest.raises(error) as refusal:

@@ -6,16 +6,16 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.coordinator import Changes
-from shardmq.coordinator import process
+from shardmq.coordinator import loop
 from shardmq.coordinator.handlers import connections as attendance
-from shardmq.coordinator.rules.queues import Places
-from shardmq.topology.changes import ConnectionExpelled
-from shardmq.topology.commands import DeclareQueue, Expel, PutLimits
+from shardmq.coordinator.rules.queues import QueuePlacement
+from shardmq.topology.changes import ConnectionClosed
+from shardmq.topology.commands import CloseConnection, DeclareQueue, PutLimits
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room
 
-NAME = next(f"q{number}" for number in range(20) if Places(1, 2).of("/", f"q{number}") == 0)
+NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
 LIFE = 0xAB
 OWNER = f"{LIFE:016x}.7"
 VHOST_FULL = "access to vhost '/' refused for user 'guest': connection limit (2) is reached"
@@ -108,7 +108,7 @@ def test_a_restarted_coordinator_admits_nobody_until_gateways_can_have_returned(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.start()
-    monkeypatch.setattr(process, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(loop, "RETURN_SECONDS", 1.0)
     room.restart()
     early, late = room.gateway("gateway-0"), room.gateway("gateway-1")
     request = early.admit("/", "guest")
@@ -173,7 +173,7 @@ def test_an_exclusive_queue_stays_while_its_gateway_is_shown_also_over_a_restart
 def test_every_gateway_is_told_to_expel(room: "Room") -> None:
     room.start()
     one, other = room.gateway("gateway-0"), room.gateway("gateway-1")
-    assert room.perform(one, Expel("", OWNER, "closed by an administrator")) == Answer(1)
+    assert room.perform(one, CloseConnection("", OWNER, "closed by an administrator")) == Answer(1)
     for gateway in (one, other):
         told = [change for event in gateway.heard if isinstance(event, Changes) for change in event.changes]
-        assert told == [ConnectionExpelled(OWNER, "closed by an administrator")]
+        assert told == [ConnectionClosed(OWNER, "closed by an administrator")]

@@ -7,9 +7,9 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes, Snapshot
-from shardmq.coordinator import process
+from shardmq.coordinator import loop
 from shardmq.coordinator.handlers import commands as desk
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import BindingAdded, BindingRemoved, ExchangeRemoved, QueueRemoved
 from shardmq.topology.commands import (
     Bind,
@@ -23,7 +23,7 @@ from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room
 
-PLACES = Places(1, 2)
+PLACES = QueuePlacement(1, 2)
 NAMES = [f"q{number}" for number in range(20)]
 ON_0 = [name for name in NAMES if PLACES.of("/", name) == 0]
 ON_1 = [name for name in NAMES if PLACES.of("/", name) == 1]
@@ -198,7 +198,7 @@ def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room")
 
 
 def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "RETURN_SECONDS", 3600.0)
+    monkeypatch.setattr(loop, "RETURN_SECONDS", 3600.0)
     room.start()
     gateway = room.gateway()
     command = DeclareExchange("/", "e", "topic", True, {})
@@ -208,7 +208,7 @@ def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", mon
     request = gateway.ask(command)
     room.settle(gateway)
     assert request not in gateway.answers
-    monkeypatch.setattr(process, "RETURN_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "RETURN_SECONDS", 0.0)
     room.restart()
     gateway = room.gateway("gateway-2")
     assert isinstance(room.perform(gateway, command), Answer)

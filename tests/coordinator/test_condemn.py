@@ -6,14 +6,14 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.coordinator.handlers import commands as desk
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
 
 if TYPE_CHECKING:
     from conftest import GatewayEnd, Room, ShardEnd
 
-NAME = next(f"q{number}" for number in range(20) if Places(1, 2).of("/", f"q{number}") == 0)
-OTHER = next(f"q{number}" for number in range(20) if Places(1, 2).of("other", f"q{number}") == 0)
+NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
+OTHER = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("other", f"q{number}") == 0)
 IF_UNUSED = DeleteQueue("/", NAME, if_unused=True)
 
 

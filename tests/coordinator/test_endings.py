@@ -138,9 +138,11 @@ def test_a_commit_is_decided_when_all_shards_together_have_what_it_claims(room: 
 
 @pytest.mark.parametrize(
     ("counted", "text"),
-    [(3, f"attempt {A} of transaction 1 ('t') has 4 messages, and the commit names 5; commit what its seal tells"),
-     (-1, f"attempt {A} of transaction 1 ('t') is not sealed on shard-0, and may still take messages; seal it")],
-)  # fmt: skip
+    [
+        (3, f"attempt {A} of transaction 1 ('t') has 4 messages, and the commit names 5; commit what its seal tells"),
+        (-1, f"attempt {A} of transaction 1 ('t') is not sealed on shard-0, and may still take messages; seal it"),
+    ],
+)
 def test_a_commit_that_claims_something_else_decides_nothing(
     room: "Room", ends: list["ShardEnd"], counted: int, text: str
 ) -> None:
@@ -176,15 +178,27 @@ def test_what_is_committed_stays_committed(room: "Room") -> None:
 def test_all_of_a_name_at_once_end_alike(room: "Room") -> None:
     room.start()
     gateway = room.gateway()
-    requests = [gateway.ask(command) for command in (
-        BeginTransaction("/", "t", "anna", 0), commit(1), commit(1), BeginTransaction("/", "t", "anna", 0),
-        AbortTransaction("/", "t", 0, "anna"), BeginTransaction("/", "u", "anna", 0),
-    )]  # fmt: skip
+    requests = [
+        gateway.ask(command)
+        for command in (
+            BeginTransaction("/", "t", "anna", 0),
+            commit(1),
+            commit(1),
+            BeginTransaction("/", "t", "anna", 0),
+            AbortTransaction("/", "t", 0, "anna"),
+            BeginTransaction("/", "u", "anna", 0),
+        )
+    ]
     room.until(lambda: gateway.answers.keys() >= set(requests))
     answers = [gateway.answers[request] for request in requests]
     assert [answer.result if isinstance(answer, Answer) else answer.code for answer in answers] == [
-        [1, False], True, True, [1, True], 406, [2, False],
-    ]  # fmt: skip
+        [1, False],
+        True,
+        True,
+        [1, True],
+        406,
+        [2, False],
+    ]
 
 
 def test_an_abort_is_told_to_everybody_and_frees_the_name(room: "Room", ends: list["ShardEnd"]) -> None:
@@ -432,9 +446,14 @@ def test_a_virtual_host_deleted_and_made_again_in_one_pass_remembers_nothing(roo
     room.perform(gateway, PutVhost("shop"))
     number, _ = begun(room, gateway, vhost="shop")
     assert visible(room, gateway, CommitTransaction("shop", "t", number, "anna", []))
-    requests = [gateway.ask(command) for command in (
-        DeleteVhost("shop"), PutVhost("shop"), BeginTransaction("shop", "t", "bob", 0),
-    )]  # fmt: skip
+    requests = [
+        gateway.ask(command)
+        for command in (
+            DeleteVhost("shop"),
+            PutVhost("shop"),
+            BeginTransaction("shop", "t", "bob", 0),
+        )
+    ]
     room.until(lambda: gateway.answers.keys() >= set(requests))
     assert gateway.answers[requests[-1]] == Answer(requests[-1], [number + 1, False])
 

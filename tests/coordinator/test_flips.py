@@ -24,7 +24,7 @@ from shardmq.topology.changes import (
     TransactionEnded,
     UserPut,
 )
-from shardmq.topology.entities import Binding, Exchange, Permission, Queue, Transaction, User
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User
 from tests.storage.flips import flipped, refusals
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -41,7 +41,7 @@ def fill(folder: Path) -> None:
     changes += [BindingAdded(Binding("/", "exchange 1", f"queue {number}", "key")) for number in range(40)]
     store.write(changes, note=ClockNote("boot", 1, 2))
     store.write([QueueRemoved("/", f"queue {number}") for number in range(50, 55)])
-    transactions = [Transaction("/", f"x{number}", number, "anna", 1000, 50_000) for number in range(1, 30)]
+    transactions = [OpenTransaction("/", f"x{number}", number, "anna", 1000, 50_000) for number in range(1, 30)]
     store.write([TransactionBegun(each) for each in transactions])
     store.write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
     store.write([*new_vhost("late")])

@@ -52,23 +52,27 @@ def test_all_that_is_durable_survives_a_kill_and_another_life_of_the_broker(room
     room.shard(1)
     room.spawn()
     gateway = room.gateway()
-    perform_all(room, gateway, [
-        PutVhost("shop", "all that is sold", ("live",)),
-        PutLimits("shop", "", {"max-queues": 9, "max-connections": 3}),
-        PutUser("", "anna", HASH, ("monitoring", "of ours")),
-        PutLimits("", "anna", {"max-channels": 7}),
-        PutPermission("shop", "anna", "^a", ".*", ""),
-        DeclareExchange("shop", "in", "headers", True, {"alternate-exchange": "rest"}, True, False),
-        DeclareExchange("shop", "rest", "fanout", True, {}, False, True),
-        DeclareExchange("shop", "shares", "x-consistent-hash", True, {"hash-property": "message_id"}),
-        DeclareQueue("shop", "work", True, {"x-message-ttl": 5000, "x-dead-letter-exchange": "rest"}),
-        DeclareQueue("shop", "while-used", True, {}, True),
-        Bind("shop", "in", "work", "", {"x-match": "any", "a": 1, "b": [1, {"c": None}]}),
-        Bind("shop", "in", "rest", "", {"a": 2}, True),
-        Bind("shop", "shares", "work", "3", {}),
-        PutPermission("/", "anna", "", "", ""),
-        DeletePermission("/", "guest"),
-    ])  # fmt: skip
+    perform_all(
+        room,
+        gateway,
+        [
+            PutVhost("shop", "all that is sold", ("live",)),
+            PutLimits("shop", "", {"max-queues": 9, "max-connections": 3}),
+            PutUser("", "anna", HASH, ("monitoring", "of ours")),
+            PutLimits("", "anna", {"max-channels": 7}),
+            PutPermission("shop", "anna", "^a", ".*", ""),
+            DeclareExchange("shop", "in", "headers", True, {"alternate-exchange": "rest"}, True, False),
+            DeclareExchange("shop", "rest", "fanout", True, {}, False, True),
+            DeclareExchange("shop", "shares", "x-consistent-hash", True, {"hash-property": "message_id"}),
+            DeclareQueue("shop", "work", True, {"x-message-ttl": 5000, "x-dead-letter-exchange": "rest"}),
+            DeclareQueue("shop", "while-used", True, {}, True),
+            Bind("shop", "in", "work", "", {"x-match": "any", "a": 1, "b": [1, {"c": None}]}),
+            Bind("shop", "in", "rest", "", {"a": 2}, True),
+            Bind("shop", "shares", "work", "3", {}),
+            PutPermission("/", "anna", "", "", ""),
+            DeletePermission("/", "guest"),
+        ],
+    )
     before = content(gateway.topology)
     room.kill()
     room.spawn()
@@ -86,19 +90,23 @@ def test_what_belongs_to_a_life_of_the_broker_survives_a_kill_and_goes_with_that
     gateway = room.gateway()
     gateway.present(1)
     owner = f"{1:016x}.1"
-    perform_all(room, gateway, [
-        DeclareQueue("/", "kept", True, {}),
-        DeclareQueue("/", "mine", True, {}, False, owner),
-        DeclareQueue("/", "amq.gen-1", False, {}, True, owner, True),
-        DeclareExchange("/", "transient", "fanout", False, {}),
-        DeclareExchange("/", "short", "fanout", True, {}, True),
-        DeclareExchange("/", "long", "fanout", True, {}, True),
-        Bind("/", "short", "mine", "", {}),
-        Bind("/", "long", "mine", "", {}),
-        Bind("/", "long", "kept", "", {}),
-        Bind("/", "transient", "kept", "", {}),
-        Bind("/", "long", "transient", "", {}, True),
-    ])  # fmt: skip
+    perform_all(
+        room,
+        gateway,
+        [
+            DeclareQueue("/", "kept", True, {}),
+            DeclareQueue("/", "mine", True, {}, False, owner),
+            DeclareQueue("/", "amq.gen-1", False, {}, True, owner, True),
+            DeclareExchange("/", "transient", "fanout", False, {}),
+            DeclareExchange("/", "short", "fanout", True, {}, True),
+            DeclareExchange("/", "long", "fanout", True, {}, True),
+            Bind("/", "short", "mine", "", {}),
+            Bind("/", "long", "mine", "", {}),
+            Bind("/", "long", "kept", "", {}),
+            Bind("/", "transient", "kept", "", {}),
+            Bind("/", "long", "transient", "", {}, True),
+        ],
+    )
     before = content(gateway.topology)
     room.kill()
     room.spawn()
@@ -142,8 +150,12 @@ def test_what_was_answered_before_a_kill_is_there_after_it(room: "Room", answere
             assert after.topology.route("/", "amq.topic", queue.name) == (queue,)
     ids = [queue.id for queue in after.topology.queues.values()]
     assert len(ids) == len(set(ids))
-    room.until(lambda: {**shards[0].queues, **shards[1].queues}.items() >= {
-        (queue.name, queue.id) for queue in after.topology.queues.values()})  # fmt: skip
+    room.until(
+        lambda: (
+            {**shards[0].queues, **shards[1].queues}.items()
+            >= {(queue.name, queue.id) for queue in after.topology.queues.values()}
+        )
+    )
 
 
 def test_a_virtual_host_is_deleted_as_a_whole_or_not_at_all(room: "Room") -> None:

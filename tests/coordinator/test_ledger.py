@@ -7,7 +7,7 @@ import pytest
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.storage import transactions as ledger
 from shardmq.coordinator.storage.store import DATABASES, FORMAT, Store, Stored
-from shardmq.coordinator.storage.transactions import LEDGER_DATABASES, Conclusion
+from shardmq.coordinator.storage.transactions import LEDGER_DATABASES, Decision
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.runtime.clock import SteadyClock
@@ -20,13 +20,13 @@ from shardmq.topology.changes import (
     UserPut,
     VhostRemoved,
 )
-from shardmq.topology.entities import RESERVED_TRANSACTIONS, Transaction, User, Vhost
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction, User, Vhost
 
 SHARDS = 3
 
 
 def begun(number: int, name: str = "x", vhost: str = "/") -> TransactionBegun:
-    return TransactionBegun(Transaction(vhost, name, number, "anna", 1000, 50_000))
+    return TransactionBegun(OpenTransaction(vhost, name, number, "anna", 1000, 50_000))
 
 
 def committed(number: int, name: str = "x", vhost: str = "/", ended_ms: int = 60_000) -> TransactionEnded:
@@ -69,10 +69,10 @@ def test_numbers_are_not_given_again(tmp_path: Path) -> None:
 
 def test_decisions_are_kept_until_every_shard_has_followed(tmp_path: Path) -> None:
     stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
-    decided = {1: Conclusion([8, 2**63 - 1], [0, 1, 2]), 2: Conclusion([], [0, 1, 2])}
+    decided = {1: Decision([8, 2**63 - 1], [0, 1, 2]), 2: Decision([], [0, 1, 2])}
     assert stored.transactions.conclusions == decided
     stored = written(tmp_path, [], ((1, 0), (1, 2), (2, 1)))
-    assert stored.transactions.conclusions == {1: Conclusion([8, 2**63 - 1], [1]), 2: Conclusion([], [0, 2])}
+    assert stored.transactions.conclusions == {1: Decision([8, 2**63 - 1], [1]), 2: Decision([], [0, 2])}
     stored = written(tmp_path, [], ((1, 1), (2, 2), (2, 0)))
     assert stored.transactions.conclusions == {}
 

@@ -9,7 +9,8 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.aio import Channel, Connection
+from shardmq.client.aio.channel import Channel
+from shardmq.client.aio.connection import Connection
 from shardmq.cmd.run.broker import Broker
 
 from .traffic import PATIENCE_SECONDS, numbers
@@ -101,9 +102,12 @@ def test_an_exclusive_queue_the_server_named_is_its_connections_alone(broker: Br
         async with await shardmq.aio.connect(broker.url) as other:
             strange = await other.channel()
             for refused in (
-                strange.queue_declare(name, passive=True), strange.basic_get(name), strange.queue_purge(name),
-                strange.queue_delete(name), strange.basic_consume(name, lambda _: None),
-            ):  # fmt: skip
+                strange.queue_declare(name, passive=True),
+                strange.basic_get(name),
+                strange.queue_purge(name),
+                strange.queue_delete(name),
+                strange.basic_consume(name, lambda _: None),
+            ):
                 with pytest.raises(errors.ResourceLocked):
                     await refused
         assert await channel.queue_declare(name, passive=True) == shardmq.QueueDeclared(name, 0, 0)
@@ -115,8 +119,15 @@ def test_an_exclusive_queue_the_server_named_is_its_connections_alone(broker: Br
 def test_priorities_bounds_and_delivery_limits(play: Play) -> None:
     async def scene(_: Connection, channel: Channel) -> None:
         await declare(channel, "limited.dead")
-        await declare(channel, "limited", "limited.dead", x_max_priority=5, x_delivery_limit=1, x_max_length=2,
-                      x_overflow="reject-publish")  # fmt: skip
+        await declare(
+            channel,
+            "limited",
+            "limited.dead",
+            x_max_priority=5,
+            x_delivery_limit=1,
+            x_max_length=2,
+            x_overflow="reject-publish",
+        )
         for priority in (1, 4):
             await channel.basic_publish("", "limited", b"%d" % priority, shardmq.Properties(priority=priority))
         with pytest.raises(errors.PublishRefused, match="full"):
@@ -185,8 +196,9 @@ def test_whose_turn_it_is_and_what_comes_back(play: Play) -> None:
             assert (await first).body == b"2"
             await second.basic_recover()
             assert [(m.body, m.redelivered) for m in [await anext(eager), await anext(eager)]] == [
-                (b"0", True), (b"1", True),
-            ]  # fmt: skip
+                (b"0", True),
+                (b"1", True),
+            ]
         await declare(channel, "alone")
         await channel.basic_consume("alone", lambda _: None, exclusive=True)
         with pytest.raises(errors.AccessRefused, match="exclusive"):
@@ -247,10 +259,12 @@ def test_a_name_over_255_bytes_is_refused_and_the_channel_lives_on(play: Play) -
     async def scene(_: Connection, channel: Channel) -> None:
         long = "x" * 256
         for refused in (
-            lambda: channel.queue_declare(long), lambda: channel.exchange_declare(long),
-            lambda: channel.queue_bind("q", "amq.topic", long), lambda: channel.basic_publish("", long, b""),
+            lambda: channel.queue_declare(long),
+            lambda: channel.exchange_declare(long),
+            lambda: channel.queue_bind("q", "amq.topic", long),
+            lambda: channel.basic_publish("", long, b""),
             lambda: channel.basic_get(long),
-        ):  # fmt: skip
+        ):
             with pytest.raises(errors.InvalidRequest, match="255"):
                 await refused()
         assert channel.is_open

@@ -24,8 +24,11 @@ ATTEMPTS: list[tuple[str, ReplyCode, Attempt]] = [
     ("default exchange as a destination", ReplyCode.ACCESS_REFUSED, lambda c: c.exchange_bind("", "amq.topic", "k")),
     ("unknown type", ReplyCode.COMMAND_INVALID, lambda c: c.exchange_declare("e", "x-made-up")),
     ("unknown exchange argument", ReplyCode.PRECONDITION_FAILED, lambda c: c.exchange_declare("e", arguments={"x": 1})),
-    ("ill-typed alternate", ReplyCode.PRECONDITION_FAILED,
-     lambda c: c.exchange_declare("e", arguments={"alternate-exchange": 1})),
+    (
+        "ill-typed alternate",
+        ReplyCode.PRECONDITION_FAILED,
+        lambda c: c.exchange_declare("e", arguments={"alternate-exchange": 1}),
+    ),
     ("x-match", ReplyCode.PRECONDITION_FAILED, lambda c: c.queue_bind("here", "amq.headers", "", {"x-match": "some"})),
     ("missing exchange", ReplyCode.NOT_FOUND, lambda c: c.basic_publish("missing", "k", b"")),
     ("bind to a missing exchange", ReplyCode.NOT_FOUND, lambda c: c.queue_bind("here", "missing")),
@@ -37,14 +40,20 @@ ATTEMPTS: list[tuple[str, ReplyCode, Attempt]] = [
     ("peek into a missing queue", ReplyCode.NOT_FOUND, lambda c: c.queue_peek("missing")),
     ("delete a missing queue", ReplyCode.NOT_FOUND, lambda c: c.queue_delete("missing")),
     ("other durability", ReplyCode.PRECONDITION_FAILED, lambda c: c.queue_declare("here", durable=False)),
-    ("exclusive over shared", ReplyCode.RESOURCE_LOCKED,
-     lambda c: c.queue_declare("here", durable=True, exclusive=True)),
+    (
+        "exclusive over shared",
+        ReplyCode.RESOURCE_LOCKED,
+        lambda c: c.queue_declare("here", durable=True, exclusive=True),
+    ),
     ("another type", ReplyCode.PRECONDITION_FAILED, lambda c: c.exchange_declare("amq.topic", "direct", durable=True)),
     ("qos of nobody", ReplyCode.NOT_FOUND, lambda c: c.basic_qos("nobody", 5)),
-    ("priority", ReplyCode.PRECONDITION_FAILED,
-     lambda c: c.basic_publish("", "here", b"", shardmq.Properties(priority=256))),
+    (
+        "priority",
+        ReplyCode.PRECONDITION_FAILED,
+        lambda c: c.basic_publish("", "here", b"", shardmq.Properties(priority=256)),
+    ),
     ("list of nonsense", ReplyCode.SYNTAX_ERROR, lambda c: c.topology("nonsense")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

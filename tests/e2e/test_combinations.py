@@ -85,10 +85,21 @@ def test_a_chain_of_dead_letters_tells_its_deaths_as_rabbitmq_does(channel: shar
         found = [dict(death) for death in (letter.properties.headers or {})["x-death"]]
         for death in found:
             assert death.pop("time")
-        own = {"count": turn, "reason": "rejected", "queue": "chain.a", "exchange": "",
-               "routing-keys": ["chain.a", "nowhere"], "original-expiration": "60000"}  # fmt: skip
-        expired = {"count": turn, "reason": "expired", "queue": "chain.b", "exchange": "chain.dlx",
-                   "routing-keys": ["to.b"]}  # fmt: skip
+        own = {
+            "count": turn,
+            "reason": "rejected",
+            "queue": "chain.a",
+            "exchange": "",
+            "routing-keys": ["chain.a", "nowhere"],
+            "original-expiration": "60000",
+        }
+        expired = {
+            "count": turn,
+            "reason": "expired",
+            "queue": "chain.b",
+            "exchange": "chain.dlx",
+            "routing-keys": ["to.b"],
+        }
         rejected = {"count": 1, "reason": "rejected", "queue": "chain.c", "exchange": "", "routing-keys": ["chain.c"]}
         assert found == [expired, own] + ([rejected] if turn > 1 else [])
         letter.nack(requeue=False)
@@ -441,9 +452,12 @@ def test_a_single_active_consumer_is_followed_by_the_highest_priority_and_then_b
     came: list[tuple[str, bytes]] = []
     for name, priority in (("a", 0), ("b", 1), ("c", 5), ("d", 5)):
         channel.basic_consume(
-            "succession", lambda m, name=name: came.append((name, m.body)),  # type: ignore[misc]
-            consumer_tag=name, priority=priority, auto_ack=True,
-        )  # fmt: skip
+            "succession",
+            lambda m, name=name: came.append((name, m.body)),  # type: ignore[misc]
+            consumer_tag=name,
+            priority=priority,
+            auto_ack=True,
+        )
     channel.basic_publish("", "succession", b"0")
     until(lambda: came, "one came")
     for number, leaver in enumerate("acd", 1):

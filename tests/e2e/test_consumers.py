@@ -88,8 +88,11 @@ def test_nothing_that_was_handed_out_is_called_new(channel: shardmq.Channel, que
     channel.basic_nack(second.delivery_tag, multiple=True)
     again = [channel.basic_get(queue, auto_ack=True) for _ in range(4)]
     assert [(message.body, message.redelivered) for message in again if message is not None] == [
-        (b"0", True), (b"1", True), (b"2", False), (b"3", False),
-    ]  # fmt: skip
+        (b"0", True),
+        (b"1", True),
+        (b"2", False),
+        (b"3", False),
+    ]
 
 
 @pytest.mark.parametrize("arguments", [{"x-priority": "high"}, {"x-unknown": 1}, {"x-consumer-timeout": 0}])

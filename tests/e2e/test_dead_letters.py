@@ -55,13 +55,21 @@ def test_a_rejected_message_tells_where_and_why_it_died(channel: shardmq.Channel
     time = death.pop("time")
     assert abs((datetime.datetime.now(datetime.UTC) - time).total_seconds()) < 60
     assert death == {
-        "count": 1, "reason": "rejected", "queue": queue, "exchange": "", "routing-keys": [queue],
-    }  # fmt: skip
+        "count": 1,
+        "reason": "rejected",
+        "queue": queue,
+        "exchange": "",
+        "routing-keys": [queue],
+    }
     assert headers == {
         "mine": 1,
-        "x-first-death-reason": "rejected", "x-first-death-queue": queue, "x-first-death-exchange": "",
-        "x-last-death-reason": "rejected", "x-last-death-queue": queue, "x-last-death-exchange": "",
-    }  # fmt: skip
+        "x-first-death-reason": "rejected",
+        "x-first-death-queue": queue,
+        "x-first-death-exchange": "",
+        "x-last-death-reason": "rejected",
+        "x-last-death-queue": queue,
+        "x-last-death-exchange": "",
+    }
 
 
 def test_an_expired_message_loses_its_expiration_and_remembers_it(channel: shardmq.Channel) -> None:
@@ -111,10 +119,14 @@ def wait_for_unacked(channel: shardmq.Channel, queue: str) -> shardmq.Message:
 
 
 def test_a_message_that_dies_again_in_the_same_way_is_counted(channel: shardmq.Channel) -> None:
-    channel.queue_declare("retry", durable=True, arguments={
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry.wait"})  # fmt: skip
-    channel.queue_declare("retry.wait", durable=True, arguments={
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry", "x-message-ttl": 10})  # fmt: skip
+    channel.queue_declare(
+        "retry", durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry.wait"}
+    )
+    channel.queue_declare(
+        "retry.wait",
+        durable=True,
+        arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry", "x-message-ttl": 10},
+    )
     channel.basic_publish("", "retry", b"again")
     for attempt in range(3):
         message = wait_for_unacked(channel, "retry")
@@ -127,8 +139,11 @@ def test_a_message_that_dies_again_in_the_same_way_is_counted(channel: shardmq.C
 
 
 def test_a_circle_without_a_rejection_ends(connection: shardmq.Connection, channel: shardmq.Channel) -> None:
-    channel.queue_declare("circle", durable=True, arguments={
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "circle", "x-message-ttl": 10})  # fmt: skip
+    channel.queue_declare(
+        "circle",
+        durable=True,
+        arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "circle", "x-message-ttl": 10},
+    )
     channel.basic_publish("", "circle", b"round")
     until(lambda: counts(connection, "circle")["valid"] == 0, "the message is dropped")
 

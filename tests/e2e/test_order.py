@@ -22,8 +22,8 @@ from shardmq.protocol.native.operations.basic import (
     BasicPublish,
     BasicQos,
 )
-from shardmq.protocol.native.operations.codec import Operation
 from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import QueueDeclare, QueueDelete, QueuePeek, QueuePurge
 from tests.gateway.rawclient import RawClient
 
@@ -50,29 +50,46 @@ def publish(bodies: str, properties: Properties | None = None) -> BasicPublish:
 
 CASES: dict[str, tuple[dict[str, Any], Sequence[Operation], Sequence[Operation], Sequence[str]]] = {
     "publish and get beside an idle consumer": (
-        {}, [CONSUME], [publish("a"), GET], ["c a", "None"],
+        {},
+        [CONSUME],
+        [publish("a"), GET],
+        ["c a", "None"],
     ),
     "ten publishes and cancel": (
-        {}, [CONSUME], [*map(publish, "0123456789"), CANCEL, COUNT], [*[f"c {n}" for n in range(10)], "None", "0 0"],
+        {},
+        [CONSUME],
+        [*map(publish, "0123456789"), CANCEL, COUNT],
+        [*[f"c {n}" for n in range(10)], "None", "0 0"],
     ),
     "publishes and a larger prefetch, then cancel": (
-        {}, [ONE_AT_A_TIME], [publish("abc"), BasicQos(REQUEST, 1, "c", 2), CANCEL, COUNT],
+        {},
+        [ONE_AT_A_TIME],
+        [publish("abc"), BasicQos(REQUEST, 1, "c", 2), CANCEL, COUNT],
         ["c a", "None", "c b", "None", "1 0"],
     ),
     "publishes and a smaller prefetch": (
-        {}, [CONSUME], [publish("ab"), BasicQos(REQUEST, 1, "c", 1), COUNT], ["c a", "c b", "None", "0 1"],
+        {},
+        [CONSUME],
+        [publish("ab"), BasicQos(REQUEST, 1, "c", 1), COUNT],
+        ["c a", "c b", "None", "0 1"],
     ),
     "a time of 0": ({}, [], [publish("a", SHORT_LIVED), GET, COUNT], ["None", "0 0"]),
     "the first of three gives way": ({"x-max-length": 2}, [], [publish("abc"), GET, PEEK], ["b", "c"]),
     "what returns to a full queue gives way": (
-        {"x-max-length": 1}, [publish("a"), HOLD, publish("b")], [REQUEUE, GET, COUNT], ["b", "0 0"],
+        {"x-max-length": 1},
+        [publish("a"), HOLD, publish("b")],
+        [REQUEUE, GET, COUNT],
+        ["b", "0 0"],
     ),
     "publish and purge beside an idle consumer": ({}, [CONSUME], [publish("a"), PURGE], ["c a", "0"]),
     "publish and delete if empty": ({}, [], [publish("a"), DELETE_IF_EMPTY], ["refused"]),
     "publish and one more consumer": (
-        {}, [CONSUME], [publish("ab"), BasicConsume(REQUEST, 1, QUEUE, "d"), COUNT], ["c a", "c b", "d", "0 2"],
+        {},
+        [CONSUME],
+        [publish("ab"), BasicConsume(REQUEST, 1, QUEUE, "d"), COUNT],
+        ["c a", "c b", "d", "0 2"],
     ),
-}  # fmt: skip
+}
 
 
 def texts(flags: int, records: bytes, count: int) -> list[str]:

@@ -146,8 +146,9 @@ def repaired(folder: Path) -> None:
     before = digests(folder)
     looked = store_command("check", str(folder), "--json", code=1)
     assert {(found["store"], found["title"], found["database"]) for found in looked["findings"]} == {
-        ("shard-0", "queue 'hurt' in vhost '/'", "segments"), ("shard-0", "queue 'hurt' in vhost '/'", "state")
-    }  # fmt: skip
+        ("shard-0", "queue 'hurt' in vhost '/'", "segments"),
+        ("shard-0", "queue 'hurt' in vhost '/'", "state"),
+    }
     assert "queue 'hurt' in vhost '/'" in " ".join(store_command("check", str(folder), code=1).split())
     dry = store_command("repair", str(folder), "--json", code=1)
     assert (dry["messages_lost"], dry["applied"]) == (BATCH, False)

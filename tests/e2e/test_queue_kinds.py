@@ -122,9 +122,16 @@ def test_a_full_queue_that_refuses_takes_what_fits_and_says_what_did_not(channel
 
 def test_a_full_queue_can_dead_letter_what_it_refuses(channel: shardmq.Channel) -> None:
     channel.queue_declare("refused", durable=True)
-    channel.queue_declare("full-dlx", durable=True, arguments={
-        "x-max-length": 2, "x-overflow": "reject-publish-dlx",
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "refused"})  # fmt: skip
+    channel.queue_declare(
+        "full-dlx",
+        durable=True,
+        arguments={
+            "x-max-length": 2,
+            "x-overflow": "reject-publish-dlx",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "refused",
+        },
+    )
     with pytest.raises(errors.PublishRefused), channel.publisher() as publisher:
         publisher.publish_many("", "full-dlx", numbers(0, 5))
     until(lambda: channel.queue_declare("refused", passive=True).messages == 3, "three are dead")

@@ -78,8 +78,11 @@ def test_queues_that_live_by_their_consumers_outlive_the_loss_of_a_connection(st
             channel.basic_publish(exchange, key, key.encode() or b"passed on", mandatory=True)
         until(lambda: len(came) == 4, "all consumers are back")
         assert sorted(came) == [
-            ("alone", b"kept"), ("auto", b"passed on"), ("expiring", b"expiring"), ("first", b"single"),
-        ]  # fmt: skip
+            ("alone", b"kept"),
+            ("auto", b"passed on"),
+            ("expiring", b"expiring"),
+            ("first", b"single"),
+        ]
         assert bodies(channel, server_named) == numbers(0, 3)
         with pytest.raises(errors.AccessRefused, match="exclusive"):
             channel.basic_consume("kept", lambda _: None)

@@ -180,9 +180,16 @@ def test_only_what_is_overdue_returns_and_the_channel_lives_on(
 
 def test_what_is_overdue_is_dead_lettered_where_that_is_declared(channel: shardmq.Channel) -> None:
     channel.queue_declare("overdue.dead", durable=True)
-    channel.queue_declare("overdue", durable=True, arguments={
-        "x-consumer-timeout": 100, "x-consumer-timeout-action": "dead-letter",
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "overdue.dead"})  # fmt: skip
+    channel.queue_declare(
+        "overdue",
+        durable=True,
+        arguments={
+            "x-consumer-timeout": 100,
+            "x-consumer-timeout-action": "dead-letter",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "overdue.dead",
+        },
+    )
     publish_all(channel, "overdue", [b"x"])
     messages = channel.consume("overdue", prefetch=1)
     next(messages)

@@ -58,8 +58,8 @@ POWER = (
     Mutant(
         "LMDB syncs its commits",
         "shardmq/storage/lmdb_engine.py",
-        "metasync=True, sync=True",
-        "metasync=False, sync=False",
+        "metasync=True,\n        sync=True",
+        "metasync=False,\n        sync=False",
         ("lost", "unmarked", "torn"),
     ),
     Mutant(

@@ -11,8 +11,9 @@ import psutil
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.frames import FrameReader
-from shardmq.protocol.native.operations.codec import FROM_SERVER, Operation, decode, encode
+from shardmq.protocol.native.operations.codec import FROM_SERVER, decode, encode
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
+from shardmq.protocol.native.operations.fields import Operation
 
 PATIENCE_SECONDS = 30.0
 

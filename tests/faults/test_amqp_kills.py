@@ -103,8 +103,10 @@ def test_nothing_confirmed_is_lost_between_the_protocols_whoever_dies(
     ]
     clients: list[Client] = []
     for (queue, ledger), (publisher, consumer) in zip(pairs, kinds, strict=True):
-        clients += [publisher(broker.url, ledger, f"p-{queue}", f"to-{queue}"),
-                    consumer(broker.url, ledger, f"c-{queue}", queue)]  # fmt: skip
+        clients += [
+            publisher(broker.url, ledger, f"p-{queue}", f"to-{queue}"),
+            consumer(broker.url, ledger, f"c-{queue}", queue),
+        ]
     for client in clients:
         client.start()
     victims = sorted(broker.pids)

@@ -11,16 +11,16 @@ import zmq
 import shardmq
 from shardmq.bus.link import BUS_PROTOCOL
 from shardmq.bus.messages.base import Hello, Ping, Reset, Welcome
-from shardmq.bus.messages.coordinator import Synced
-from shardmq.bus.messages.shard import Confirmed, Publish, Settle
+from shardmq.bus.messages.coordinator import TopologyApplied
+from shardmq.bus.messages.shard import Ack, Confirmed, Publish
 from shardmq.cmd.run.broker import Broker
 from shardmq.message.record import pack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 from .saboteur import until
 
 encode = msgspec.msgpack.encode
-RUN = Run("", "k", 1, 0, 1, 1, 1, pack(None, b"x"))
+RUN = RecordBatch("", "k", 1, 0, 1, 1, 1, pack(None, b"x"))
 
 
 def address(broker: Broker, name: str) -> str:
@@ -107,8 +107,8 @@ def test_a_caller_that_counts_wrongly_or_talks_nonsense_is_reset_and_takes_nobod
             (1, Confirmed(3)),
             (0, Ping()),
             (1, Publish((99_999,), RUN)),
-            (1, Settle(7, [(5, 1)])),
-            (1, Synced(0)),
+            (1, Ack(7, [(5, 1)])),
+            (1, TopologyApplied(0)),
         ],
         start=100,
     ):

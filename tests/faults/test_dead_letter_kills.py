@@ -52,8 +52,12 @@ class Paced(Publisher):
             self.ledger.published.update(ids)
             try:
                 with channel.publisher() as publisher:
-                    publisher.publish_many(self.exchange, "k", [each.encode() for each in ids],
-                                           shardmq.Properties(priority=random.randrange(4)))  # fmt: skip
+                    publisher.publish_many(
+                        self.exchange,
+                        "k",
+                        [each.encode() for each in ids],
+                        shardmq.Properties(priority=random.randrange(4)),
+                    )
             except shardmq.errors.ConnectionLost:
                 raise
             except ShardmqError:

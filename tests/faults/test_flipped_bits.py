@@ -58,8 +58,14 @@ def fill(url: str) -> None:
     """Something of everything that a store can hold."""
     with shardmq.connect(url) as connection, connection.channel() as channel:
         channel.exchange_declare("flips", "topic", durable=True)
-        kinds: list[dict[str, object]] = [{}, {"x-max-priority": 3}, {"x-message-ttl": 86_400_000}, {},
-                                          {"x-delivery-limit": 9}, {"x-max-length": 1000}]  # fmt: skip
+        kinds: list[dict[str, object]] = [
+            {},
+            {"x-max-priority": 3},
+            {"x-message-ttl": 86_400_000},
+            {},
+            {"x-delivery-limit": 9},
+            {"x-max-length": 1000},
+        ]
         for queue, arguments in zip(QUEUES, kinds, strict=True):
             channel.queue_declare(queue, durable=True, arguments=arguments)
             channel.queue_bind(queue, "flips", f"{queue}.#")

@@ -62,8 +62,10 @@ class Bystander:
     @property
     def p99(self) -> float:
         took = sorted(self.took)
-        print(f"{len(took)} times, median {took[len(took) // 2] * 1e3:.1f} ms, "
-              f"p99 {took[len(took) * 99 // 100] * 1e3:.1f} ms, longest {took[-1] * 1e3:.1f} ms")  # fmt: skip
+        print(
+            f"{len(took)} times, median {took[len(took) // 2] * 1e3:.1f} ms, "
+            f"p99 {took[len(took) * 99 // 100] * 1e3:.1f} ms, longest {took[-1] * 1e3:.1f} ms"
+        )
         return took[len(took) * 99 // 100]
 
 

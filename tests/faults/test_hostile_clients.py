@@ -180,9 +180,11 @@ def test_a_channel_that_closes_with_much_behind_it_leaves_its_connection_readabl
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(
             client.socket.sendall,
-            encode(QueueDeclare(4, 1, "closing")) + encode(BasicAck(1, [(7, 7)])) + behind
+            encode(QueueDeclare(4, 1, "closing"))
+            + encode(BasicAck(1, [(7, 7)]))
+            + behind
             + encode(TopologyList(9, 2, "queues")),
-        )  # fmt: skip
+        )
         answers = [client.receive()]
         while not (isinstance(answers[-1], Ok) and answers[-1].request == 9):
             answers.append(client.receive())

@@ -22,8 +22,9 @@ from shardmq.protocol.native.operations.basic import (
     BasicRefused,
     BasicRenew,
 )
-from shardmq.protocol.native.operations.codec import TYPES, Operation
+from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.connection import ChannelClose, ConnectionClose, ConnectionOpen, Refused
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import QueueDeclare, QueueDelete, QueuePeek
 
 from .saboteur import RawClient, rss_bytes, until
@@ -139,9 +140,14 @@ def test_a_forged_history_does_not_stop_a_message_from_dying(broker: Broker, raw
         terms = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave", "x-message-ttl": 0}
         channel.queue_declare("forged", durable=True, arguments=terms)
         forgeries: list[object] = [
-            5, "x", [None] * 100, [{}] * 50_000, [{"queue": "forged", "reason": "expired", "count": -1}],
-            [{"queue": "forged", "reason": "expired", "count": 2**63 - 1}] * 1000, [{"queue": 1, "reason": []}],
-        ]  # fmt: skip
+            5,
+            "x",
+            [None] * 100,
+            [{}] * 50_000,
+            [{"queue": "forged", "reason": "expired", "count": -1}],
+            [{"queue": "forged", "reason": "expired", "count": 2**63 - 1}] * 1000,
+            [{"queue": 1, "reason": []}],
+        ]
         for forged in forgeries:
             channel.basic_publish("", "forged", b"x", shardmq.Properties(headers={"x-death": forged}))
         until(lambda: channel.queue_declare("grave", durable=True).messages == len(forgeries), "all have died")
@@ -174,14 +180,18 @@ def test_numbers_at_the_end_of_their_range_are_numbers(raw: Open) -> None:
 @pytest.mark.parametrize(
     "garbage",
     [
-        {"queues": 5}, {"queues": [5]}, {"queues": [{"name": 5}]}, {"policies": [5]},
-        {"vhosts": [{"name": "v", "metadata": {"tags": 5}}]}, {"vhosts": [{"name": "v", "metadata": 5}]},
+        {"queues": 5},
+        {"queues": [5]},
+        {"queues": [{"name": 5}]},
+        {"policies": [5]},
+        {"vhosts": [{"name": "v", "metadata": {"tags": 5}}]},
+        {"vhosts": [{"name": "v", "metadata": 5}]},
         {"vhosts": [{"name": "v", "metadata": {"description": {}, "tags": [5]}}]},
         {"parameters": [{"component": "vhost-limits", "name": "limits", "value": "x"}]},
         {"queues": [{"name": "a", "arguments": {"x-delivery-limit": {}}}]},
         {"bindings": [{"source": "amq.topic", "destination": "q", "destination_type": [1]}]},
     ],
-)  # fmt: skip
+)
 def test_definitions_that_have_no_meaning_are_refused(raw: Open, garbage: dict[str, object]) -> None:
     client = raw().open()
     client.send(DefinitionsImport(5, 1, garbage))

@@ -95,9 +95,7 @@ def record(
     return Recorded(Disk(recording.events(), folder / "data"), history, began, ended)
 
 
-def after_power_loss(
-    recorded: Recorded, moment: int, luck: str, folder: Path, guards: Guards = EVERYTHING
-) -> Verdict:
+def after_power_loss(recorded: Recorded, moment: int, luck: str, folder: Path, guards: Guards = EVERYTHING) -> Verdict:
     """Start a broker on what is left of the disk, and look at all it has."""
     data = folder / f"data-{moment}-{random.randrange(2**32)}"
     recorded.disk.fail(moment, LUCKS[luck], SEED, data, guards)

@@ -18,8 +18,9 @@ from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
 from shardmq.message.record import pack
 from shardmq.protocol.native.frames import frame
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused
-from shardmq.protocol.native.operations.codec import TYPES, Operation
+from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.protocol.native.operations.transaction import (
     TransactionAbort,
@@ -48,12 +49,48 @@ SOUND: dict[type[Operation], list[Any]] = {
 """As they should be: fields that garbage takes the place of, one by one, but for request and channel."""
 
 GARBAGE: list[Any] = [
-    None, True, -1, 0, 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 1.5, float("nan"), "", "q", "open",
-    "x" * 255, "x" * 256, "\0", "é" * 128, b"", b"\xff" * 10, [], [[]], [[1]], [[1, 2, 3]], [[5, 0], [5, 0]], [[0, 0]],
-    [[1, -1]], [[5, 2**63 - 1]], [[2**63, 1]], [[1, 2], [0, 1]], [[3, 3]], [[5, 4]], [[0, 2**63 - 1]],
-    [[number + 1, 1] for number in range(70_000)], [[2 * number, 2 * number + 1] for number in range(20_000)],
-    {}, {"a": 1}, {1: 2}, msgpack.ExtType(1, b"x"),
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    2**32,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    -(2**63),
+    1.5,
+    float("nan"),
+    "",
+    "q",
+    "open",
+    "x" * 255,
+    "x" * 256,
+    "\0",
+    "é" * 128,
+    b"",
+    b"\xff" * 10,
+    [],
+    [[]],
+    [[1]],
+    [[1, 2, 3]],
+    [[5, 0], [5, 0]],
+    [[0, 0]],
+    [[1, -1]],
+    [[5, 2**63 - 1]],
+    [[2**63, 1]],
+    [[1, 2], [0, 1]],
+    [[3, 3]],
+    [[5, 4]],
+    [[0, 2**63 - 1]],
+    [[number + 1, 1] for number in range(70_000)],
+    [[2 * number, 2 * number + 1] for number in range(20_000)],
+    {},
+    {"a": 1},
+    {1: 2},
+    msgpack.ExtType(1, b"x"),
+]
 
 
 def declare(channel: shardmq.Channel) -> None:
@@ -140,8 +177,12 @@ def haunt(broker: Broker, number: int, attempt: int, ended: threading.Event, hea
     client = RawClient(broker).open()
     request = 10
     while not ended.is_set():
-        client.send(*[BasicPublish(request + turn, 1, "", ("one", "two")[turn % 2], 0, 1, RECORD, 0, attempt, request,
-                                   number) for turn in range(100)])  # fmt: skip
+        client.send(
+            *[
+                BasicPublish(request + turn, 1, "", ("one", "two")[turn % 2], 0, 1, RECORD, 0, attempt, request, number)
+                for turn in range(100)
+            ]
+        )
         answered = 0
         while answered < 100:
             answer = client.receive()
@@ -165,9 +206,13 @@ def test_commits_that_do_not_name_what_is_there_decide_nothing(broker: Broker) -
             stranger.publish("", "one", b"3")
             foreign = stranger.seal()
             wrong = (
-                [(own.attempt, own.messages + 1)], [(own.attempt, own.messages - 1)], [(own.attempt, 0)],
-                [tuple(own), tuple(foreign)], [tuple(own), (open_one.attempt, 100)], [tuple(own), (1234567, 1)],
-            )  # fmt: skip
+                [(own.attempt, own.messages + 1)],
+                [(own.attempt, own.messages - 1)],
+                [(own.attempt, 0)],
+                [tuple(own), tuple(foreign)],
+                [tuple(own), (open_one.attempt, 100)],
+                [tuple(own), (1234567, 1)],
+            )
             for sealed in wrong:
                 with pytest.raises(PreconditionFailed):
                     channel.transaction("t").commit(sealed=sealed)

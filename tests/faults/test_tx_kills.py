@@ -35,8 +35,11 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 def named(prefix: str, shard: int) -> str:
     """A name for a queue of the virtual host "/" that lies on that shard."""
-    return next(name for name in map(f"{prefix}-{{}}".format, itertools.count())
-                if xxh3_64_intdigest(f"/\0{name}".encode()) % SHARDS == shard)  # fmt: skip
+    return next(
+        name
+        for name in map(f"{prefix}-{{}}".format, itertools.count())
+        if xxh3_64_intdigest(f"/\0{name}".encode()) % SHARDS == shard
+    )
 
 
 class Mover(threading.Thread):

@@ -84,8 +84,12 @@ def test_forty_consumers_of_a_connection_that_is_not_read_cost_the_gateway_a_few
             client.send(ChannelOpen(1000 + number, 2 + number))
             assert isinstance(client.receive(), Ok)
         with growth(filled) as grown:
-            client.send(*(BasicConsume(2000 + number, 2 + number, f"large-{number % QUEUES}", f"c{number}", False, 1)
-                          for number in range(40)))  # fmt: skip
+            client.send(
+                *(
+                    BasicConsume(2000 + number, 2 + number, f"large-{number % QUEUES}", f"c{number}", False, 1)
+                    for number in range(40)
+                )
+            )
             until(lambda: deliveries(connection), "something is delivered")
             took = serve(connection)
             assert deliveries(connection) <= 3

@@ -16,7 +16,7 @@ from shardmq.protocol.amqp.methods.topology import QueueDeclare
 with atheris.instrument_imports(include=["shardmq.gateway.amqp"]):
     from shardmq.protocol.amqp import encoder as sending
     from shardmq.protocol.amqp import properties
-    from shardmq.protocol.amqp.errors import AmqpFault
+    from shardmq.protocol.amqp.errors import AmqpError
     from shardmq.protocol.amqp.events import METHOD
     from shardmq.protocol.amqp.frames import FrameReader
     from shardmq.protocol.amqp.methods import codec as methods
@@ -46,7 +46,7 @@ def fuzz_method(data: bytes) -> None:
     """A method's payload."""
     try:
         method = methods.decode(data, 1)
-    except AmqpFault as fault:
+    except AmqpError as fault:
         assert fault.code in READER_CODES, fault
         return
     again = methods.encode(method)
@@ -57,7 +57,7 @@ def fuzz_list(data: bytes) -> None:
     """A property list."""
     try:
         properties.read_facts(data)
-    except AmqpFault as fault:
+    except AmqpError as fault:
         assert fault.code in LIST_CODES, fault
         return
     known = properties.decode(data)
@@ -104,10 +104,17 @@ def main() -> None:
         for number, seed in enumerate(seeds()):
             Path(corpus, str(number)).write_bytes(seed)
         atheris.Setup(
-            [sys.argv[0], corpus, f"-max_total_time={options.seconds}", "-max_len=4096", "-timeout=10",
-             f"-artifact_prefix={options.found}/", "-print_final_stats=1"],
+            [
+                sys.argv[0],
+                corpus,
+                f"-max_total_time={options.seconds}",
+                "-max_len=4096",
+                "-timeout=10",
+                f"-artifact_prefix={options.found}/",
+                "-print_final_stats=1",
+            ],
             fuzz,
-        )  # fmt: skip
+        )
         atheris.Fuzz()
 
 

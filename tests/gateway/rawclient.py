@@ -9,7 +9,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.native.frames import FrameReader
-from shardmq.protocol.native.operations.codec import FROM_SERVER, Operation, decode, encode
+from shardmq.protocol.native.operations.codec import FROM_SERVER, decode, encode
 from shardmq.protocol.native.operations.connection import (
     ChannelOpen,
     ConnectionClose,
@@ -17,6 +17,7 @@ from shardmq.protocol.native.operations.connection import (
     Ok,
     Refused,
 )
+from shardmq.protocol.native.operations.fields import Operation
 
 
 class Denied(Exception):

@@ -10,25 +10,25 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from shardmq.bus.link import Opened
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener, Peer
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.coordinator import (
     Changes,
-    Perform,
+    RunCommand,
     Snapshot,
-    Synced,
     ToCoordinator,
+    TopologyApplied,
 )
 from shardmq.bus.messages.shard import Confirmed, ToShard
 from shardmq.bus.poller import context
 from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import RequestError
-from shardmq.gateway.handlers.dead_letters import DeadLetters
+from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
 from shardmq.gateway.server import Server
-from shardmq.gateway.state.gateway import Hub
+from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import Change
-from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission, Queue, Transaction, User, Vhost
+from shardmq.topology.entities import PREDECLARED, Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 from shardmq.topology.passwords import hash_password
 
 PATIENCE_SECONDS: Final = 10.0
@@ -47,7 +47,7 @@ class ShardEnd:
 
     def work(self) -> None:
         for peer, event in self.listener.receive():
-            if isinstance(event, Opened):
+            if isinstance(event, LinkOpened):
                 self.peer = peer
                 self.publishes = 0
             else:
@@ -87,7 +87,7 @@ class Stage:
         bindings: Sequence[Binding] = (),
         user: User = GUEST,
         rss_bytes_max: int | None = None,
-        transactions: Sequence[Transaction] = (),
+        transactions: Sequence[OpenTransaction] = (),
     ) -> None:
         self._holds = ExitStack()
         self.port = self._holds.enter_context(hold_port("127.0.0.1", 0))
@@ -127,9 +127,11 @@ class Stage:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
-        hub = Hub("gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max)
+        hub = GatewayState(
+            "gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max
+        )
         self.hub = hub
-        DeadLetters(hub)
+        DeadLetterPublisher(hub)
         ticking = asyncio.create_task(hub.run())
         try:
             while not hub.is_ready:
@@ -153,12 +155,12 @@ class Stage:
         if self.coordinator.socket.closed:
             return
         for peer, event in self.coordinator.receive():
-            if isinstance(event, Opened):
+            if isinstance(event, LinkOpened):
                 self._gateway = peer
                 peer.post(self._snapshot)
-            elif isinstance(event, Synced):
+            elif isinstance(event, TopologyApplied):
                 self._synced = event.version
-            elif isinstance(event, Perform):
+            elif isinstance(event, RunCommand):
                 self.commands.append(event.command)
                 answer = self.answers.get(type(event.command))
                 if isinstance(answer, RequestError):

@@ -97,10 +97,13 @@ def test_a_user_without_a_password_gets_in_by_none(broker: Broker, admin: RawCli
     ("algorithm", "password_hash", "password"),
     [
         ("sha256", "hyPOgu4eJL84SXOmnOvmrHmhSA3MyEyYdlZVbst8ES3/F9B/", "secret-of-bob"),
-        ("sha512", "bzO7gfut0W7+zpC7J6hzLnaXVzvwqIOotsSBpcdBlHHICwW9VjILcqnUxzUsEWEU0qQ33Zsg9xAaEtSu1EvW8dU6f8E=",
-         "secret-of-eve"),
+        (
+            "sha512",
+            "bzO7gfut0W7+zpC7J6hzLnaXVzvwqIOotsSBpcdBlHHICwW9VjILcqnUxzUsEWEU0qQ33Zsg9xAaEtSu1EvW8dU6f8E=",
+            "secret-of-eve",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_hash_of_rabbitmqs_lets_its_password_in(
     broker: Broker, admin: RawClient, algorithm: str, password_hash: str, password: str
 ) -> None:

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
+    Ack,
     Alarm,
     Consume,
     Delivered,
+    Nack,
     Publish,
     Renew,
-    Return,
-    Settle,
 )
 from shardmq.gateway.state.alarms import CLEAR_SHARE, WATCH_SECONDS, Alarms, MemoryWatch
 from shardmq.message.record import pack, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConfirm,
@@ -78,13 +78,13 @@ def test_consuming_goes_on_under_an_alarm(start_stage: StartStage) -> None:
         assert isinstance(client.receive(), ConnectionBlocked)
         client.send(publish(3), BasicConsume(4, 1, "a", "c"))
         asked = stage.expect(0, Consume)
-        run = Run("", "a", 0, 0, 1, 1, 3, pack(None, b"x") * 3)
+        run = RecordBatch("", "a", 0, 0, 1, 1, 3, pack(None, b"x") * 3)
         stage.say(0, Answer(asked.request), Delivered(asked.consumer, 0, False, run))
         assert isinstance(client.receive(), Ok)
         assert isinstance(client.receive(), BasicDeliver)
         client.send(BasicAck(1, [(1, 1)]), BasicNack(1, [(2, 2)]), BasicRenew(1, [(3, 3)]))
-        assert stage.expect(0, Settle).ranges == [(0, 1)]
-        assert stage.expect(0, Return).ranges == [(1, 2)]
+        assert stage.expect(0, Ack).ranges == [(0, 1)]
+        assert stage.expect(0, Nack).ranges == [(1, 2)]
         assert stage.expect(0, Renew).ranges == [(2, 3)]
 
 

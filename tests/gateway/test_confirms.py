@@ -7,7 +7,7 @@ from shardmq.bus.messages.shard import Get, Publish
 from shardmq.gateway.links.publish_window import GATHERED_BYTES
 from shardmq.message.record import pack, unpack
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish, BasicRefused
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import TopologyList
 
 from .rawclient import RawClient

@@ -8,8 +8,8 @@ import pytest
 
 from shardmq.bus.messages.shard import (
     Confirmed,
-    Dead,
-    DeadLettered,
+    DeadLetter,
+    DeadLetterAccepted,
     DeadLetterRefused,
     Gone,
     Publish,
@@ -18,7 +18,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.gateway.handlers.dead_letters import died, is_cycle
 from shardmq.message.properties import Properties
 from shardmq.message.record import pack, pack_raw, unpack, unpack_raw
-from shardmq.message.record_batch import AMQP, PERSISTENT, Run
+from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp.properties import decode
 from shardmq.protocol.amqp.tables import wrapped
 from shardmq.topology.entities import Binding, Exchange
@@ -31,8 +31,8 @@ NOW_MS = 1_700_000_000_999
 TIME = datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)
 
 
-def death(reason: str, exchange: str = "e", key: str = "k") -> Dead:
-    return Dead(1, 0, reason, Run(exchange, key, 0, 0, 0, 0, 1, b""))
+def death(reason: str, exchange: str = "e", key: str = "k") -> DeadLetter:
+    return DeadLetter(1, 0, reason, RecordBatch(exchange, key, 0, 0, 0, 0, 1, b""))
 
 
 def headers_of(properties: Properties | None, reason: str, queue: str, **named: Any) -> dict[str, Any]:
@@ -49,14 +49,25 @@ def test_the_first_death_is_written_as_rabbitmq_writes_it() -> None:
     assert after == Properties(
         app_id="a",
         headers={
-            "x-first-death-reason": "expired", "x-first-death-queue": "q", "x-first-death-exchange": "e",
-            "x-last-death-reason": "expired", "x-last-death-queue": "q", "x-last-death-exchange": "e",
-            "x-death": [{
-                "count": 1, "reason": "expired", "queue": "q", "time": TIME, "exchange": "e", "routing-keys": ["k"],
-                "original-expiration": "60000",
-            }],
+            "x-first-death-reason": "expired",
+            "x-first-death-queue": "q",
+            "x-first-death-exchange": "e",
+            "x-last-death-reason": "expired",
+            "x-last-death-queue": "q",
+            "x-last-death-exchange": "e",
+            "x-death": [
+                {
+                    "count": 1,
+                    "reason": "expired",
+                    "queue": "q",
+                    "time": TIME,
+                    "exchange": "e",
+                    "routing-keys": ["k"],
+                    "original-expiration": "60000",
+                }
+            ],
         },
-    )  # fmt: skip
+    )
 
 
 def test_a_message_without_properties_or_expiration_has_no_original_expiration() -> None:
@@ -75,8 +86,11 @@ def test_the_same_queue_and_reason_again_counts_and_moves_to_the_front_and_stays
     assert [(each["queue"], each["count"]) for each in later["x-death"]] == [("q", 2), ("r", 1)]
     again = later["x-death"][0]
     assert (again["exchange"], again["routing-keys"], again["time"], again["original-expiration"]) == (
-        "first", ["one"], TIME, "5",
-    )  # fmt: skip
+        "first",
+        ["one"],
+        TIME,
+        "5",
+    )
     assert later["x-first-death-exchange"] == "first"
     assert (later["x-last-death-queue"], later["x-last-death-exchange"]) == ("q", "third")
 
@@ -144,10 +158,12 @@ def test_a_cycle_is_one_that_nobody_rejected_in(deaths: list[tuple[str, str]], h
 # --- where they go, and what the shard is told ------------------------------------------------------------------------
 
 
-def dying(first: int, *messages: tuple[bytes, Properties | None], reason: str = "rejected", queue: int = 1) -> Dead:
+def dying(
+    first: int, *messages: tuple[bytes, Properties | None], reason: str = "rejected", queue: int = 1
+) -> DeadLetter:
     records = b"".join(pack(properties, body) for body, properties in messages)
-    run = Run("e", "k", PERSISTENT, 1, 7, 40, len(messages), records, 3, 1000)
-    return Dead(queue, first, reason, run)
+    run = RecordBatch("e", "k", PERSISTENT, 1, 7, 40, len(messages), records, 3, 1000)
+    return DeadLetter(queue, first, reason, run)
 
 
 DLX = {"x-dead-letter-exchange": "dlx"}
@@ -171,9 +187,9 @@ def test_a_dead_letter_keeps_its_identity_and_leaves_when_its_home_has_it(start_
     assert first.properties.headers is not None
     assert first.properties.expiration is None
     assert first.properties.headers["x-death"][0]["exchange"] == "e"
-    assert not any(isinstance(said, DeadLettered) for said in stage.shards[0].heard)
+    assert not any(isinstance(said, DeadLetterAccepted) for said in stage.shards[0].heard)
     stage.confirm(1, 1)
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(10, 12)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(10, 12)])
 
 
 def test_it_leaves_when_all_of_its_homes_have_it(start_stage: StartStage) -> None:
@@ -191,7 +207,7 @@ def test_what_its_home_took_a_part_of_leaves_in_part(start_stage: StartStage) ->
     stage.say(0, dying(5, (b"1", None), (b"2", None), (b"3", None)))
     stage.expect(1, Publish)
     stage.say(1, PublishRefusal(1, 506, "full", 2), Confirmed(1))
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(5, 7)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(5, 7)])
     assert stage.expect(0, DeadLetterRefused) == DeadLetterRefused(1, [(7, 8)])
 
 
@@ -205,7 +221,7 @@ def test_where_there_is_nowhere_to_go_it_leaves_at_once(
 ) -> None:
     stage = start_stage([("q", 0, DLX)], exchanges, bindings)
     stage.say(0, dying(3, (b"1", None)))
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(3, 4)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(3, 4)])
 
 
 def test_dead_letters_of_a_queue_that_a_gateway_does_not_know_stay_where_they_are(start_stage: StartStage) -> None:
@@ -235,9 +251,9 @@ def test_with_its_own_key_cc_counts_again(start_stage: StartStage) -> None:
     assert stage.expect(1, Publish).queues == (2,)
     assert set(stage.expect(1, Publish).queues) == {2, 3}
     stage.confirm(1, 1)
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(0, 1)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(0, 1)])
     stage.confirm(1, 2)
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(1, 2)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(1, 2)])
 
 
 def test_an_internal_exchange_takes_dead_letters(start_stage: StartStage) -> None:
@@ -254,7 +270,7 @@ def test_a_message_does_not_get_back_where_it_died_unless_it_was_rejected(start_
     stage.say(0, dying(0, (b"1", None), reason=reason))
     assert stage.expect(1, Publish).queues == (2,)
     stage.confirm(1, 1)
-    assert stage.expect(0, DeadLettered)
+    assert stage.expect(0, DeadLetterAccepted)
     assert not [said for said in stage.shards[0].heard if isinstance(said, Publish)]
     stage.say(0, dying(1, (b"2", None), reason="rejected"))
     assert stage.expect(0, Publish).queues == (1,)
@@ -282,20 +298,20 @@ def test_a_cycle_without_a_rejection_ends(start_stage: StartStage) -> None:
     stage.say(0, dying(0, (b"1", None), reason="expired", queue=1))
     [record] = unpack(stage.expect(0, Publish).run.records, 1)
     stage.say(0, dying(0, (b"1", record.properties), reason="expired", queue=2))
-    assert stage.expect(0, DeadLettered) == DeadLettered(2, [(0, 1)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(2, [(0, 1)])
 
 
 def test_headers_as_deep_as_a_gateway_lets_in_are_passed_on(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
     deep = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * 390 + b"\xc0\xc4\x00"
-    stage.say(0, Dead(1, 0, "expired", Run("e", "k", 0, 1, 7, 40, 1, deep)))
+    stage.say(0, DeadLetter(1, 0, "expired", RecordBatch("e", "k", 0, 1, 7, 40, 1, deep)))
     assert b"\x91" * 390 in stage.expect(1, Publish).run.records
 
 
 def test_each_is_published_under_its_number(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, {"x-dead-letter-exchange": ""}), ("k", 1, {}), ("copy", 0, {})])
     run = dying(10, (b"1", None), (b"2", Properties(headers={"CC": ["copy"]})), (b"3", None)).run
-    stage.say(0, Dead(1, 10, "rejected", run, producer=2**63 + 1, gone=[(0, 4), (5, 10)]))
+    stage.say(0, DeadLetter(1, 10, "rejected", run, producer=2**63 + 1, gone=[(0, 4), (5, 10)]))
     sent = [stage.expect(1, Publish) for _ in range(3)]
     assert [(publish.producer, publish.sequence) for publish in sent] == [(2**63 + 1, 10 + place) for place in range(3)]
     other = stage.expect(0, Publish)
@@ -309,9 +325,11 @@ def test_each_is_published_under_its_number(start_stage: StartStage) -> None:
 AMQP_MODE = b"\x10\x00\x02"
 
 
-def dying_amqp(first: int, *messages: tuple[bytes, bytes], reason: str = "rejected", queue: int = 1) -> Dead:
+def dying_amqp(first: int, *messages: tuple[bytes, bytes], reason: str = "rejected", queue: int = 1) -> DeadLetter:
     records = b"".join(pack_raw(raw, body) for body, raw in messages)
-    return Dead(queue, first, reason, Run("e", "k", PERSISTENT | AMQP, 1, 7, 40, len(messages), records, 3, 1000))
+    return DeadLetter(
+        queue, first, reason, RecordBatch("e", "k", PERSISTENT | AMQP, 1, 7, 40, len(messages), records, 3, 1000)
+    )
 
 
 def test_what_came_by_amqp_stays_so_and_keeps_the_bytes_of_all_that_does_not_change(start_stage: StartStage) -> None:
@@ -331,9 +349,13 @@ def test_what_came_by_amqp_stays_so_and_keeps_the_bytes_of_all_that_does_not_cha
     assert written is not None
     [death] = written.pop("x-death")
     assert written == {
-        "x-first-death-reason": "rejected", "x-first-death-queue": "q", "x-first-death-exchange": "e",
-        "x-last-death-reason": "rejected", "x-last-death-queue": "q", "x-last-death-exchange": "e",
-    }  # fmt: skip
+        "x-first-death-reason": "rejected",
+        "x-first-death-queue": "q",
+        "x-first-death-exchange": "e",
+        "x-last-death-reason": "rejected",
+        "x-last-death-queue": "q",
+        "x-last-death-exchange": "e",
+    }
     assert (death["count"], death["original-expiration"], death["routing-keys"]) == (1, "5000", ["k"])
     assert b"\x05countl\x00\x00\x00\x00\x00\x00\x00\x01" in headers
     seconds = stage.expect(1, Publish).run
@@ -379,4 +401,4 @@ def test_what_came_by_amqp_is_routed_by_its_headers(start_stage: StartStage) -> 
     stage = start_stage([("q", 0, DLX), ("home", 1, {})], [Exchange("/", "dlx", "headers")], [asked])
     stage.say(0, dying_amqp(0, (b"1", b"\x20\x00" + wrapped(b"", EVERY_TYPE)), (b"2", AMQP_MODE)))
     assert stage.expect(1, Publish).run.count == 1
-    assert stage.expect(0, DeadLettered) == DeadLettered(1, [(1, 2)])
+    assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(1, 2)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardmq.cmd.run.broker import Broker
-from shardmq.definitions.importer import Plan
+from shardmq.definitions.importer import ImportPlan
 from shardmq.protocol.native.operations.administration import (
     DefinitionsExport,
     DefinitionsImport,
@@ -40,16 +40,25 @@ def admin(start_broker: Callable[..., Broker]) -> Iterator[RawClient]:
 def test_what_rabbitmq_exported_is_there_afterwards(admin: RawClient) -> None:
     answer = admin.ask(DefinitionsImport, EXPORT)
     assert answer["imported"] == {
-        "vhosts": 2, "users": 5, "limits": 2, "permissions": 4, "exchanges": 6, "queues": 8, "bindings": 5,
-    }  # fmt: skip
+        "vhosts": 2,
+        "users": 5,
+        "limits": 2,
+        "permissions": 4,
+        "exchanges": 6,
+        "queues": 8,
+        "bindings": 5,
+    }
     broker: Broker = admin.broker  # type: ignore[attr-defined]
     with RawClient(broker).open("ada", "secret-of-ada", "orders") as ada:
         queues = {row["name"]: row for row in ada.ask(TopologyList, "queues")}
         assert queues.keys() == {"plain", "limited", "timed", "urgent", "single", "safe"}
         assert queues["limited"]["arguments"] == {
-            "x-dead-letter-exchange": "orders.dead", "x-dead-letter-routing-key": "limited", "x-max-length": 1000,
-            "x-max-length-bytes": 1048576, "x-overflow": "reject-publish-dlx",
-        }  # fmt: skip
+            "x-dead-letter-exchange": "orders.dead",
+            "x-dead-letter-routing-key": "limited",
+            "x-max-length": 1000,
+            "x-max-length-bytes": 1048576,
+            "x-overflow": "reject-publish-dlx",
+        }
         assert queues["single"]["arguments"] == {"x-single-active-consumer": True}
         exchanges = {row["name"]: row for row in ada.ask(TopologyList, "exchanges")}
         assert exchanges["orders.in"]["arguments"] == {"alternate-exchange": "orders.lost"}
@@ -174,12 +183,12 @@ def test_definitions_without_sense_make_nothing(path: tuple[Any, ...], value: An
         place = place[step]
     place[path[-1]] = value
     with pytest.raises(Exception, match=word):
-        Plan(definitions, Topology(), "/", {})
+        ImportPlan(definitions, Topology(), "/", {})
 
 
 def test_an_old_hash_leaves_a_user_without_a_password_and_says_so() -> None:
     user = {"name": "old", "password_hash": "AAAA", "hashing_algorithm": "rabbit_password_hashing_md5", "tags": []}
-    plan = Plan({"users": [user], "surprise": {}}, Topology(), "/", {})
+    plan = ImportPlan({"users": [user], "surprise": {}}, Topology(), "/", {})
     assert [step.thing for step in plan.stages[1]] == ["user 'old'"]
     assert "the password of user 'old'" in plan.skipped[0]
     assert "'surprise'" in plan.skipped[1]

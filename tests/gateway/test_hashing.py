@@ -28,8 +28,10 @@ def made(suspicion: Suspicion, known: Callable[[str, str, str], bool] = lambda *
 def test_a_right_password_is_right_and_told_of_and_others_are_not() -> None:
     async def story() -> None:
         one, found = made(Suspicion())
-        answers = [await one.is_right(Who("a", user), password)
-                   for user, password in (("guest", "secret"), ("guest", "wrong"), ("nobody", "secret"))]  # fmt: skip
+        answers = [
+            await one.is_right(Who("a", user), password)
+            for user, password in (("guest", "secret"), ("guest", "wrong"), ("nobody", "secret"))
+        ]
         assert answers == [True, False, False]
         assert found == ["guest"]
 
@@ -40,8 +42,12 @@ def test_what_was_found_meanwhile_is_not_compared_again() -> None:
     async def story() -> None:
         found: list[str] = []
         known: set[str] = set()
-        one = Hashing(Suspicion(), lambda _user: STORED, lambda user, *_: user in known,
-                      lambda user, *_: (found.append(user), known.add(user)))  # fmt: skip
+        one = Hashing(
+            Suspicion(),
+            lambda _user: STORED,
+            lambda user, *_: user in known,
+            lambda user, *_: (found.append(user), known.add(user)),
+        )
         assert all(await asyncio.gather(*(one.is_right(Who(str(number), "guest"), "secret") for number in range(50))))
         assert len(found) <= CLEAN_THREADS + 1  # those that had begun
 

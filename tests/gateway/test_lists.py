@@ -54,14 +54,23 @@ def test_every_gateway_lists_the_connections_of_all(pair: Broker) -> None:
         assert {row["gateway"] for row in rows} == {"gateway-0", "gateway-1"}
         ports = {client.socket.getsockname()[1] for client in clients}
         assert {row["peer_port"] for row in rows} == ports
-        assert {(row["user"], row["vhost"], row["peer_host"], row["tls"], row["state"], row["channels"])
-                for row in rows} == {("guest", "/", "127.0.0.1", False, "running", 1)}  # fmt: skip
+        assert {
+            (row["user"], row["vhost"], row["peer_host"], row["tls"], row["state"], row["channels"]) for row in rows
+        } == {("guest", "/", "127.0.0.1", False, "running", 1)}
         (consumer,) = clients[-1].ask(TopologyList, "consumers")
         own = next(row["name"] for row in rows if row["peer_port"] == clients[0].socket.getsockname()[1])
         assert consumer == {
-            "tag": "tag", "queue": "watched", "channel": 1, "connection": own, "user": "guest", "vhost": "/",
-            "prefetch": 7, "auto_ack": False, "exclusive": False, "priority": 5,
-        }  # fmt: skip
+            "tag": "tag",
+            "queue": "watched",
+            "channel": 1,
+            "connection": own,
+            "user": "guest",
+            "vhost": "/",
+            "prefetch": 7,
+            "auto_ack": False,
+            "exclusive": False,
+            "priority": 5,
+        }
 
 
 def test_a_silent_gateway_is_left_out_of_the_lists(pair: Broker) -> None:
@@ -100,9 +109,13 @@ def test_bindings_between_exchanges_are_told_from_those_of_queues(broker: Broker
         client.ask(QueueBind, "bound", "down", "")
         rows = {(row["source"], row["destination_type"]): row for row in client.ask(TopologyList, "bindings")}
         assert rows["amq.topic", "exchange"] == {
-            "source": "amq.topic", "vhost": "/", "destination": "down", "destination_type": "exchange",
-            "routing_key": "a.*", "arguments": {},
-        }  # fmt: skip
+            "source": "amq.topic",
+            "vhost": "/",
+            "destination": "down",
+            "destination_type": "exchange",
+            "routing_key": "a.*",
+            "arguments": {},
+        }
         assert rows["down", "queue"]["destination"] == "bound"
         exchange = next(row for row in client.ask(TopologyList, "exchanges") if row["name"] == "down")
         assert (exchange["type"], exchange["internal"], exchange["auto_delete"]) == ("fanout", True, True)
@@ -117,8 +130,9 @@ def test_what_does_not_concern_them_is_not_shown_to_those_without_tags(broker: B
         seen: dict[str, dict[str, Any]] = {}
         for name in ("plain", "manager", "monitor"):
             with RawClient(broker).open(name, "secret", "moon") as client:
-                seen[name] = {noun: client.ask(TopologyList, noun)
-                              for noun in ("vhosts", "users", "permissions", "connections")}  # fmt: skip
+                seen[name] = {
+                    noun: client.ask(TopologyList, noun) for noun in ("vhosts", "users", "permissions", "connections")
+                }
                 seen[name]["queues"] = client.ask(StatusGet)["queues"]
         for name in ("plain", "manager"):
             assert [row["name"] for row in seen[name]["vhosts"]] == ["moon"]
@@ -173,13 +187,18 @@ def test_lists_of_connections_channels_consumers_and_transactions_are_the_users_
             users[name].ask(BasicConsume, f"of-{name}", name)
             users[name].ask(TransactionBegin, f"by-{name}")
         nouns = ("connections", "channels", "consumers", "transactions")
-        seen = {name: {noun: {row["user"] for row in client.ask(TopologyList, noun)} for noun in nouns}
-                for name, client in users.items()}  # fmt: skip
+        seen = {
+            name: {noun: {row["user"] for row in client.ask(TopologyList, noun)} for noun in nouns}
+            for name, client in users.items()
+        }
         assert seen["one"] == {noun: {"one"} for noun in nouns}
         assert seen["two"] == {noun: {"two"} for noun in nouns}
         assert seen["manager"] == {
-            "connections": {"manager"}, "channels": {"manager"}, "consumers": {"one", "two"}, "transactions": set(),
-        }  # fmt: skip
+            "connections": {"manager"},
+            "channels": {"manager"},
+            "consumers": {"one", "two"},
+            "transactions": set(),
+        }
         assert all({"one", "two"} <= names for names in seen["seer"].values())
         for name in ("one", "two"):
             admin.ask(TransactionAbort, f"by-{name}")

@@ -1,13 +1,13 @@
 """Commands of one connection: so many under way, the others in their order."""
 
 from shardmq.bus.coordinator_link import Reply
-from shardmq.gateway.links.command_pacing import UNDER_WAY_MAX, Pace
+from shardmq.gateway.links.command_pacing import UNDER_WAY_MAX, CommandPacing
 from shardmq.topology.commands import Command, DeleteUser
 
 
 def test_so_many_are_under_way_and_the_others_follow_in_their_order() -> None:
     sent: list[tuple[Command, Reply]] = []
-    pace = Pace(lambda command, reply: sent.append((command, reply)))
+    pace = CommandPacing(lambda command, reply: sent.append((command, reply)))
     answered: list[object] = []
     for number in range(3 * UNDER_WAY_MAX):
         pace.perform(DeleteUser("", str(number)), answered.append)

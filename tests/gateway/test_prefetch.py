@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from shardmq.bus.messages.shard import Delivered
 from shardmq.gateway.session.prefetch import SharedPrefetch
 from shardmq.message.record import pack, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 
 def delivered(first: int, count: int) -> Delivered:
     records = b"".join([pack(None, b"%d" % number) for number in range(first, first + count)])
-    return Delivered(7, first, False, Run("", "k", 0, 1, 2, 1000 + first, count, records))
+    return Delivered(7, first, False, RecordBatch("", "k", 0, 1, 2, 1000 + first, count, records))
 
 
 def bodies(part: Delivered) -> list[int]:

@@ -11,7 +11,7 @@ from shardmq.message.properties import Properties
 from shardmq.message.record import pack, pack_many, unpack
 from shardmq.message.record_batch import MANDATORY, PERSISTENT
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.topology.entities import Binding, Exchange, User
 from shardmq.topology.passwords import hash_password
 
@@ -39,19 +39,28 @@ def test_a_publish_is_cut_where_priority_or_expiration_change(start_stage: Start
     stage = start_stage([("a", 0, BOUNDED)])
     with RawClient(stage).open() as client:
         records = join(
-            (b"1", None), (b"2", Properties(content_type="x")), (b"3", Properties(priority=5)),
-            (b"4", Properties(priority=5, expiration="10")), (b"5", Properties(priority=5, expiration="10")),
+            (b"1", None),
+            (b"2", Properties(content_type="x")),
+            (b"3", Properties(priority=5)),
+            (b"4", Properties(priority=5, expiration="10")),
+            (b"5", Properties(priority=5, expiration="10")),
             (b"6", None),
-        )  # fmt: skip
+        )
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, producer=77, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(4)]
         assert [(bodies(part), part.run.priority, part.run.ttl_ms) for part in parts] == [
-            ([b"1", b"2"], 0, None), ([b"3"], 5, None), ([b"4", b"5"], 5, 10), ([b"6"], 0, None),
-        ]  # fmt: skip
+            ([b"1", b"2"], 0, None),
+            ([b"3"], 5, None),
+            ([b"4", b"5"], 5, 10),
+            ([b"6"], 0, None),
+        ]
         first = parts[0].run.serial
         assert [(part.producer, part.sequence, part.run.serial - first) for part in parts] == [
-            (77, 100, 0), (77, 102, 2), (77, 103, 3), (77, 105, 5),
-        ]  # fmt: skip
+            (77, 100, 0),
+            (77, 102, 2),
+            (77, 103, 3),
+            (77, 105, 5),
+        ]
         stage.confirm(0, 3)
         client.send(BasicPublish(4, 1, "", "nowhere", 0, 1, pack(None, b"x")))
         assert client.receive() == BasicConfirm(1, [(4, 4)])
@@ -69,8 +78,10 @@ def test_messages_for_queues_with_priorities_are_sorted_by_them_and_keep_their_o
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records, producer=producer, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(3)]
         assert [(bodies(part), part.run.priority) for part in parts] == [
-            ([b"2", b"3", b"6", b"7"], 2), ([b"1", b"5"], 1), ([b"0", b"4"], 0),
-        ]  # fmt: skip
+            ([b"2", b"3", b"6", b"7"], 2),
+            ([b"1", b"5"], 1),
+            ([b"0", b"4"], 0),
+        ]
         first = parts[0].run.serial
         assert [(part.sequence, part.run.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
 
@@ -93,8 +104,10 @@ def test_messages_of_a_producer_that_outlives_its_frames_keep_their_numbers(star
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, producer=77, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(3)]
         assert [(bodies(part), part.run.priority, part.sequence) for part in parts] == [
-            ([b"0", b"1"], 0, 100), ([b"2", b"3"], 1, 102), ([b"4", b"5"], 2, 104),
-        ]  # fmt: skip
+            ([b"0", b"1"], 0, 100),
+            ([b"2", b"3"], 1, 102),
+            ([b"4", b"5"], 2, 104),
+        ]
 
 
 def test_a_priority_that_no_queue_has_cuts_nothing(start_stage: StartStage) -> None:
@@ -111,16 +124,24 @@ def test_publishes_are_joined_only_where_sequence_and_delay_continue(start_stage
     with RawClient(stage).open() as client:
         two = pack_many([b"x", b"y"])
         client.send(
-            BasicPublish(3, 1, "", "a", 0, 2, two, 0, 9, 1), BasicPublish(4, 1, "", "a", 0, 2, two, 0, 9, 3),
-            BasicPublish(5, 1, "", "a", 0, 2, two, 0, 9, 7), BasicPublish(6, 1, "", "a", 0, 2, two, 50, 9, 9),
-            BasicPublish(7, 1, "", "a", 0, 2, two, 50, 9, 11), BasicPublish(8, 1, "", "a", 0, 2, two, 50, 8, 13),
-            BasicPublish(9, 1, "", "a", 0, 2, two), BasicPublish(10, 1, "", "a", 0, 2, two),
-        )  # fmt: skip
+            BasicPublish(3, 1, "", "a", 0, 2, two, 0, 9, 1),
+            BasicPublish(4, 1, "", "a", 0, 2, two, 0, 9, 3),
+            BasicPublish(5, 1, "", "a", 0, 2, two, 0, 9, 7),
+            BasicPublish(6, 1, "", "a", 0, 2, two, 50, 9, 9),
+            BasicPublish(7, 1, "", "a", 0, 2, two, 50, 9, 11),
+            BasicPublish(8, 1, "", "a", 0, 2, two, 50, 8, 13),
+            BasicPublish(9, 1, "", "a", 0, 2, two),
+            BasicPublish(10, 1, "", "a", 0, 2, two),
+        )
         stage.until(lambda: sum(each.run.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 16)
         sent = [each for each in stage.shards[0].heard if isinstance(each, Publish)]
         assert [(each.run.count, each.producer, each.sequence, each.delay_ms) for each in sent] == [
-            (4, 9, 1, 0), (2, 9, 7, 0), (4, 9, 9, 50), (2, 8, 13, 50), (4, 0, 0, 0),
-        ]  # fmt: skip
+            (4, 9, 1, 0),
+            (2, 9, 7, 0),
+            (4, 9, 9, 50),
+            (2, 8, 13, 50),
+            (4, 0, 0, 0),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +181,9 @@ def test_publishes_of_different_length_keep_their_own_share_of_a_refusal(start_s
 
 
 def test_of_several_queues_the_one_that_took_least_counts(start_stage: StartStage) -> None:
-    stage = start_stage([("a", 0, {}), ("b", 1, {}), ("c", 0, {})], bindings=[
-        Binding("/", "amq.fanout", name, "") for name in "abc"
-    ])  # fmt: skip
+    stage = start_stage(
+        [("a", 0, {}), ("b", 1, {}), ("c", 0, {})], bindings=[Binding("/", "amq.fanout", name, "") for name in "abc"]
+    )
     with RawClient(stage).open() as client:
         client.send(BasicPublish(3, 1, "amq.fanout", "", 0, 5, pack_many([b"x"] * 5)))
         assert stage.expect(0, Publish).queues == (1, 3)
@@ -197,10 +218,13 @@ def test_mandatory_messages_without_a_queue_come_back_before_the_confirm(start_s
 
 
 def test_of_a_publish_by_message_only_what_no_queue_took_comes_back(start_stage: StartStage) -> None:
-    stage = start_stage(TWO, bindings=[
-        Binding("/", "amq.headers", "a", "", {"x-match": "all", "to": "a"}),
-        Binding("/", "amq.headers", "b", "", {"x-match": "all", "to": "b"}),
-    ])  # fmt: skip
+    stage = start_stage(
+        TWO,
+        bindings=[
+            Binding("/", "amq.headers", "a", "", {"x-match": "all", "to": "a"}),
+            Binding("/", "amq.headers", "b", "", {"x-match": "all", "to": "b"}),
+        ],
+    )
     with RawClient(stage).open() as client:
         messages = [(b"%d" % place, Properties(headers={"to": to})) for place, to in enumerate("aabxxa")]
         client.send(BasicPublish(3, 1, "amq.headers", "k", MANDATORY, 6, join(*messages)))
@@ -222,8 +246,10 @@ def test_cc_and_bcc_are_further_keys_and_nobody_sees_bcc(start_stage: StartStage
         client.send(BasicPublish(3, 1, "", "a", 0, 3, records))
         parts = [stage.expect(0, Publish) for _ in range(3)]
         assert [(set(part.queues), bodies(part)) for part in parts] == [
-            ({1}, [b"1"]), ({1, 2, 3}, [b"2"]), ({1}, [b"3"]),
-        ]  # fmt: skip
+            ({1}, [b"1"]),
+            ({1, 2, 3}, [b"2"]),
+            ({1}, [b"3"]),
+        ]
         [copied] = unpack(parts[1].run.records, 1)
         assert copied.properties == Properties(headers={"CC": ["b", "b"], "x": 1}, app_id="y")
         assert parts[1].run.routing_key == "a"

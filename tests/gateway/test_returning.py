@@ -5,25 +5,25 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Message
+from shardmq.bus.messages.base import Answer, BusMessage
 from shardmq.bus.messages.shard import (
+    Ack,
     Cancelled,
     Consume,
     Delivered,
     Get,
     Got,
+    Nack,
     Release,
     Renew,
-    Return,
-    Settle,
 )
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.native.connection import NativeConnection
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.session import Session
-from shardmq.gateway.state.permissions import Rights
+from shardmq.gateway.state.permissions import Permissions
 from shardmq.message.record import pack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicConsume,
@@ -41,8 +41,8 @@ from .stage import Stage
 StartStage = Callable[..., Stage]
 
 
-def run_of(count: int) -> Run:
-    return Run("", "q", 0, 0, 1, 1, count, pack(None, b"x") * count)
+def run_of(count: int) -> RecordBatch:
+    return RecordBatch("", "q", 0, 0, 1, 1, count, pack(None, b"x") * count)
 
 
 def consuming(stage: Stage, client: RawClient, arguments: dict[str, int] | None = None) -> int:
@@ -59,7 +59,7 @@ def deliver(stage: Stage, client: RawClient, *deliveries: Delivered) -> list[Bas
     return [said for said in delivered if isinstance(said, BasicDeliver)]
 
 
-def said_by(stage: Stage, client: RawClient, *kinds: type[Message]) -> list[Message]:
+def said_by(stage: Stage, client: RawClient, *kinds: type[BusMessage]) -> list[BusMessage]:
     """What the gateway has told the shard of these kinds, once it has carried out all that the client sent."""
     client.ask(TopologyList, "queues")
     stage.work()
@@ -94,8 +94,8 @@ def test_a_nack_may_delay_the_return(start_stage: StartStage) -> None:
         consumer = consuming(stage, client)
         deliver(stage, client, Delivered(consumer, 0, False, run_of(3)))
         client.send(BasicNack(1, [(1, 2)], True, 750), BasicNack(1, [(3, 3)], False))
-        assert stage.expect(0, Return) == Return(consumer, [(0, 2)], True, 750)
-        assert stage.expect(0, Return) == Return(consumer, [(2, 3)], False)
+        assert stage.expect(0, Nack) == Nack(consumer, [(0, 2)], True, 750)
+        assert stage.expect(0, Nack) == Nack(consumer, [(2, 3)], False)
 
 
 def test_a_delay_of_what_does_not_return_closes_the_channel_and_settles_nothing(start_stage: StartStage) -> None:
@@ -108,7 +108,7 @@ def test_a_delay_of_what_does_not_return_closes_the_channel_and_settles_nothing(
         assert isinstance(closed, ChannelClose)
         assert closed.code == 406
         assert stage.expect(0, Release) == Release(consumer)
-        assert not [said for said in stage.shards[0].heard if isinstance(said, Return)]
+        assert not [said for said in stage.shards[0].heard if isinstance(said, Nack)]
 
 
 def test_a_renewal_names_what_is_held_and_leaves_it_held(start_stage: StartStage) -> None:
@@ -118,7 +118,7 @@ def test_a_renewal_names_what_is_held_and_leaves_it_held(start_stage: StartStage
         deliver(stage, client, Delivered(consumer, 10, False, run_of(3)), Delivered(consumer, 20, False, run_of(2)))
         client.send(BasicRenew(1, [(2, 4)]), BasicAck(1, [(1, 5)]))
         assert [stage.expect(0, Renew).ranges for _ in range(2)] == [[(11, 13)], [(20, 21)]]
-        assert stage.expect(0, Settle).ranges == [(10, 13), (20, 22)]
+        assert stage.expect(0, Ack).ranges == [(10, 13), (20, 22)]
 
 
 def test_renewing_what_is_not_held_closes_the_channel(start_stage: StartStage) -> None:
@@ -137,11 +137,11 @@ def test_an_ack_that_comes_too_late_does_not_settle_the_next_delivery(start_stag
         consumer = consuming(stage, client, {"x-consumer-timeout": 1000} if where == "consumer" else {})
         deliver(stage, client, Delivered(consumer, 0, False, run_of(4)), Delivered(consumer, 1, True, run_of(2)))
         client.send(BasicAck(1, [(1, 3)]))  # tags 2 and 3 came again as 5 and 6
-        assert [said.ranges for said in said_by(stage, client, Settle)] == [[(0, 1)]]  # type: ignore[attr-defined]
+        assert [said.ranges for said in said_by(stage, client, Ack)] == [[(0, 1)]]  # type: ignore[attr-defined]
         client.send(BasicNack(1, [(4, 5)]), BasicAck(1, [(6, 6)]))
-        assert [said.ranges for said in said_by(stage, client, Return)] == [[(3, 4)], [(1, 2)]]  # type: ignore[attr-defined]
-        assert stage.expect(0, Settle).ranges == [(0, 1)]
-        assert stage.expect(0, Settle).ranges == [(2, 3)]
+        assert [said.ranges for said in said_by(stage, client, Nack)] == [[(3, 4)], [(1, 2)]]  # type: ignore[attr-defined]
+        assert stage.expect(0, Ack).ranges == [(0, 1)]
+        assert stage.expect(0, Ack).ranges == [(2, 3)]
 
 
 def test_what_was_got_and_came_back_overdue_is_not_settled_by_its_old_tag(start_stage: StartStage) -> None:
@@ -153,9 +153,9 @@ def test_what_was_got_and_came_back_overdue_is_not_settled_by_its_old_tag(start_
             stage.say(0, Got(asked.request, 7, request == 5, run_of(1), 0))
             assert isinstance(client.receive(), Ok)
         client.send(BasicAck(1, [(1, 1)]))
-        assert said_by(stage, client, Settle) == []
+        assert said_by(stage, client, Ack) == []
         client.send(BasicAck(1, [(2, 2)]))
-        assert stage.expect(0, Settle).ranges == [(7, 8)]
+        assert stage.expect(0, Ack).ranges == [(7, 8)]
 
 
 def test_getting_from_many_queues_is_forgotten_where_nothing_is_held(start_stage: StartStage) -> None:
@@ -170,7 +170,7 @@ def test_getting_from_many_queues_is_forgotten_where_nothing_is_held(start_stage
         released = [said.consumer for said in said_by(stage, client, Release)]  # type: ignore[attr-defined]
         assert len(released) == 30
         client.send(BasicAck(1, [(1, 1)]))
-        assert stage.expect(0, Settle).consumer not in released
+        assert stage.expect(0, Ack).consumer not in released
 
 
 def test_a_connection_that_ends_is_gone_at_once_and_not_when_the_collector_comes(start_stage: StartStage) -> None:
@@ -184,7 +184,7 @@ def test_a_connection_that_ends_is_gone_at_once_and_not_when_the_collector_comes
                 deliver(stage, client, Delivered(consumer, 0, False, run_of(4)))
                 client.send(BasicAck(1, [(1, 1)]), BasicNack(1, [(2, 2)]))
             assert stage.expect(0, Release) == Release(consumer)
-        left = (NativeConnection, Session, Channel, Consumer, Rights)
+        left = (NativeConnection, Session, Channel, Consumer, Permissions)
         stage.until(lambda: not [each for each in gc.get_objects() if isinstance(each, left)])
     finally:
         gc.enable()

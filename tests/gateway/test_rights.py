@@ -8,7 +8,7 @@ import pytest
 
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, ReplyCode
-from shardmq.gateway.state.permissions import Rights
+from shardmq.gateway.state.permissions import Permissions
 from shardmq.message.record import pack
 from shardmq.protocol.native.operations.administration import PermissionDelete, PermissionPut, UserPut
 from shardmq.protocol.native.operations.basic import (
@@ -43,10 +43,10 @@ from shardmq.topology.topology import Topology
 from .rawclient import Denied, RawClient
 
 
-def rights(configure: str, write: str, read: str) -> Rights:
+def rights(configure: str, write: str, read: str) -> Permissions:
     topology = Topology()
     topology.permissions["ann", "/"] = Permission("ann", "/", configure, write, read)
-    return Rights(topology, "ann", "/")
+    return Permissions(topology, "ann", "/")
 
 
 def test_an_expression_is_found_anywhere_and_an_empty_one_nowhere() -> None:
@@ -68,7 +68,7 @@ def test_the_default_exchange_is_called_amq_default() -> None:
 def test_what_was_allowed_is_forgotten_when_told() -> None:
     topology = Topology()
     topology.permissions["ann", "/"] = Permission("ann", "/", "", ".*", "")
-    some = Rights(topology, "ann", "/")
+    some = Permissions(topology, "ann", "/")
     some.check_write("x")
     del topology.permissions["ann", "/"]
     some.forget()
@@ -96,11 +96,17 @@ def ann(broker: Broker, admin: RawClient) -> Iterator[RawClient]:
 
 NEEDS: list[tuple[Any, tuple[Any, ...], dict[str, str]]] = [
     (ExchangeDeclare, ("there", "fanout", True), {"configure": "^there$"}),
-    (ExchangeDeclare, ("new-x", "fanout", False, {"alternate-exchange": "alt"}),
-     {"configure": "^new-x$", "write": "^alt$", "read": "^new-x$"}),
+    (
+        ExchangeDeclare,
+        ("new-x", "fanout", False, {"alternate-exchange": "alt"}),
+        {"configure": "^new-x$", "write": "^alt$", "read": "^new-x$"},
+    ),
     (QueueDeclare, ("there", True), {"configure": "^there$"}),
-    (QueueDeclare, ("new-q", False, {"x-dead-letter-exchange": "dlx"}),
-     {"configure": "^new-q$", "write": "^dlx$", "read": "^new-q$"}),
+    (
+        QueueDeclare,
+        ("new-q", False, {"x-dead-letter-exchange": "dlx"}),
+        {"configure": "^new-q$", "write": "^dlx$", "read": "^new-q$"},
+    ),
     (QueueBind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
     (QueueUnbind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
     (ExchangeBind, ("there", "other", ""), {"write": "^there$", "read": "^other$"}),
@@ -115,7 +121,7 @@ NEEDS: list[tuple[Any, tuple[Any, ...], dict[str, str]]] = [
     (ReservationEnd, ("there", "aside", False), {"read": "^there$"}),
     (QueueDelete, ("new-q",), {"configure": "^new-q$"}),
     (ExchangeDelete, ("new-x",), {"configure": "^new-x$"}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "fields", "needs"), NEEDS, ids=lambda value: getattr(value, "__name__", ""))

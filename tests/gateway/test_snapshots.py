@@ -11,10 +11,11 @@ from shardmq.bus.messages.shard import EndReservation, Read, Reserve, Slices
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX, RESERVATION_MS, RUN_RECORDS_MAX, SLICES_MAX
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.protocol.native.frames import frame
-from shardmq.protocol.native.operations.codec import TYPES, Operation, encode
+from shardmq.protocol.native.operations.codec import TYPES, encode
 from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.topology.changes import PermissionPut
 from shardmq.topology.entities import Permission
@@ -52,19 +53,32 @@ def test_slices_are_the_shards(start_stage: StartStage, reservation: str) -> Non
 def test_what_is_read_comes_as_deliveries_with_their_numbers(start_stage: StartStage, following: int | None) -> None:
     stage = start_stage(TWO)
     records = pack_many([b"1", b"2"])
-    run = Run("e", "k", PERSISTENT, 5, 2**64 - 1, 77, 2, records)
+    run = RecordBatch("e", "k", PERSISTENT, 5, 2**64 - 1, 77, 2, records)
     with RawClient(stage).open() as client:
         operation = QueueRead(3, 1, "b", 4, MOST, RUN_RECORDS_MAX, "drain-1")
         message, result = asked(stage, client, operation, Read, ([(7, True, 3, run)], following))
         assert message == (2, 4, MOST, RUN_RECORDS_MAX, "drain-1")
         assert result == {
-            "deliveries": [{
-                "first": 7, "channel": 0, "consumer": "", "tag": 0, "redelivered": True, "exchange": "e",
-                "routing_key": "k", "flags": PERSISTENT, "timestamp_ms": 5, "origin": 2**64 - 1, "serial": 77,
-                "count": 2, "records": records, "deliveries": 3,
-            }],
+            "deliveries": [
+                {
+                    "first": 7,
+                    "channel": 0,
+                    "consumer": "",
+                    "tag": 0,
+                    "redelivered": True,
+                    "exchange": "e",
+                    "routing_key": "k",
+                    "flags": PERSISTENT,
+                    "timestamp_ms": 5,
+                    "origin": 2**64 - 1,
+                    "serial": 77,
+                    "count": 2,
+                    "records": records,
+                    "deliveries": 3,
+                }
+            ],
             "next": following,
-        }  # fmt: skip
+        }
 
 
 def test_an_empty_range_is_nothing_to_read(start_stage: StartStage) -> None:
@@ -197,8 +211,9 @@ def test_all_of_them_take_the_permission_to_read_the_queue(start_stage: StartSta
         refused = client.receive()
         assert isinstance(refused, Refused)
         assert (refused.code, refused.text) == (
-            ReplyCode.ACCESS_REFUSED, "read access to queue 'b' in vhost '/' refused for user 'guest'",
-        )  # fmt: skip
+            ReplyCode.ACCESS_REFUSED,
+            "read access to queue 'b' in vhost '/' refused for user 'guest'",
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ChannelError, ReplyCode
-from shardmq.gateway.session.delivery_tags import TagLedger
+from shardmq.gateway.session.delivery_tags import DeliveryTags
 
 deliveries = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 1000), st.integers(1, 20), st.booleans()), max_size=20
@@ -18,7 +18,7 @@ deliveries = st.lists(
 def test_settling_finds_the_messages_that_were_handed_out(
     spans: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     model: dict[int, tuple[str, int]] = {}
     for holder, sequence, count, outstanding in spans:
         first = ledger.hand_out(holder, sequence, count, outstanding)
@@ -40,7 +40,7 @@ def test_settling_finds_the_messages_that_were_handed_out(
 
 
 def test_settling_in_order_for_long_keeps_the_ledger_small() -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     for i in range(5000):
         first = ledger.hand_out("a", i * 10, 10, outstanding=True)
         assert ledger.settle(first, first + 9) == [("a", i * 10, i * 10 + 10)]
@@ -48,7 +48,7 @@ def test_settling_in_order_for_long_keeps_the_ledger_small() -> None:
 
 
 def test_an_unknown_tag_is_a_precondition_failure_that_names_it() -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     ledger.hand_out("a", 0, 3, outstanding=True)
     with pytest.raises(ChannelError, match="delivery tag 4") as caught:
         ledger.settle(2, 4)
@@ -60,7 +60,7 @@ def test_an_unknown_tag_is_a_precondition_failure_that_names_it() -> None:
 def test_looking_finds_what_settling_would_and_leaves_it(
     spans: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     for span in spans:
         ledger.hand_out(*span)
     first = data.draw(st.integers(1, ledger.next_tag))
@@ -79,7 +79,7 @@ def test_looking_finds_what_settling_would_and_leaves_it(
 def test_the_tags_up_to_one_are_those_that_are_outstanding(
     spans: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     tags: set[int] = set()
     for holder, sequence, count, outstanding in spans:
         first = ledger.hand_out(holder, sequence, count, outstanding)
@@ -104,7 +104,7 @@ def test_the_tags_up_to_one_are_those_that_are_outstanding(
 
 @given(deliveries, st.data())
 def test_what_is_passed_on_keeps_its_tags(spans: list[tuple[str, int, int, bool]], data: st.DataObject) -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     model: dict[int, tuple[str, int]] = {}
     for holder, sequence, count, outstanding in spans:
         first = ledger.hand_out(holder, sequence, count, outstanding)
@@ -121,7 +121,7 @@ def test_what_is_passed_on_keeps_its_tags(spans: list[tuple[str, int, int, bool]
 
 @given(deliveries)
 def test_settling_all_leaves_nothing(spans: list[tuple[str, int, int, bool]]) -> None:
-    ledger: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
     for span in spans:
         ledger.hand_out(*span)
     outstanding = ledger.outstanding
@@ -135,8 +135,8 @@ def test_settling_all_leaves_nothing(spans: list[tuple[str, int, int, bool]]) ->
 def test_what_is_restored_is_as_if_it_had_never_been_settled(
     spans: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:
-    ledger: TagLedger[str] = TagLedger()
-    aside: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
+    aside: DeliveryTags[str] = DeliveryTags()
     model: dict[int, tuple[str, int]] = {}
     away: dict[int, tuple[str, int]] = {}
     for holder, sequence, count, outstanding in spans:
@@ -156,8 +156,13 @@ def test_what_is_restored_is_as_if_it_had_never_been_settled(
             start = data.draw(st.integers(0, 1000))
             for each, known in ((ledger, model), (aside, away)):
                 each.pass_on("a", start, start + 20, "c")
-                known.update({tag: ("c", number) for tag, (holder, number) in known.items()
-                              if holder == "a" and start <= number < start + 20})  # fmt: skip
+                known.update(
+                    {
+                        tag: ("c", number)
+                        for tag, (holder, number) in known.items()
+                        if holder == "a" and start <= number < start + 20
+                    }
+                )
         elif model:
             first = data.draw(st.sampled_from(sorted(model)))
             last = data.draw(st.integers(first, first + 25))
@@ -176,8 +181,8 @@ def test_what_is_restored_is_as_if_it_had_never_been_settled(
 
 
 def test_settling_one_by_one_aside_takes_one_span() -> None:
-    ledger: TagLedger[str] = TagLedger()
-    aside: TagLedger[str] = TagLedger()
+    ledger: DeliveryTags[str] = DeliveryTags()
+    aside: DeliveryTags[str] = DeliveryTags()
     ledger.hand_out("a", 50, 100, outstanding=True)
     for tag in range(1, 101):
         ((holder, start, end),) = ledger.settle(tag, tag)

@@ -15,8 +15,9 @@ from shardmq.message.record import pack
 from shardmq.message.record_batch import MANDATORY, PERSISTENT
 from shardmq.protocol.native.frames import frame
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
-from shardmq.protocol.native.operations.codec import TYPES, Operation, encode
+from shardmq.protocol.native.operations.codec import TYPES, encode
 from shardmq.protocol.native.operations.connection import Ok, Refused
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import TopologyList
 from shardmq.protocol.native.operations.transaction import (
     TransactionAbort,
@@ -26,7 +27,7 @@ from shardmq.protocol.native.operations.transaction import (
 )
 from shardmq.topology.changes import BindingAdded, TransactionBegun, TransactionEnded
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
-from shardmq.topology.entities import Binding, Transaction, User
+from shardmq.topology.entities import Binding, OpenTransaction, User
 from shardmq.topology.passwords import hash_password
 
 from .rawclient import RawClient
@@ -38,8 +39,8 @@ ANN = User("ann", hash_password("guest"), ())
 ONE = pack(None, b"x")
 
 
-def begun(number: int = 7, user: str = "guest", vhost: str = "/", touched_ms: int = 0) -> Transaction:
-    return Transaction(vhost, f"orders-{number}", number, user, 60_000, touched_ms)
+def begun(number: int = 7, user: str = "guest", vhost: str = "/", touched_ms: int = 0) -> OpenTransaction:
+    return OpenTransaction(vhost, f"orders-{number}", number, user, 60_000, touched_ms)
 
 
 def staged(request: int, transaction: int = 7, producer: int = 9, sequence: int = 0) -> BasicPublish:
@@ -72,14 +73,20 @@ def test_publishes_are_joined_within_a_transaction_and_not_across(start_stage: S
     stage = start_stage(TWO, transactions=[begun(7), begun(8)])
     with RawClient(stage).open() as client:
         client.send(
-            staged(3, 7, 9, 0), staged(4, 7, 9, 1), staged(5, 8, 9, 2), staged(6, 8, 9, 3), staged(7, 0, 9, 4),
+            staged(3, 7, 9, 0),
+            staged(4, 7, 9, 1),
+            staged(5, 8, 9, 2),
+            staged(6, 8, 9, 3),
+            staged(7, 0, 9, 4),
             staged(8, 0, 9, 5),
-        )  # fmt: skip
+        )
         stage.until(lambda: sum(each.run.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 6)
         sent = [each for each in stage.shards[0].heard if isinstance(each, Publish)]
         assert [(each.transaction, each.sequence, each.run.count) for each in sent] == [
-            (7, 0, 2), (8, 2, 2), (0, 4, 2),
-        ]  # fmt: skip
+            (7, 0, 2),
+            (8, 2, 2),
+            (0, 4, 2),
+        ]
 
 
 def test_staged_messages_keep_their_numbers_where_others_would_be_sorted(start_stage: StartStage) -> None:
@@ -89,8 +96,10 @@ def test_staged_messages_keep_their_numbers_where_others_would_be_sorted(start_s
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, 0, FRAMED_PRODUCERS + 1, 100, 7))
         parts = [stage.expect(0, Publish) for _ in range(3)]
         assert [(part.sequence, part.run.priority, part.transaction) for part in parts] == [
-            (100, 0, 7), (102, 1, 7), (104, 2, 7),
-        ]  # fmt: skip
+            (100, 0, 7),
+            (102, 1, 7),
+            (104, 2, 7),
+        ]
 
 
 def test_a_mandatory_message_that_no_queue_takes_comes_back_while_it_is_staged(start_stage: StartStage) -> None:
@@ -356,11 +365,28 @@ def test_undecided_transactions_are_listed_with_what_is_staged(start_stage: Star
         idle = rows[0].pop("idle_ms")
         assert idle > 1_000_000_000_000
         assert rows == [
-            {"name": "orders-7", "number": 7, "vhost": "/", "user": "bob", "timeout_ms": 60_000,
-             "attempts": 3, "messages": 33, "bytes": 440},
-            {"name": "orders-8", "number": 8, "vhost": "/", "user": "guest", "timeout_ms": 60_000, "idle_ms": 0,
-             "attempts": 0, "messages": 0, "bytes": 0},
-        ]  # fmt: skip
+            {
+                "name": "orders-7",
+                "number": 7,
+                "vhost": "/",
+                "user": "bob",
+                "timeout_ms": 60_000,
+                "attempts": 3,
+                "messages": 33,
+                "bytes": 440,
+            },
+            {
+                "name": "orders-8",
+                "number": 8,
+                "vhost": "/",
+                "user": "guest",
+                "timeout_ms": 60_000,
+                "idle_ms": 0,
+                "attempts": 0,
+                "messages": 0,
+                "bytes": 0,
+            },
+        ]
 
 
 def test_what_is_staged_is_unknown_while_a_shard_is_away(start_stage: StartStage) -> None:

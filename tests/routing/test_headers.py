@@ -108,7 +108,10 @@ TABLES = st.dictionaries(st.sampled_from(["a", "b", "x-c"]), st.sampled_from([No
 def test_means_what_the_definition_says(wanted: dict[str, Any], headers: dict[str, Any], how: str) -> None:
     counted = {name for name in wanted if "with-x" in how or not name.startswith("x-")}
     given_values = {name: (type(headers[name]), headers[name]) for name in counted & headers.keys()}
-    hits = {name for name, value in given_values.items() if wanted[name] in (None, value[1])
-            and (wanted[name] is None or type(wanted[name]) is value[0])}  # fmt: skip
+    hits = {
+        name
+        for name, value in given_values.items()
+        if wanted[name] in (None, value[1]) and (wanted[name] is None or type(wanted[name]) is value[0])
+    }
     expected = hits == counted if how.startswith("all") else bool(hits)
     assert matches({**wanted, "x-match": how}, headers) is expected

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from shardmq.bus.messages.base import Answer, Inspect, Message, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Inspect, Refusal
 from shardmq.bus.messages.shard import (
     EndReservation,
     Get,
@@ -13,7 +13,7 @@ from shardmq.bus.messages.shard import (
     Reserve,
 )
 from shardmq.message.record import unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 
 from .inside import Inside
 
@@ -56,32 +56,32 @@ class Clocked(Inside):
         self.inbox.clear()
         self.open()
 
-    def do(self, kind: type[Message], *fields: Any) -> Any:
+    def do(self, kind: type[BusMessage], *fields: Any) -> Any:
         """Ask for something that is answered; a refusal fails the test."""
         answer = self._asked(kind, fields)
         assert isinstance(answer, Answer), answer
         return answer.result
 
-    def refused(self, kind: type[Message], *fields: Any) -> Refusal:
+    def refused(self, kind: type[BusMessage], *fields: Any) -> Refusal:
         """Ask for something that is refused."""
         answer = self._asked(kind, fields)
         assert isinstance(answer, Refusal), answer
         return answer
 
-    def _asked(self, kind: type[Message], fields: tuple[Any, ...]) -> Any:
+    def _asked(self, kind: type[BusMessage], fields: tuple[Any, ...]) -> Any:
         self.requests += 1
         request = self.requests
         self.send(kind(request, *fields))
-        return self.expect(Message, lambda message: getattr(message, "request", None) == request)
+        return self.expect(BusMessage, lambda message: getattr(message, "request", None) == request)
 
-    def tell(self, *messages: Message) -> None:
+    def tell(self, *messages: BusMessage) -> None:
         """Say what is not answered, and have it done, and written."""
         self.send(*messages)
         self.do(Inspect)
         self.worker._journal.demand()
         self.do(Inspect)
 
-    def take_in(self, *runs: Run, queue: int = 1) -> None:
+    def take_in(self, *runs: RecordBatch, queue: int = 1) -> None:
         """Publish them."""
         assert not self.publish(*[Publish((queue,), run) for run in runs])
 
@@ -90,15 +90,16 @@ class Clocked(Inside):
         self.requests += 1
         request = self.requests
         self.send(Get(request, consumer, queue, auto_ack))
-        answer: Any = self.expect(Message, lambda message: getattr(message, "request", None) == request)
+        answer: Any = self.expect(BusMessage, lambda message: getattr(message, "request", None) == request)
         return answer if isinstance(answer, Got) else None
 
     def table(self, queue: int = 1) -> dict[str, Any]:
         """The status of a queue."""
         return next(table for table in self.worker.table()["queues"] if table["id"] == queue)
 
-    def read(self, reservation: str = "", queue: int = 1, count: int = 1000, first: int = 0,
-             end: int = EVERYTHING) -> list[Seen]:  # fmt: skip
+    def read(
+        self, reservation: str = "", queue: int = 1, count: int = 1000, first: int = 0, end: int = EVERYTHING
+    ) -> list[Seen]:
         """All that is ready, or reserved, page by page."""
         found: list[Seen] = []
         position: int | None = first
@@ -106,7 +107,7 @@ class Clocked(Inside):
             parcels, following = self.do(Read, queue, position, end, count, reservation)
             assert following is None or parcels, "there is something where to read on"
             for number, redelivered, deliveries, fields in parcels:
-                run = Run(*fields)
+                run = RecordBatch(*fields)
                 assert number >= position
                 records = unpack(run.records, run.count)
                 found += [

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Opened
-from shardmq.bus.messages.base import Answer, Inspect, Message
+from shardmq.bus.link import LinkOpened
+from shardmq.bus.messages.base import Answer, BusMessage, Inspect
 from shardmq.bus.messages.shard import (
-    Assign,
+    AssignQueue,
     Confirmed,
     Consume,
     Delivered,
@@ -21,10 +21,10 @@ from shardmq.bus.messages.shard import (
     Publish,
 )
 from shardmq.bus.messages.stores import Enroll, Identity
-from shardmq.bus.poller import Waiter, context
+from shardmq.bus.poller import Poller, context
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 PROGRAM = """
@@ -79,8 +79,15 @@ class Shard:
             raise
 
     def start(self) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(self.folder), self.address, str(self.memory_bytes),
-                   json.dumps(self.options)]  # fmt: skip
+        command = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(self.folder),
+            self.address,
+            str(self.memory_bytes),
+            json.dumps(self.options),
+        ]
         self.process = subprocess.Popen(command)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -95,7 +102,7 @@ class Shard:
     def dial(self, name: str, role: str = "gateway") -> "Dialer[FromShard]":
         dialer: Dialer[FromShard] = Dialer(self.context, self.address, role, name, FromShard)
         dialer.call_as(BROKER, 1)
-        self.expect(Opened, dialer=dialer)
+        self.expect(LinkOpened, dialer=dialer)
         return dialer
 
     def redial(self) -> None:
@@ -107,10 +114,10 @@ class Shard:
         """End the session and open another over the same socket, as after a lost envelope."""
         self.dialer._lose("for the test")
         self.inbox.clear()
-        self.expect(Opened)
+        self.expect(LinkOpened)
 
     def poll(self, dialer: "Dialer[FromShard]") -> None:
-        Waiter([dialer.socket]).wait(0.02)
+        Poller([dialer.socket]).wait(0.02)
         self.inbox += dialer.receive()
         self.inbox += dialer.tick(time.monotonic())
 
@@ -124,7 +131,7 @@ class Shard:
             self.poll(dialer or self.dialer)
         raise AssertionError(f"no {kind.__name__} within {PATIENCE_SECONDS} s; there is {self.inbox[:20]}")
 
-    def send(self, *messages: Message) -> None:
+    def send(self, *messages: BusMessage) -> None:
         for message in messages:
             self.dialer.post(message)
         self.dialer.flush()
@@ -141,7 +148,7 @@ class Shard:
         return got
 
     def assign(self, *queues: Queue) -> None:
-        self.ask(Assign(1, list(queues)))
+        self.ask(AssignQueue(1, list(queues)))
 
     def publish(self, message: Publish) -> None:
         """The session's first publish, or the next one after all before are confirmed: wait for its confirm."""
@@ -174,7 +181,7 @@ def enroll(context: Any, address: str, turn: Callable[[], object] = lambda: None
     while not any(isinstance(message, Answer) for message in heard):
         assert time.monotonic() < deadline, heard
         turn()
-        Waiter([dialer.socket]).wait(0.01)
+        Poller([dialer.socket]).wait(0.01)
         heard += dialer.tick(time.monotonic())
         for event in dialer.receive():
             heard.append(event)
@@ -184,8 +191,10 @@ def enroll(context: Any, address: str, turn: Callable[[], object] = lambda: None
     dialer.close()
 
 
-def run_of(start: int, count: int, flags: int = 1) -> Run:
-    return Run("ex", "key", flags, 5, 9, start, count, pack_many([b"%d" % i for i in range(start, start + count)]))
+def run_of(start: int, count: int, flags: int = 1) -> RecordBatch:
+    return RecordBatch(
+        "ex", "key", flags, 5, 9, start, count, pack_many([b"%d" % i for i in range(start, start + count)])
+    )
 
 
 def numbers(deliveries: list[Delivered]) -> list[int]:

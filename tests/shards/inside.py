@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Opened
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener
-from shardmq.bus.messages.base import Answer, Message
+from shardmq.bus.messages.base import Answer, BusMessage
 from shardmq.bus.messages.shard import (
-    Assign,
+    AssignQueue,
     Confirmed,
     Delivered,
     FromShard,
@@ -22,8 +22,8 @@ from shardmq.bus.messages.shard import (
     PublishRefusal,
     ToShard,
 )
-from shardmq.bus.poller import Waiter, context
-from shardmq.shards.loop import Worker
+from shardmq.bus.poller import Poller, context
+from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
 from shardmq.topology.entities import Queue
 
@@ -56,12 +56,12 @@ class Inside:
         self.published = 0
         self.store = Store(self.folder / "store")
         self.listener: Listener[ToShard] = Listener(self.context, address, "shard", "shard-0", ToShard)
-        self.worker = Worker("shard-0", self.store, self.listener, self.memory_bytes)
+        self.worker = ShardLoop("shard-0", self.store, self.listener, self.memory_bytes)
         if not self.store.identity.broker:
             enroll(self.context, address, self._turn)
         self.dialer: Dialer[FromShard] = Dialer(self.context, address, "gateway", "gateway-0", FromShard)
         self.dialer.call_as(BROKER, 1)
-        self.expect(Opened)
+        self.expect(LinkOpened)
 
     def turn(self) -> None:
         """Whatever has come makes a pass; so does what the shard wants to do by itself."""
@@ -71,12 +71,12 @@ class Inside:
 
     def _turn(self) -> None:
         seconds = min(0.02, self.worker.wait_seconds())
-        if Waiter([self.listener.socket]).wait(seconds) or self.worker.wait_seconds() <= 0:
+        if Poller([self.listener.socket]).wait(seconds) or self.worker.wait_seconds() <= 0:
             self.worker.turn()
             self.passes += 1
             self.after_pass()
 
-    def send(self, *messages: Message) -> None:
+    def send(self, *messages: BusMessage) -> None:
         for message in messages:
             self.dialer.post(message)
         self.dialer.flush()
@@ -106,7 +106,7 @@ class Inside:
         return refusals
 
     def assign(self, *queues: Queue) -> None:
-        self.ask(Assign(1, list(queues)))
+        self.ask(AssignQueue(1, list(queues)))
 
     def settle_down(self) -> None:
         """Until nothing that is decided is to be carried out."""

@@ -9,23 +9,23 @@ from shardmq.bus.dialer import Dialer
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.shard import (
     Alarm,
-    Assign,
+    AssignQueue,
     Cancel,
-    Condemn,
     Counts,
-    Drop,
+    DropQueue,
     FromShard,
     Get,
     Got,
+    Nack,
     Peek,
+    PrepareDelete,
     Publish,
     PublishRefusal,
     Purge,
-    Return,
     Unused,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, run_of
@@ -55,27 +55,27 @@ def coordinator(shard: Shard) -> "Iterator[Dialer[FromShard]]":
 
 def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Shard) -> None:
     shard.publish(Publish((1,), run_of(0, 2)))
-    assert shard.ask(Condemn(5, 1, True, False)) is None
+    assert shard.ask(PrepareDelete(5, 1, True, False)) is None
     shard.send(Publish((1,), run_of(2, 1)), consume(1), Get(6, 2, 1, True))
     assert shard.expect(PublishRefusal).code == 506
     assert [shard.expect(Refusal).code for _ in range(2)] == [404, 404]
-    shard.ask(Assign(7, [PLAIN]))
+    shard.ask(AssignQueue(7, [PLAIN]))
     shard.send(Get(8, 2, 1, False))
     shard.expect(Got)
-    assert shard.ask(Drop(9, 1)) == 1, "what somebody holds is not counted"
+    assert shard.ask(DropQueue(9, 1)) == 1, "what somebody holds is not counted"
 
 
 def test_a_queue_in_use_or_not_empty_is_not_condemned(shard: Shard) -> None:
-    shard.send(Publish((1,), run_of(0, 2)), Condemn(5, 1, False, True))
+    shard.send(Publish((1,), run_of(0, 2)), PrepareDelete(5, 1, False, True))
     refusal = shard.expect(Refusal)
     assert refusal.code == 406
     assert "queue 'q' in vhost '/' not empty" in refusal.text
-    shard.send(consume(1), Condemn(6, 1, True, False))
+    shard.send(consume(1), PrepareDelete(6, 1, True, False))
     refusal = shard.expect(Refusal)
     assert refusal.code == 406
     assert "queue 'q' in vhost '/' in use" in refusal.text
-    shard.ask(Condemn(7, 1, False, True))
-    shard.send(Condemn(8, 99, False, False))
+    shard.ask(PrepareDelete(7, 1, False, True))
+    shard.send(PrepareDelete(8, 99, False, False))
     assert shard.expect(Refusal).code == 404
 
 
@@ -121,12 +121,12 @@ def test_what_is_published_to_a_queue_that_is_to_go_is_confirmed_and_goes_with_i
     shard.ask(Cancel(5, 1))
     shard.expect(Unused, dialer=coordinator)
     shard.publish(Publish((1, 2), run_of(0, 2)))
-    coordinator.post(Condemn(1, 2, True, False))
+    coordinator.post(PrepareDelete(1, 2, True, False))
     coordinator.flush()
     shard.expect(Answer, dialer=coordinator)
     shard.publish(Publish((1, 2), run_of(2, 2)))
     assert shard.ask(Counts(6, 1)) == [4, 0]
-    assert shard.ask(Drop(7, 2)) == 4
+    assert shard.ask(DropQueue(7, 2)) == 4
 
 
 def test_a_new_coordinator_is_told_again_what_is_still_unused(shard: Shard) -> None:
@@ -181,9 +181,9 @@ def test_peeking_changes_nothing(shard: Shard) -> None:
 def test_deliveries_in_vain_are_told(shard: Shard) -> None:
     shard.send(Publish((4,), run_of(0, 1)), Get(4, 9, 4, False))
     assert shard.expect(Got).deliveries == 0
-    shard.send(Return(9, [(0, 1)], True), Get(5, 9, 4, False))
+    shard.send(Nack(9, [(0, 1)], True), Get(5, 9, 4, False))
     assert shard.expect(Got).deliveries == 1
-    shard.send(Return(9, [(0, 1)], True), consume(1, queue=4))
+    shard.send(Nack(9, [(0, 1)], True), consume(1, queue=4))
     assert shard.delivered(1)[0].deliveries == 2
 
 
@@ -191,9 +191,17 @@ def test_the_status_names_consumers(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 5)), consume(7, prefetch=3))
     shard.delivered(3)
     assert shard.queue()["consumer_list"] == [
-        {"gateway": "gateway-0", "consumer": 7, "prefetch": 3, "auto_ack": False, "priority": 0, "exclusive": False,
-         "active": True, "unacked": 3}
-    ]  # fmt: skip
+        {
+            "gateway": "gateway-0",
+            "consumer": 7,
+            "prefetch": 3,
+            "auto_ack": False,
+            "priority": 0,
+            "exclusive": False,
+            "active": True,
+            "unacked": 3,
+        }
+    ]
     assert shard.ask(Inspect(5))["alarms"] == []
 
 
@@ -214,7 +222,7 @@ def test_a_memory_alarm_ends_when_the_memory_is_free_again(tmp_path: Path) -> No
     shard = Shard(tmp_path, memory_bytes=400 << 20, rss_bytes_max=160 << 20)
     shard.assign(PLAIN)
     for _ in range(16):
-        shard.publish(Publish((1,), Run("ex", "key", 1, 5, 9, 0, 8, pack_many([bytes(1 << 20)] * 8))))
+        shard.publish(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 8, pack_many([bytes(1 << 20)] * 8))))
     assert shard.expect(Alarm).is_on
     shard.ask(Purge(5, 1))
     assert not shard.expect(Alarm).is_on

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.shard import Publish, Return
+from shardmq.bus.messages.shard import Nack, Publish
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, mend
 from shardmq.shards.check.queues import Registry
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     assert not shard.publish(Publish((1,), run_of(40, 2), 777, 0), Publish((1,), run_of(50, 2), delay_ms=10**7))
     got = shard.get(1)
     assert got is not None
-    shard.tell(Return(1, [(got.first, got.first + 1)], True, 10**7))
+    shard.tell(Nack(1, [(got.first, got.first + 1)], True, 10**7))
     shard.reserve("night", 3)
     stage(shard, 8, run_of(30, 3))
     shard.stop()

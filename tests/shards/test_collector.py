@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.plain_queue import PlainQueue
-from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 DECLARED = Declared("/", "q", 1, 0)
@@ -26,15 +26,15 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
         contents = self.store.load()
-        self.journal = Journal(self.store, 16 << 20)
-        self.queue = PlainQueue(DECLARED, self.journal, SteadyClock(), stored_queues(contents).get(1, StoredQueue()))
+        self.journal = WriteBuffer(self.store, 16 << 20)
+        self.queue = PlainQueue(DECLARED, self.journal, SteadyClock(), stored_queues(contents).get(1, RecoveredQueue()))
 
     def fill(self, segments: int, count: int) -> None:
         """Publish segment after segment, and hand everything out."""
         self.journal.declare(DECLARED)
         for number in range(segments):
             bodies = [b"%d" % (number * count + i) for i in range(count)]
-            self.queue.append(Run("", "q", 1, 0, 1, number * count, count, pack_many(bodies)))
+            self.queue.append(RecordBatch("", "q", 1, 0, 1, number * count, count, pack_many(bodies)))
             self.queue.seal()
             self.journal.commit()
         self.queue.take(segments * count, 1 << 60, alone=True)
@@ -42,7 +42,7 @@ class Shelf:
     def collect(self) -> None:
         """Let the collector do all it can, some seconds later."""
         self.journal.now = time.monotonic() + 5
-        while Collector(self.journal).work():
+        while Compactor(self.journal).work():
             self.journal.commit()
         self.journal.commit()
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.shard import (
+    Ack,
+    AtomicCommit,
     Delivered,
+    Nack,
     Publish,
-    Return,
-    Settle,
-    Transact,
 )
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.topology.entities import Queue
 
 from .driver import consume, numbers, run_of
@@ -44,7 +44,7 @@ def take_all(shard: Inside, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def outcome(shard: Inside, message: Transact) -> Any:
+def outcome(shard: Inside, message: AtomicCommit) -> Any:
     """None, or the code it was refused with."""
     shard.send(message)
     while True:
@@ -55,15 +55,13 @@ def outcome(shard: Inside, message: Transact) -> Any:
                 return said.code if isinstance(said, Refusal) else said.result
 
 
-def padded(start: int, count: int, padding: int) -> Run:
+def padded(start: int, count: int, padding: int) -> RecordBatch:
     bodies = [b"%0*d" % (padding, number) for number in range(start, start + count)]
-    return Run("ex", "key", PERSISTENT, 5, 9, start, count, pack_many(bodies))
+    return RecordBatch("ex", "key", PERSISTENT, 5, 9, start, count, pack_many(bodies))
 
 
 @pytest.mark.parametrize("padding", [3, 3000], ids=["through the redo log", "into LMDB"])
-def test_a_crash_after_any_pass_leaves_publishes_and_settlements_both_or_neither(
-    tmp_path: Path, padding: int
-) -> None:
+def test_a_crash_after_any_pass_leaves_publishes_and_settlements_both_or_neither(tmp_path: Path, padding: int) -> None:
     messages, each = 120, 10
     states: set[int] = set()
 
@@ -90,7 +88,7 @@ def test_a_crash_after_any_pass_leaves_publishes_and_settlements_both_or_neither
             ranges = [(sequence, sequence + 1) for _, sequence in part]
             first = Publish((OUT, OTHER), padded(start, each // 2, padding))
             second = Publish((OUT, OTHER), padded(start + each // 2, each - each // 2, padding))
-            shard.send(Transact(start + 50, [first, second], [Settle(7, ranges)], []))
+            shard.send(AtomicCommit(start + 50, [first, second], [Ack(7, ranges)], []))
             if start % 20:  # every other one together with the one before
                 assert shard.expect(Answer, lambda said: said.request == start + 40).result is None  # noqa: B023
                 assert shard.expect(Answer, lambda said: said.request == start + 50).result is None  # noqa: B023
@@ -102,11 +100,15 @@ def test_a_crash_after_any_pass_leaves_publishes_and_settlements_both_or_neither
 
 
 steps = st.tuples(
-    st.lists(st.tuples(st.sampled_from([(OUT,), (OTHER,), (OUT, OTHER), (SMALL,), (OUT, SMALL), (OUT, MISSING)]),
-                       st.integers(1, 4)), max_size=3),
+    st.lists(
+        st.tuples(
+            st.sampled_from([(OUT,), (OTHER,), (OUT, OTHER), (SMALL,), (OUT, SMALL), (OUT, MISSING)]), st.integers(1, 4)
+        ),
+        max_size=3,
+    ),
     st.lists(st.integers(0, 39), max_size=6, unique=True),
     st.sampled_from(["settle", "requeue", "reject"]),
-)  # fmt: skip
+)
 """Publishes (where to, how many), which of the messages in hand are settled, and how."""
 
 
@@ -130,11 +132,10 @@ def test_a_commit_is_carried_out_or_leaves_no_trace(commits: list[Any]) -> None:
                         wanted[queue] += range(number, number + count)
                 number += count
             is_refused = is_refused or len(wanted[SMALL]) > 3 or any(place not in in_hand for place in places)
-            ranges = [(sequence, sequence + 1) for sequence in
-                      [in_hand.get(place, 10_000) for place in places]]  # fmt: skip
-            settled = [Settle(7, ranges)] if how == "settle" and ranges else []
-            back = [Return(7, ranges, how == "requeue")] if how != "settle" and ranges else []
-            result = outcome(shard, Transact(request, messages, settled, back))
+            ranges = [(sequence, sequence + 1) for sequence in [in_hand.get(place, 10_000) for place in places]]
+            settled = [Ack(7, ranges)] if how == "settle" and ranges else []
+            back = [Nack(7, ranges, how == "requeue")] if how != "settle" and ranges else []
+            result = outcome(shard, AtomicCommit(request, messages, settled, back))
             assert (result is not None) == is_refused
             if is_refused:
                 continue
@@ -159,7 +160,7 @@ def test_a_commit_is_carried_out_or_leaves_no_trace(commits: list[Any]) -> None:
 def test_what_consumers_of_a_deleted_queue_held_does_not_stand_in_the_way(tmp_path: Path) -> None:
     with inside(tmp_path) as shard:
         shard.assign(*QUEUES)
-        assert outcome(shard, Transact(9, [Publish((OUT,), run_of(0, 2))], [Settle(55, [(0, 3)])], [])) is None
+        assert outcome(shard, AtomicCommit(9, [Publish((OUT,), run_of(0, 2))], [Ack(55, [(0, 3)])], [])) is None
         assert shard.contents(OUT) == [0, 1]
 
 
@@ -168,10 +169,10 @@ def test_settling_what_is_not_held_any_more_refuses_the_commit(tmp_path: Path) -
         shard.assign(*QUEUES)
         shard.publish(Publish((IN,), run_of(0, 3)))
         sequences = [sequence for _, sequence in take_all(shard, 3)]
-        shard.send(Settle(7, [(sequences[0], sequences[0] + 1)]))
-        late = Transact(9, [Publish((OUT,), run_of(5, 1))], [Settle(7, [(sequences[0], sequences[2] + 1)])], [])
+        shard.send(Ack(7, [(sequences[0], sequences[0] + 1)]))
+        late = AtomicCommit(9, [Publish((OUT,), run_of(5, 1))], [Ack(7, [(sequences[0], sequences[2] + 1)])], [])
         assert outcome(shard, late) == 406
         assert shard.ready(OUT) == 0
-        assert outcome(shard, Transact(10, [], [Settle(7, [(sequences[1], sequences[2] + 1)])], [])) is None
+        assert outcome(shard, AtomicCommit(10, [], [Ack(7, [(sequences[1], sequences[2] + 1)])], [])) is None
         shard.restart()
         assert shard.contents(IN) == []

@@ -9,7 +9,7 @@ import pytest
 
 from shardmq.bus.messages.shard import Confirmed, Publish, Purge
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 from .driver import Shard, run_of
@@ -25,7 +25,7 @@ def shard() -> Iterator[Shard]:
         shard = Shard(Path(folder), disk_free_bytes_min=0)
         shard.assign(Queue("/", "q", 1, 0), Queue("/", "kept", 2, 0))
         records = pack_many([bytes(MB)])
-        shard.send(*[Publish((1,), Run("ex", "key", 1, 5, 9, number, 1, records)) for number in range(RUNS)])
+        shard.send(*[Publish((1,), RecordBatch("ex", "key", 1, 5, 9, number, 1, records)) for number in range(RUNS)])
         shard.send(Publish((2,), run_of(0, 1000)))
         shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS + 1)
         yield shard

@@ -6,14 +6,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.shards.segments.delivery_counts import Counts
+from shardmq.shards.segments.delivery_counts import DeliveryCounts
 
 edits = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 12)), max_size=30)
 
 
 @given(edits, st.integers(0, 50), st.integers(1, 30))
 def test_counts_agree_with_counts_one_by_one(edits: list[tuple[bool, int, int]], start: int, length: int) -> None:
-    counts, expected = Counts(), Counter[int]()
+    counts, expected = DeliveryCounts(), Counter[int]()
     for is_added, first, size in edits:
         if is_added:
             raised = counts.add(first, first + size)
@@ -31,4 +31,4 @@ def test_counts_agree_with_counts_one_by_one(edits: list[tuple[bool, int, int]],
     kept = list(counts)
     assert all(left[1] <= right[0] and left[1:] != (right[0], right[2]) for left, right in pairwise(kept))
     assert all(count > 0 for _, _, count in kept)
-    assert list(Counts(kept)) == kept
+    assert list(DeliveryCounts(kept)) == kept

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record
-from shardmq.message.record_batch import PERSISTENT, Run, continues, join
-from shardmq.shards.segments.slicer import Cutter
+from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
+from shardmq.shards.segments.slicer import BatchSlicer
 
 properties = st.none() | st.builds(Properties, content_type=st.none() | st.text(max_size=20))
 messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
 
 
-def run_of(items: list[tuple[Properties | None, bytes]]) -> Run:
+def run_of(items: list[tuple[Properties | None, bytes]]) -> RecordBatch:
     packed = b"".join(records.pack(*item) for item in items)
-    return Run("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, 7, len(items), packed)
+    return RecordBatch("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, 7, len(items), packed)
 
 
 @given(messages, st.data())
@@ -25,9 +25,9 @@ def test_a_run_cut_in_two_and_joined_is_the_run(
     run = run_of(items)
     place = data.draw(st.integers(0, run.count))
     if 0 < place < run.count:
-        left, right = Cutter().cut(run, 0, place), Cutter().cut(run, place, run.count)
+        left, right = BatchSlicer().cut(run, 0, place), BatchSlicer().cut(run, place, run.count)
         assert right.serial == run.serial + place
-        assert continues(left, right)
+        assert can_join(left, right)
         assert join([left, right]) == run
 
 
@@ -36,7 +36,7 @@ def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None,
     run = run_of(items)
     start = data.draw(st.integers(0, run.count - 1))
     stop = data.draw(st.integers(start + 1, run.count))
-    part = Cutter().cut(run, start, stop)
+    part = BatchSlicer().cut(run, start, stop)
     assert records.unpack(part.records, part.count) == [Record(*item) for item in items[start:stop]]
 
 
@@ -44,7 +44,7 @@ def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None,
 def test_one_cutter_cuts_a_run_piece_by_piece_from_the_front(
     items: list[tuple[Properties | None, bytes]], sizes: list[int]
 ) -> None:
-    run, cutter, pieces, start = run_of(items), Cutter(), [], 0
+    run, cutter, pieces, start = run_of(items), BatchSlicer(), [], 0
     for size in [*sizes, len(items)]:
         stop = min(start + size, run.count)
         if start < stop:

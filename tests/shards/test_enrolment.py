@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Opened
+from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import Refusal
-from shardmq.bus.messages.shard import Assign, FromShard
-from shardmq.bus.poller import Waiter
+from shardmq.bus.messages.shard import AssignQueue, FromShard
+from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
 
 from .driver import BROKER, PATIENCE_SECONDS, Shard, enroll
@@ -32,7 +32,7 @@ def refused(shard: Shard, broker: str, generation: int) -> str:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not dialer.refused:
         assert time.monotonic() < deadline
-        Waiter([dialer.socket]).wait(0.01)
+        Poller([dialer.socket]).wait(0.01)
         dialer.receive()
         dialer.tick(time.monotonic())
     dialer.close()
@@ -51,7 +51,7 @@ def test_a_gateway_of_a_newer_coordinator_gets_a_session_when_the_shard_has_hear
     assert shard.queue()["name"] == "q"
     assert early.receive() == []
     enroll(shard.context, shard.address, generation=2)
-    shard.expect(Opened, dialer=early)
+    shard.expect(LinkOpened, dialer=early)
     early.close()
 
 
@@ -61,7 +61,7 @@ def test_a_shard_that_restarts_without_its_coordinator_serves_the_gateways_it_kn
 
 
 def test_an_id_that_is_another_queues_here_is_refused_and_nothing_is_taken(shard: Shard) -> None:
-    shard.send(Assign(7, [Queue("/", "new", 9, 0), Queue("/", "other", 1, 0)]))
+    shard.send(AssignQueue(7, [Queue("/", "new", 9, 0), Queue("/", "other", 1, 0)]))
     refusal = shard.expect(Refusal, lambda refusal: refusal.request == 7)
     assert "'other' in vhost '/' has the id 1, which is that of queue 'q' in vhost '/' here" in refusal.text
     assert shard.queue()["name"] == "q"

@@ -75,10 +75,13 @@ def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
     key = struct.pack(">QQ", 1, 1 << 30)
     extent = struct.pack(">QII", (1 << 30) + 4, 4, kept.bytes) + b"\x90"
     parked = struct.pack(">QQQI", 4, 9000, 5, 1 | 1 << 31)
-    age(tmp_path, [
-        _encode([(DATABASES.index(b"segments"), key, xxh3_64_digest(body) + body)]),
-        _encode([(DATABASES.index(b"index"), key, extent), (DATABASES.index(b"timers"), parked, b"")]),
-    ])  # fmt: skip
+    age(
+        tmp_path,
+        [
+            _encode([(DATABASES.index(b"segments"), key, xxh3_64_digest(body) + body)]),
+            _encode([(DATABASES.index(b"index"), key, extent), (DATABASES.index(b"timers"), parked, b"")]),
+        ],
+    )
     again = found(tmp_path)
     assert len(again[0]) == len(segments) + 1
     assert len(again[1]) == len(timers) + 1

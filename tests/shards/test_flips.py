@@ -13,7 +13,7 @@ import pytest
 
 from shardmq.errors import RowDamaged
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.segment import Segment
@@ -21,14 +21,14 @@ from shardmq.shards.storage.entries import (
     DamagedStage,
     Reservation,
     Sealed,
-    Seen,
+    SequenceSet,
     Staged,
     StagedPlace,
     Timer,
 )
 from shardmq.shards.storage.schema import DATABASES
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.pages.page_check import check_pages
 from shardmq.topology.entities import Queue as Declared
 from tests.storage.flips import flipped, refusals
@@ -36,8 +36,8 @@ from tests.storage.flips import flipped, refusals
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def run_of(first: int, bodies: list[bytes]) -> Run:
-    return Run("ex", "key", PERSISTENT, 5, 9, first, len(bodies), pack_many(bodies))
+def run_of(first: int, bodies: list[bytes]) -> RecordBatch:
+    return RecordBatch("ex", "key", PERSISTENT, 5, 9, first, len(bodies), pack_many(bodies))
 
 
 def segment_of(queue: int, first: int, bodies: list[bytes]) -> Segment:
@@ -52,7 +52,7 @@ def fill(folder: Path) -> None:
     """Rows in every database, trees of several pages, bodies on pages of their own, and pages that were freed."""
     store = Store(folder)
     store.load()
-    store.write(Writes(queues=[Declared("/", f"queue {number}", number, 0) for number in range(1, 60)]))
+    store.write(WriteBatch(queues=[Declared("/", f"queue {number}", number, 0) for number in range(1, 60)]))
     segments = [segment_of(1 + n % 50, n * 10, [b"%d" % n * (900 if n % 8 == 0 else 3)] * 4) for n in range(150)]
     for segment in segments[::3]:
         segment.gone = RangeSet([(segment.first, segment.first + 1)])
@@ -65,16 +65,26 @@ def fill(folder: Path) -> None:
         Staged(StagedPlace(1 + n % 3, 7, n, 2, 60), (7, 8), 0, run_of(n, [b"s" * (4000 if n % 9 == 0 else 30)] * 2))
         for n in range(30)
     ]
-    ranges = Seen(77)
+    ranges = SequenceSet(77)
     ranges.add(0, 10)
     ranges.add(20, 30)
-    store._commit(store._edits.of(Writes(put=segments, timers=timers + parked, staged=staged)))
+    store._commit(store._edits.of(WriteBatch(put=segments, timers=timers + parked, staged=staged)))
     note, reservation = ClockNote("boot", 5, 6), Reservation(7, "night", [(3, 9), (12, 13)], 99)
-    store._commit(store._edits.of(Writes(
-        marks={(number, 0): number * 10 for number in range(1, 50)}, producers={(1, 77): ranges}, dropped=[59],
-        sealed={(1, 7): Sealed(10, 200)}, concluding={4: [9, 8]}, ended=[(1, 3), (4, 5)],
-        reservations={(7, "night"): reservation}, clock=note)))  # fmt: skip
-    store._commit(store._edits.of(Writes(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
+    store._commit(
+        store._edits.of(
+            WriteBatch(
+                marks={(number, 0): number * 10 for number in range(1, 50)},
+                producers={(1, 77): ranges},
+                dropped=[59],
+                sealed={(1, 7): Sealed(10, 200)},
+                concluding={4: [9, 8]},
+                ended=[(1, 3), (4, 5)],
+                reservations={(7, "night"): reservation},
+                clock=note,
+            )
+        )
+    )
+    store._commit(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
     store.close()
 
 
@@ -95,11 +105,20 @@ def found(folder: Path) -> Any:
         staged = [store.staged(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
         for each in [each for runs in staged for each in runs if isinstance(each, DamagedStage)]:
             raise each.damage  # it would hold its transaction up
-        rest = (contents.queues, contents.marks, contents.dropped, contents.producers, contents.sealed,
-                contents.concluding, contents.ended, contents.reservations, contents.clock)  # fmt: skip
+        rest = (
+            contents.queues,
+            contents.marks,
+            contents.dropped,
+            contents.producers,
+            contents.sealed,
+            contents.concluding,
+            contents.ended,
+            contents.reservations,
+            contents.clock,
+        )
         large = segment_of(1, 1 << 20, [bytes(900)] * 40)
-        store._commit(store._edits.of(Writes(put=[large])))
-        store._commit(store._edits.of(Writes(delete=[large])))
+        store._commit(store._edits.of(WriteBatch(put=[large])))
+        store._commit(store._edits.of(WriteBatch(delete=[large])))
         return segments, timers, due, staged, list(store.all_staged()), rest
     finally:
         store.close()
@@ -129,9 +148,12 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: byte
 def test_a_flipped_bit_in_a_row_names_the_database_the_key_and_the_queue(folder: Path, content: bytes) -> None:
     file = folder / "data.mdb"
     for needle, database, queue in (
-        (b"queue 31", "queues", 31), (b"night", "reservations", 7), (b"137137", "segments", 38),
-        (b"ended", "state", None), (b"redo", "state", None),
-    ):  # fmt: skip
+        (b"queue 31", "queues", 31),
+        (b"night", "reservations", 7),
+        (b"137137", "segments", 38),
+        (b"ended", "state", None),
+        (b"redo", "state", None),
+    ):
         damages = []
         for place in re.finditer(needle, content):  # there may be older ones in free pages
             file.write_bytes(flipped(content, place.end() * 8 - 8))

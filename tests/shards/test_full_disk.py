@@ -7,9 +7,9 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Inspect
 from shardmq.bus.messages.shard import (
-    Conclude,
     Consume,
     Delivered,
+    FollowDecision,
     Publish,
     Seal,
 )
@@ -47,9 +47,9 @@ def test_what_is_committed_waits_for_room_and_all_else_goes_on(shard: Shard) -> 
     stage(shard, 1, 0)
     stage(shard, 2, 100)
     leave_free(shard, ROLL_ROOM_BYTES - (1 << 20))
-    shard.send(Conclude(21, 1, [71]))
+    shard.send(FollowDecision(21, 1, [71]))
     assert staged(shard) == [1, 2]
-    assert shard.ask(Conclude(22, 2, [])) is None, "what is aborted makes room"
+    assert shard.ask(FollowDecision(22, 2, [])) is None, "what is aborted makes room"
     shard.redial()
     shard.publish(Publish((1,), run_of(500, 3)))
     shard.ask(Consume(6, 51, 1, 0, True, 1 << 30))
@@ -63,10 +63,10 @@ def test_what_is_committed_waits_for_room_and_all_else_goes_on(shard: Shard) -> 
 def test_what_waits_for_room_is_answered_when_it_has_joined(shard: Shard) -> None:
     stage(shard, 1, 0)
     leave_free(shard, 0)
-    shard.send(Conclude(21, 1, [71]))
+    shard.send(FollowDecision(21, 1, [71]))
     assert staged(shard) == [1]
     shard.restart()
-    shard.send(Conclude(21, 1, [71]))
+    shard.send(FollowDecision(21, 1, [71]))
     assert staged(shard) == [1]
     assert not [each for each in shard.inbox if isinstance(each, Answer)]
     leave_free(shard, ROLL_ROOM_BYTES)

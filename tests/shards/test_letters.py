@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages.shard import (
-    Dead,
-    DeadLettered,
+    DeadLetter,
+    DeadLetterAccepted,
     DeadLetterRefused,
+    Nack,
     Publish,
     Release,
-    Return,
 )
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.dead_letters import LETTERS_BYTES_MAX
 from shardmq.shards.queues.dead_letter_outbox import GONE_EVERY
 from shardmq.topology.entities import Queue
@@ -39,19 +39,19 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
     shard.close()
 
 
-def bodies(dead: Dead) -> list[int]:
+def bodies(dead: DeadLetter) -> list[int]:
     return [int(record.body) for record in unpack(dead.run.records, dead.run.count)]
 
 
-def arrived(dead: Dead) -> DeadLettered:
-    return DeadLettered(dead.queue, [(dead.first, dead.first + dead.run.count)])
+def arrived(dead: DeadLetter) -> DeadLetterAccepted:
+    return DeadLetterAccepted(dead.queue, [(dead.first, dead.first + dead.run.count)])
 
 
 def test_rejected_messages_stay_until_they_have_arrived(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 4)), consume(1))
     shard.delivered(4)
-    shard.send(Return(1, [(1, 3)], False))
-    dead = shard.expect(Dead)
+    shard.send(Nack(1, [(1, 3)], False))
+    dead = shard.expect(DeadLetter)
     assert (dead.queue, dead.first, dead.reason, bodies(dead)) == (1, 1, "rejected", [1, 2])
     assert shard.queue()["valid"] == 4
     assert shard.queue()["dying"] == 2
@@ -63,21 +63,21 @@ def test_rejected_messages_stay_until_they_have_arrived(shard: Shard) -> None:
 
 def test_reasons_are_told(shard: Shard) -> None:
     shard.send(Publish((2, 3, 4), run_of(0, 3)), consume(1, queue=4))
-    reasons = {dead.queue: dead.reason for dead in (shard.expect(Dead), shard.expect(Dead))}
+    reasons = {dead.queue: dead.reason for dead in (shard.expect(DeadLetter), shard.expect(DeadLetter))}
     assert reasons == {2: "maxlen", 3: "expired"}
     shard.delivered(3)
-    shard.send(Return(1, [(0, 1)], True))
+    shard.send(Nack(1, [(0, 1)], True))
     shard.delivered(1)
-    shard.send(Return(1, [(0, 1)], True))
-    dead = shard.expect(Dead)
+    shard.send(Nack(1, [(0, 1)], True))
+    dead = shard.expect(DeadLetter)
     assert (dead.queue, dead.reason, dead.deliveries) == (4, "delivery_limit", 2)
 
 
 def test_a_refused_letter_is_sent_again_after_a_while(shard: Shard) -> None:
     shard.send(Publish((2,), run_of(0, 5)))
-    dead = shard.expect(Dead)
-    shard.send(DeadLetterRefused(2, [(0, 1)]), DeadLettered(2, [(1, 3)]))
-    again = shard.expect(Dead)
+    dead = shard.expect(DeadLetter)
+    shard.send(DeadLetterRefused(2, [(0, 1)]), DeadLetterAccepted(2, [(1, 3)]))
+    again = shard.expect(DeadLetter)
     assert (bodies(dead), bodies(again)) == ([0, 1, 2], [0])
     shard.send(arrived(again))
     assert shard.queue(2)["valid"] == 2
@@ -85,13 +85,13 @@ def test_a_refused_letter_is_sent_again_after_a_while(shard: Shard) -> None:
 
 def test_a_lost_gateways_letters_go_to_another_one(shard: Shard) -> None:
     shard.send(Publish((2,), run_of(0, 5)))
-    dead = shard.expect(Dead)
+    dead = shard.expect(DeadLetter)
     other = shard.dial("gateway-1")
     shard.dialer._lose("for the test")
     shard.inbox.clear()
     shard.dialer, lost = other, shard.dialer
     lost.tick(1e12)
-    again = shard.expect(Dead)
+    again = shard.expect(DeadLetter)
     assert bodies(again) == bodies(dead)
     lost.close()
 
@@ -102,32 +102,32 @@ def test_letters_wait_for_a_gateway(shard: Shard) -> None:
     shard.dialer = shard.dial("coordinator", "coordinator")
     shard.send(Publish((2,), run_of(0, 5)))
     shard.until(lambda: bool(shard.queue(2)["dying"] == 3))
-    assert not [one for one in shard.inbox if isinstance(one, Dead)]
+    assert not [one for one in shard.inbox if isinstance(one, DeadLetter)]
     shard.redial()
-    assert bodies(shard.expect(Dead)) == [0, 1, 2]
+    assert bodies(shard.expect(DeadLetter)) == [0, 1, 2]
 
 
 def test_letters_under_way_when_the_shard_is_killed_are_not_lost(shard: Shard) -> None:
     shard.send(Publish((1, 3), run_of(0, 5)), consume(1))
     shard.delivered(5)
-    shard.send(Return(1, [(0, 5)], False))
-    shard.expect(Dead, lambda dead: dead.queue == 1)
-    shard.expect(Dead, lambda dead: dead.queue == 3)
+    shard.send(Nack(1, [(0, 5)], False))
+    shard.expect(DeadLetter, lambda dead: dead.queue == 1)
+    shard.expect(DeadLetter, lambda dead: dead.queue == 3)
     shard.restart()
-    assert bodies(shard.expect(Dead, lambda dead: dead.queue == 3)) == [0, 1, 2, 3, 4]
+    assert bodies(shard.expect(DeadLetter, lambda dead: dead.queue == 3)) == [0, 1, 2, 3, 4]
     shard.send(consume(1))
     assert sum(one.run.count for one in shard.delivered(5)) == 5
 
 
 def test_no_more_than_some_is_under_way(shard: Shard) -> None:
-    big = Run("ex", "key", 1, 5, 9, 0, 20, pack_many([bytes(500_000)] * 20))
+    big = RecordBatch("ex", "key", 1, 5, 9, 0, 20, pack_many([bytes(500_000)] * 20))
     shard.send(Publish((2,), big))
-    letters: list[Dead] = []
+    letters: list[DeadLetter] = []
     while sum(dead.run.count for dead in letters) < 18:
-        shard.until(lambda: any(isinstance(one, Dead) for one in shard.inbox))
+        shard.until(lambda: any(isinstance(one, DeadLetter) for one in shard.inbox))
         shard.ask(consume(len(letters) + 1, queue=5))
-        letters += [one for one in shard.inbox if isinstance(one, Dead)]
-        here = [one for one in shard.inbox if isinstance(one, Dead)]
+        letters += [one for one in shard.inbox if isinstance(one, DeadLetter)]
+        here = [one for one in shard.inbox if isinstance(one, DeadLetter)]
         assert sum(len(dead.run.records) for dead in here) <= LETTERS_BYTES_MAX + 500_100
         shard.inbox.clear()
         shard.send(*[arrived(dead) for dead in here])
@@ -137,15 +137,15 @@ def test_no_more_than_some_is_under_way(shard: Shard) -> None:
 def test_without_a_dead_letter_exchange_they_are_dropped(shard: Shard) -> None:
     shard.send(Publish((5,), run_of(0, 4)), consume(1, queue=5))
     shard.delivered(4)
-    shard.send(Return(1, [(0, 2)], False), Release(1))
+    shard.send(Nack(1, [(0, 2)], False), Release(1))
     assert shard.queue(5)["valid"] == 2
-    assert not [one for one in shard.inbox if isinstance(one, Dead)]
+    assert not [one for one in shard.inbox if isinstance(one, DeadLetter)]
 
 
-def reject(shard: Shard, start: int, end: int, queue: int = 1) -> Dead:
+def reject(shard: Shard, start: int, end: int, queue: int = 1) -> DeadLetter:
     """Reject what consumer 1 has, and answer for it; returns the last letter."""
-    shard.send(Return(1, [(start, end)], False))
-    dead = shard.expect(Dead, lambda dead: dead.queue == queue)
+    shard.send(Nack(1, [(start, end)], False))
+    dead = shard.expect(DeadLetter, lambda dead: dead.queue == queue)
     shard.send(arrived(dead))
     return dead
 
@@ -153,13 +153,13 @@ def reject(shard: Shard, start: int, end: int, queue: int = 1) -> Dead:
 def test_a_message_dies_under_the_same_number_of_the_same_producer_after_a_kill(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 5)), consume(1))
     shard.delivered(5)
-    shard.send(Return(1, [(2, 4)], False))
-    before = shard.expect(Dead)
+    shard.send(Nack(1, [(2, 4)], False))
+    before = shard.expect(DeadLetter)
     shard.restart()
     shard.ask(consume(1))
     shard.delivered(5)
-    shard.send(Return(1, [(0, 5)], False))
-    after = shard.expect(Dead)
+    shard.send(Nack(1, [(0, 5)], False))
+    after = shard.expect(DeadLetter)
     assert (before.producer, after.producer) == (LETTER_PRODUCERS + 1, LETTER_PRODUCERS + 1)
     assert (before.first, bodies(before), after.first, bodies(after)) == (2, [2, 3], 0, [0, 1, 2, 3, 4])
 

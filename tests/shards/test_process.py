@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.link import Lost
+from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Inspect, Refusal
 from shardmq.bus.messages.shard import (
-    Assign,
+    Ack,
+    AssignQueue,
     Cancel,
     Cancelled,
     Confirmed,
@@ -20,22 +21,21 @@ from shardmq.bus.messages.shard import (
     Counts,
     Credit,
     Delivered,
-    Drop,
+    DropQueue,
     Get,
     Got,
+    Nack,
     Permit,
     Publish,
     PublishRefusal,
     Purge,
     Qos,
     Release,
-    Return,
-    Settle,
     Spent,
     Wanted,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
@@ -44,7 +44,7 @@ from .driver import Shard, consume, numbers, run_of
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
     shard = Shard(tmp_path)
-    shard.ask(Assign(1, [Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)]))
+    shard.ask(AssignQueue(1, [Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)]))
     yield shard
     shard.close()
 
@@ -65,7 +65,7 @@ def test_two_consumers_share_what_is_ready_evenly(shard: Shard) -> None:
     shard.send(consume(1, prefetch=10), consume(2, prefetch=10))
     deliveries = shard.delivered(20)
     assert {one.consumer: one.run.count for one in deliveries} == {1: 10, 2: 10}
-    shard.send(Settle(1, [(0, 100)]), Settle(2, [(0, 5000)]))
+    shard.send(Ack(1, [(0, 100)]), Ack(2, [(0, 5000)]))
     assert numbers(shard.delivered(20)) == list(range(20, 40))
 
 
@@ -80,7 +80,7 @@ def test_single_messages_go_to_the_consumers_in_turn(shard: Shard) -> None:
 
 def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
     big = pack_many([b"x" * 1000] * 50)
-    shard.send(Consume(5, 1, 1, 0, False, 4000), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 50, big)))
+    shard.send(Consume(5, 1, 1, 0, False, 4000), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 50, big)))
     first = shard.delivered(3)
     assert shard.ask(Counts(6, 1)) == [47, 1]
     shard.send(Credit(1, sum(len(one.run.records) for one in first)))
@@ -90,7 +90,8 @@ def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
 
 def test_a_message_larger_than_the_window_goes_alone_when_there_is_room_for_it(shard: Shard) -> None:
     shard.send(
-        Consume(5, 1, 1, 0, False, 100), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 3, pack_many([b"x" * 999] * 3)))
+        Consume(5, 1, 1, 0, False, 100),
+        Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 3, pack_many([b"x" * 999] * 3))),
     )
     size = shard.expect(Wanted).size
     assert size > 999
@@ -103,7 +104,9 @@ def test_a_message_larger_than_the_window_goes_alone_when_there_is_room_for_it(s
 
 
 def test_room_that_nobody_uses_is_given_back_in_the_same_pass(shard: Shard) -> None:
-    shard.send(Consume(5, 1, 1, 0, False, 100), Publish((1,), Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
+    shard.send(
+        Consume(5, 1, 1, 0, False, 100), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999])))
+    )
     size = shard.expect(Wanted).size
     shard.send(Purge(6, 1), Permit(1, size))
     assert shard.expect(Spent) == Spent(1, size, 0)
@@ -112,7 +115,7 @@ def test_room_that_nobody_uses_is_given_back_in_the_same_pass(shard: Shard) -> N
 
 
 def test_a_get_is_told_the_size_of_a_message_there_is_no_room_for(shard: Shard) -> None:
-    shard.send(Publish((1,), Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
+    shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
     size = shard.ask(Get(5, 1, 1, True, 100))
     assert size > 999
     shard.send(Get(6, 1, 1, True, size))
@@ -123,7 +126,7 @@ def test_a_get_is_told_the_size_of_a_message_there_is_no_room_for(shard: Shard) 
 def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 30)), consume(1, prefetch=20))
     assert not any(one.redelivered for one in shard.delivered(20))
-    shard.send(Return(1, [(3, 5)], True), Return(1, [(7, 8)], False))
+    shard.send(Nack(1, [(3, 5)], True), Nack(1, [(7, 8)], False))
     again = shard.delivered(3)
     assert [(one.redelivered, numbers([one])) for one in again] == [(True, [3, 4]), (False, [20])]
     shard.begin_anew()
@@ -150,7 +153,7 @@ def test_a_cancelled_consumer_keeps_what_it_holds_and_gets_no_more(shard: Shard)
     shard.send(consume(1, prefetch=2), Publish((1,), run_of(0, 5)))
     shard.delivered(2)
     shard.ask(Cancel(6, 1))
-    shard.send(Settle(1, [(0, 1)]))
+    shard.send(Ack(1, [(0, 1)]))
     assert shard.ask(Counts(7, 1)) == [3, 0]
     assert not [one for one in shard.inbox if isinstance(one, Delivered)]
     shard.send(Release(1))
@@ -178,9 +181,9 @@ def test_purge_leaves_what_is_unacked(shard: Shard) -> None:
 def test_a_dropped_queue_is_gone_after_a_kill_too(shard: Shard) -> None:
     shard.send(consume(1, prefetch=1), Publish((1,), run_of(0, 50)))
     shard.delivered(1)
-    assert shard.ask(Drop(6, 1)) == 49
+    assert shard.ask(DropQueue(6, 1)) == 49
     assert shard.expect(Cancelled).consumer == 1
-    assert shard.ask(Drop(7, 1)) == 0
+    assert shard.ask(DropQueue(7, 1)) == 0
     shard.stop(signal.SIGKILL)
     shard.start()
     shard.redial()
@@ -206,7 +209,7 @@ def test_a_full_disk_ends_the_process_and_loses_nothing_confirmed(shard: Shard) 
     shard.send(Publish((1,), run_of(0, 100)))
     shard.expect(Confirmed)
     resource.prlimit(shard.process.pid, resource.RLIMIT_FSIZE, (200_000, 200_000))
-    big = Run("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
+    big = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
     shard.send(Publish((1,), big))
     assert shard.process.wait(10) == 1
     assert not [message for message in shard.inbox if isinstance(message, Confirmed)]
@@ -236,7 +239,7 @@ def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marke
             shard.poll(shard.dialer)
             inbox, shard.inbox = shard.inbox, []
             for message in inbox:
-                assert not isinstance(message, Lost)
+                assert not isinstance(message, LinkLost)
                 if isinstance(message, Confirmed):
                     latest = message.upto
                 elif isinstance(message, Delivered):
@@ -245,7 +248,7 @@ def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marke
                     seen |= fresh
                     if dice.random() < 0.8:
                         settled |= fresh
-                        shard.send(Settle(1, [(message.first, message.first + message.run.count)]))
+                        shard.send(Ack(1, [(message.first, message.first + message.run.count)]))
                     shard.send(Credit(1, len(message.run.records)))
         confirmed |= set(range(base, base + sizes[latest]))
         shard.stop(signal.SIGKILL)

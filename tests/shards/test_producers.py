@@ -11,14 +11,14 @@ from shardmq.bus.messages.base import Inspect
 from shardmq.bus.messages.shard import (
     Confirmed,
     Counts,
-    Dead,
-    Drop,
+    DeadLetter,
+    DropQueue,
     Publish,
     PublishRefusal,
     Purge,
 )
 from shardmq.limits import FRAMED_PRODUCERS, LETTER_PRODUCERS
-from shardmq.shards.state.deduplication import PRODUCERS_MAX, Producers
+from shardmq.shards.state.deduplication import PRODUCERS_MAX, ProducerSequences
 from shardmq.shards.storage.entries import LETTER_RANGES_MAX, RANGES_KEPT, RANGES_MAX
 from shardmq.topology.entities import Queue
 
@@ -105,7 +105,7 @@ def test_an_old_number_of_a_program_is_refused_where_nobody_knows_it(shard: Shar
 
 def test_a_deleted_queue_remembers_nobody(shard: Shard) -> None:
     shard.publish(sent(0, 10))
-    shard.ask(Drop(5, 1))
+    shard.ask(DropQueue(5, 1))
     shard.restart()
     assert [table["id"] for table in shard.ask(Inspect(4))["queues"]] == [2, 3]
     shard.assign(Queue("/", "q", 1, 0))
@@ -114,7 +114,7 @@ def test_a_deleted_queue_remembers_nobody(shard: Shard) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40))))
 def test_any_interleaving_of_resends_takes_each_number_once(sends: list[tuple[int, int]]) -> None:
-    producers = Producers()
+    producers = ProducerSequences()
     stored: list[int] = []
     for start, count in sends:
         for first, end in producers.unseen(5, start, start + count):
@@ -125,7 +125,7 @@ def test_any_interleaving_of_resends_takes_each_number_once(sends: list[tuple[in
 
 
 def test_what_is_kept_of_producers_is_bounded_and_the_oldest_is_given_up() -> None:
-    producers = Producers()
+    producers = ProducerSequences()
     for number in range(0, 4 * RANGES_MAX, 2):
         ranges = producers.saw(1, number, number + 1)
     assert RANGES_KEPT <= len(ranges) <= RANGES_MAX
@@ -145,7 +145,7 @@ LETTERS = LETTER_PRODUCERS + 9
 
 
 def test_a_dead_letter_is_never_taken_for_stored_because_it_is_old() -> None:
-    producers = Producers()
+    producers = ProducerSequences()
     last = 4 * LETTER_RANGES_MAX
     for number in range(0, last, 2):
         seen = producers.saw(LETTERS, number, number + 1)
@@ -155,7 +155,7 @@ def test_a_dead_letter_is_never_taken_for_stored_because_it_is_old() -> None:
 
 
 def test_numbers_that_never_come_again_take_no_room() -> None:
-    producers = Producers()
+    producers = ProducerSequences()
     for number in range(0, 1000, 2):
         seen = producers.saw(LETTERS, number, number + 1)
     producers.gone(LETTERS, [(0, 301), (303, 990)])
@@ -177,7 +177,7 @@ def test_a_dead_letter_that_a_full_queue_passes_on_is_not_offered_to_it_again(sh
     shard.assign(Queue("/", "passing", 4, 0, arguments=terms))
     for _ in range(3):
         shard.publish(Publish((4,), run_of(0, 5), LETTERS, 0))
-    dead = shard.expect(Dead)
+    dead = shard.expect(DeadLetter)
     assert (dead.run.count, dead.reason) == (3, "maxlen")
     table = shard.queue(4)
     assert (table["ready"], table["dying"]) == (2, 3)

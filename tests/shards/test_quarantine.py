@@ -6,35 +6,35 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.link import Opened
-from shardmq.bus.messages.base import Inspect, Message, Refusal
+from shardmq.bus.link import LinkOpened
+from shardmq.bus.messages.base import BusMessage, Inspect, Refusal
 from shardmq.bus.messages.shard import (
-    Assign,
+    Ack,
+    AssignQueue,
+    AtomicCommit,
     Cancelled,
-    Conclude,
-    Condemn,
     Counts,
     Credit,
-    Dead,
+    DeadLetter,
     DeadLetterRefused,
     Delivered,
-    Drop,
+    DropQueue,
     EndReservation,
+    FollowDecision,
     Get,
+    Nack,
     Peek,
     Prepare,
+    PrepareDelete,
     Publish,
     Purge,
     Read,
     Reserve,
-    Return,
     Seal,
-    Settle,
     Slices,
-    Transact,
 )
 from shardmq.errors import ReplyCode
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.storage.schema import STAGE, STATE
 from shardmq.topology.entities import Queue
 
@@ -62,7 +62,7 @@ def shard(tmp_path: Path) -> Iterator[Clocked]:
 
 
 def reassign(shard: Clocked) -> None:
-    shard.do(Assign, list(QUEUES))
+    shard.do(AssignQueue, list(QUEUES))
 
 
 def out_of_service(shard: Clocked, queue: int = 1) -> str:
@@ -93,7 +93,7 @@ def test_a_damaged_body_met_by_a_delivery_cancels_the_consumers_and_harms_nobody
     assert shard.expect(Cancelled).consumer == 6
     text = out_of_service(shard)
     assert shard.expect(Refusal).text == text
-    shard.send(Settle(6, [(0, 5)]), Credit(6, 10), Return(6, [(0, 3)], True))
+    shard.send(Ack(6, [(0, 5)]), Credit(6, 10), Nack(6, [(0, 3)], True))
     (refusal,) = shard.publish(Publish((1, 2), run_of(80, 1)))
     assert (refusal.code, refusal.text) == (ReplyCode.RESOURCE_ERROR, text)
     assert numbers([shard.expect(Delivered)]) == [80]
@@ -101,20 +101,27 @@ def test_a_damaged_body_met_by_a_delivery_cancels_the_consumers_and_harms_nobody
     assert (rows(shard.store, "segments", 1), rows(shard.store, "index", 1)) == before
 
 
-REQUESTS: list[tuple[type[Message], tuple[Any, ...]]] = [
-    (Get, (9, 1, False)), (Peek, (1, 0, 5)), (Read, (1, 0, EVERYTHING, 10)),
-]  # fmt: skip
+REQUESTS: list[tuple[type[BusMessage], tuple[Any, ...]]] = [
+    (Get, (9, 1, False)),
+    (Peek, (1, 0, 5)),
+    (Read, (1, 0, EVERYTHING, 10)),
+]
 """Requests that read messages; and those that find the queue out of service."""
 
-OTHERS: list[tuple[type[Message], tuple[Any, ...]]] = [
-    (Purge, (1,)), (Counts, (1,)), (Slices, (1, 2)), (Reserve, (1, "r", 0, LONG_MS)), (Drop, (1,)),
-    (EndReservation, (1, "r", True, [])), (Condemn, (1, False, False)),
-]  # fmt: skip
+OTHERS: list[tuple[type[BusMessage], tuple[Any, ...]]] = [
+    (Purge, (1,)),
+    (Counts, (1,)),
+    (Slices, (1, 2)),
+    (Reserve, (1, "r", 0, LONG_MS)),
+    (DropQueue, (1,)),
+    (EndReservation, (1, "r", True, [])),
+    (PrepareDelete, (1, False, False)),
+]
 
 
 @pytest.mark.parametrize(("kind", "fields"), REQUESTS, ids=lambda each: getattr(each, "__name__", ""))
 def test_who_meets_the_damage_is_told_and_so_is_everybody_after(
-    shard: Clocked, kind: type[Message], fields: tuple[Any, ...]
+    shard: Clocked, kind: type[BusMessage], fields: tuple[Any, ...]
 ) -> None:
     flip_body(shard.store, 1)
     refusal = shard.refused(kind, *fields)
@@ -163,7 +170,7 @@ def test_a_queue_whose_bytes_are_counted_comes_up_out_of_service(shard: Clocked)
     shard.take_in(run_of(0, 5), queue=4)
     got = shard.get(queue=4)
     assert got is not None
-    shard.tell(Settle(9, [(0, 1)]))
+    shard.tell(Ack(9, [(0, 1)]))
     flip_body(shard.store, 4)
     shard.restart()
     out_of_service(shard, 4)
@@ -205,7 +212,7 @@ def test_delayed_and_returned_messages_of_a_damaged_queue_wait(shard: Clocked) -
     shard.publish(Publish((1,), run_of(40, 2), delay_ms=1000))
     got = shard.get()
     assert got is not None
-    shard.tell(Return(9, [(got.first, got.first + 1)], True, 1000))
+    shard.tell(Nack(9, [(got.first, got.first + 1)], True, 1000))
     timers = rows(shard.store, "timers", 1)
     assert len(timers) == 2
     shard.restart()
@@ -227,10 +234,10 @@ def test_dead_letters_of_a_damaged_queue_stay_in_it(shard: Clocked) -> None:
     shard.worker._journal.cache.bytes_max = 0
     shard.take_in(run_of(0, 1), queue=2)
     flip_body(shard.store, 3)
-    shard.send(Return(1, [(0, 5)], False))
+    shard.send(Nack(1, [(0, 5)], False))
     assert shard.expect(Cancelled).consumer == 1
     out_of_service(shard, 3)
-    assert not [message for message in shard.inbox if isinstance(message, Dead)]
+    assert not [message for message in shard.inbox if isinstance(message, DeadLetter)]
     assert rows(shard.store, "index", 3) == stored
     works(shard)
 
@@ -240,12 +247,12 @@ def test_dead_letters_for_a_damaged_queue_are_offered_again(shard: Clocked) -> N
     flip_body(shard.store, 1)
     shard.refused(Peek, 1, 0, 5)
     shard.put_forward(61_000)
-    dead = shard.expect(Dead)
+    dead = shard.expect(DeadLetter)
     (refusal,) = shard.publish(Publish((1,), dead.run))  # as a gateway does
     assert refusal.code == ReplyCode.RESOURCE_ERROR
     shard.tell(DeadLetterRefused(3, [(0, 5)]))
     shard.put_forward(2000)
-    assert shard.expect(Dead).run == dead.run
+    assert shard.expect(DeadLetter).run == dead.run
 
 
 def test_reservations_of_a_damaged_queue_are_kept(shard: Clocked) -> None:
@@ -268,13 +275,13 @@ def test_a_commit_that_settles_messages_of_a_damaged_queue_is_refused_whole(shar
     shard.take_in(run_of(0, 1), queue=2)
     flip_body(shard.store, 1)
     shard.refused(Peek, 1, 0, 5)
-    commit = [Publish((2,), run_of(7, 1))], [Settle(6, [(got.first, got.first + 1)])], []
-    assert shard.refused(Transact, *commit).text == out_of_service(shard)
-    assert shard.refused(Transact, [Publish((1,), run_of(7, 1))], [], []).text == out_of_service(shard)
+    commit = [Publish((2,), run_of(7, 1))], [Ack(6, [(got.first, got.first + 1)])], []
+    assert shard.refused(AtomicCommit, *commit).text == out_of_service(shard)
+    assert shard.refused(AtomicCommit, [Publish((1,), run_of(7, 1))], [], []).text == out_of_service(shard)
     assert shard.contents(2) == [0]
 
 
-def stage(shard: Clocked, transaction: int, *runs: Run, queues: tuple[int, ...] = (1, 2)) -> None:
+def stage(shard: Clocked, transaction: int, *runs: RecordBatch, queues: tuple[int, ...] = (1, 2)) -> None:
     sequence = 0
     for run in runs:
         assert not shard.publish(Publish(queues, run, 71, sequence, 0, transaction))
@@ -289,15 +296,15 @@ def test_what_is_committed_for_a_damaged_queue_waits_and_the_rest_joins(shard: C
     shard.refused(Peek, 1, 0, 5)
     assert shard.do(Prepare, 4, [71]) == [6]
     for _ in range(2):
-        assert shard.refused(Conclude, 4, [71]).text == out_of_service(shard)
+        assert shard.refused(FollowDecision, 4, [71]).text == out_of_service(shard)
     assert shard.contents(2) == [30, 31, 32, 33, 34, 35]
     shard.tell()
     assert shard.worker.wait_seconds() > 0
     shard.restart()
     reassign(shard)
-    assert shard.refused(Conclude, 4, [71]).text == out_of_service(shard)
+    assert shard.refused(FollowDecision, 4, [71]).text == out_of_service(shard)
     mend(shard, body)
-    assert shard.do(Conclude, 4, [71]) is None
+    assert shard.do(FollowDecision, 4, [71]) is None
     assert shard.contents(1) == [*range(20), *range(30, 36)]
     assert shard.contents(2) == []
     assert shard.worker.table()["staged"] == []
@@ -324,9 +331,9 @@ def test_a_transaction_with_a_damaged_message_is_not_committed_and_can_be_aborte
     assert refusal.text.startswith("transaction 4 cannot be carried out: row ")
     assert shard.worker.table()["damaged"][0]["transaction"] == 4
     assert shard.do(Prepare, 5, [71]) == [3]
-    assert shard.do(Conclude, 5, [71]) is None
+    assert shard.do(FollowDecision, 5, [71]) is None
     assert shard.contents(2) == [60, 61, 62]
-    assert shard.do(Conclude, 4, []) is None
+    assert shard.do(FollowDecision, 4, []) is None
     assert shard.worker.table()["damaged"] == []
     assert shard.contents(1) == [*range(20), 60, 61, 62]
 
@@ -337,12 +344,12 @@ def test_a_message_damaged_after_the_decision_stays_staged_and_the_rest_joins(sh
     assert not shard.publish(stage_again)
     key = STAGE.pack(4, 71, 3, 3, len(run_of(33, 3).records))
     flip(shard.store, "staged", key)
-    refusal = shard.refused(Conclude, 4, [71])
+    refusal = shard.refused(FollowDecision, 4, [71])
     assert refusal.text.startswith("transaction 4 cannot be carried out: row ")
     assert shard.contents(2) == [30, 31, 32, 36, 37, 38]
     assert list(rows(shard.store, "staged", 4)) == [key]
     shard.restart()
-    assert shard.refused(Conclude, 4, [71]).text == refusal.text
+    assert shard.refused(FollowDecision, 4, [71]).text == refusal.text
     assert list(rows(shard.store, "staged", 4)) == [key]
     assert shard.contents(1) == [*range(20), 30, 31, 32, 36, 37, 38]
 
@@ -353,13 +360,13 @@ def test_a_gateway_that_goes_away_frees_all_its_consumers_though_one_queue_is_da
     for queue in (4, 2):
         shard.ask(consume(queue, queue))
         shard.expect(Delivered)
-    shard.tell(Settle(4, [(0, 1)]))  # of a segment that is whole, the bytes are known
+    shard.tell(Ack(4, [(0, 1)]))  # of a segment that is whole, the bytes are known
     shard.worker._journal.cache.bytes_max = 0
     shard.take_in(run_of(0, 1), queue=3)
     flip_body(shard.store, 4)
     shard.dialer._lose("for the test")
     shard.inbox.clear()
-    shard.expect(Opened)
+    shard.expect(LinkOpened)
     shard.published = 0
     shard.do(Inspect)
     out_of_service(shard, 4)
@@ -372,7 +379,7 @@ def test_the_coordinator_may_take_away_what_would_not_survive_a_restart(tmp_path
     shard.take_in(run_of(0, 5, flags=0))
     flip(shard.store, "spilled", next(iter(rows(shard.store, "spilled", 1))))
     assert "spilled" in shard.refused(Get, 9, 1, False).text
-    assert "spilled" in shard.refused(Condemn, 1, False, False).text
-    assert shard.do(Drop, 1) == 0
+    assert "spilled" in shard.refused(PrepareDelete, 1, False, False).text
+    assert shard.do(DropQueue, 1) == 0
     assert shard.worker.table()["damaged"] == []
     shard.close()

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.compaction import Collector
+from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.plain_queue import PlainQueue
-from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -60,10 +60,10 @@ class QueueMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.store = Store(self.folder / "store")
         contents = self.store.load()
-        self.journal = Journal(self.store, self.memory)
+        self.journal = WriteBuffer(self.store, self.memory)
         self.journal.now = self.now
-        self.collector = Collector(self.journal)
-        stored = stored_queues(contents).get(7, StoredQueue())
+        self.collector = Compactor(self.journal)
+        stored = stored_queues(contents).get(7, RecoveredQueue())
         self.queue = PlainQueue(self.declared, self.journal, SteadyClock(), stored)
 
     def commit(self) -> None:
@@ -77,7 +77,7 @@ class QueueMachine(RuleBasedStateMachine):
         for count in counts:
             bodies = [b"%d" % (self.serial + i) * (1 + (self.serial + i) % 7) for i in range(count)]
             flags = PERSISTENT if persistent else 0
-            self.queue.append(Run("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies)))
+            self.queue.append(RecordBatch("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies)))
             self.messages += [Expected(body, persistent) for body in bodies]
             self.serial += count
         if not late:
@@ -229,10 +229,10 @@ TestQueueAgreesWithAList.settings = settings(max_examples=60, stateful_step_coun
 
 
 def test_a_cut_run_holds_the_messages_asked_for() -> None:
-    from shardmq.shards.segments.slicer import Cutter
+    from shardmq.shards.segments.slicer import BatchSlicer
 
-    run = Run("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
-    cutter = Cutter()
+    run = RecordBatch("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
+    cutter = BatchSlicer()
     for start in range(20):
         for stop in range(start + 1, 21):
             piece = cutter.cut(run, start, stop)

@@ -86,9 +86,10 @@ def test_pages_that_lead_to_one_another_are_gone_through_once(folder: Path) -> N
     file = folder / "data.mdb"
     content = bytearray(file.read_bytes())
     branches = [
-        page for page in range(2, len(content) // PAGE_BYTES)
+        page
+        for page in range(2, len(content) // PAGE_BYTES)
         if PAGE.unpack_from(content, page * PAGE_BYTES)[0::2][:2] == (page, BRANCH)
-    ]  # fmt: skip
+    ]
     for page in branches:
         place = page * PAGE_BYTES
         node = place + int.from_bytes(content[place + 16 : place + 18], "little")

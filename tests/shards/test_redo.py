@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from shardmq.errors import StoreRefused
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.store import CHECKPOINT_SECONDS, Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.redo_log import REDO_BYTES, RedoLog
 from shardmq.storage.redo_recovery import ENTRY_BYTES_MAX
 from shardmq.topology.entities import Queue as Declared
@@ -26,7 +26,7 @@ DECLARED = Declared("/", "q", 1, 0)
 
 def segment_of(first: int, bodies: list[bytes]) -> Segment:
     segment = Segment(1, first, durable=True, born=0.0)
-    run = Run("e", "k", 1, 1, 1, first, len(bodies), pack_many(bodies))
+    run = RecordBatch("e", "k", 1, 1, 1, first, len(bodies), pack_many(bodies))
     segment.runs = [(first, run)]
     segment.end = first + len(bodies)
     segment.count = segment.live = len(bodies)
@@ -138,10 +138,10 @@ def test_a_store_whose_log_is_missing_is_refused(tmp_path: Path) -> None:
 def test_small_writes_survive_a_crash_before_they_are_in_lmdb(tmp_path: Path) -> None:
     store = Store(tmp_path / "shard")
     store.load()
-    store.write(Writes(queues=[DECLARED]))
+    store.write(WriteBatch(queues=[DECLARED]))
     first, second, third = (segment_of(number * 10, [b"%d" % number] * 10) for number in range(3))
-    store.write(Writes(put=[first, second], marks={(1, 0): 5}))
-    store.write(Writes(delete=[first], put=[third]))
+    store.write(WriteBatch(put=[first, second], marks={(1, 0): 5}))
+    store.write(WriteBatch(delete=[first], put=[third]))
     after = Store(crash(tmp_path / "shard", tmp_path / "after"))
     contents = after.load()
     assert contents.queues == [DECLARED]
@@ -156,7 +156,7 @@ def test_small_writes_are_read_back_before_and_after_they_are_in_lmdb(tmp_path: 
     store = Store(tmp_path / "shard")
     store.load()
     segment = segment_of(0, [b"x"] * 3)
-    store.write(Writes(queues=[DECLARED], put=[segment]))
+    store.write(WriteBatch(queues=[DECLARED], put=[segment]))
     assert store.read(segment) == segment.runs
     store.rest(store._overlay_since + CHECKPOINT_SECONDS)
     assert not store._overlay
@@ -168,10 +168,10 @@ def test_large_and_small_writes_keep_their_order(tmp_path: Path) -> None:
     store = Store(tmp_path / "shard")
     store.load()
     small, large = segment_of(0, [b"s"]), segment_of(10, [bytes(1000)] * 200)
-    store.write(Writes(queues=[DECLARED], put=[small]))
-    store.write(Writes(put=[large]))
-    store.write(Writes(delete=[large]))
-    store.write(Writes(put=[segment_of(20, [b"t"])]))
+    store.write(WriteBatch(queues=[DECLARED], put=[small]))
+    store.write(WriteBatch(put=[large]))
+    store.write(WriteBatch(delete=[large]))
+    store.write(WriteBatch(put=[segment_of(20, [b"t"])]))
     after = Store(crash(tmp_path / "shard", tmp_path / "after"))
     assert [segment.first for segment in after.load().segments] == [0, 20]
     after.close()
@@ -190,14 +190,14 @@ def test_any_mix_of_writes_checkpoints_and_crashes_keeps_exactly_what_was_writte
     home = Path(tempfile.mkdtemp(dir=folder))
     store = Store(home / "0")
     store.load()
-    store.write(Writes(queues=[DECLARED]))
+    store.write(WriteBatch(queues=[DECLARED]))
     model: dict[int, Segment] = {}
     for place, (number, verb, large) in enumerate(steps):
         if verb == "put" and number not in model:
             model[number] = segment_of(number * 10, [bytes(20_000) if large else b"s"] * 5)
-            store.write(Writes(put=[model[number]]))
+            store.write(WriteBatch(put=[model[number]]))
         elif verb == "delete" and number in model:
-            store.write(Writes(delete=[model.pop(number)]))
+            store.write(WriteBatch(delete=[model.pop(number)]))
         elif verb == "checkpoint":
             store.rest(store._overlay_since + CHECKPOINT_SECONDS)
         elif verb == "crash":

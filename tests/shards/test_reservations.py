@@ -9,19 +9,19 @@ import pytest
 
 from shardmq.bus.messages.shard import (
     Counts,
-    Dead,
+    DeadLetter,
     Delivered,
-    Drop,
+    DropQueue,
     EndReservation,
+    Nack,
     Peek,
     Publish,
     Purge,
     Read,
     Reserve,
-    Return,
     Slices,
 )
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
 from shardmq.topology.entities import Queue
 
@@ -49,7 +49,7 @@ def shard(tmp_path: Path) -> Iterator[Clocked]:
     shard.close()
 
 
-def of_priority(priority: int, start: int, count: int) -> Run:
+def of_priority(priority: int, start: int, count: int) -> RecordBatch:
     run = run_of(start, count)
     run.priority = priority
     return run
@@ -111,7 +111,7 @@ def test_reading_says_what_had_been_delivered_before_it_was_reserved_also_after_
     shard.take_in(of_priority(5, 0, 4), of_priority(0, 10, 2), queue=2)
     for _ in range(2):
         shard.get(queue=2)
-    shard.tell(Return(9, [(0, 2)], True))
+    shard.tell(Nack(9, [(0, 2)], True))
     shard.reserve("night", queue=2)
     marks = [False] * 6
     marks[:2] = [True, True]
@@ -126,12 +126,12 @@ def test_parked_and_dying_messages_are_apart_from_reserved_ones(shard: Clocked) 
     shard.take_in(run_of(0, 10), queue=3)
     for _ in range(4):
         shard.get(queue=3)
-    shard.tell(Return(9, [(0, 2)], True, 5000), Return(9, [(2, 4)], False))
+    shard.tell(Nack(9, [(0, 2)], True, 5000), Nack(9, [(2, 4)], False))
     shard.reserve("night", 3, queue=3)
     table = shard.table(3)
     assert (table["delayed"], table["dying"], table["reserved"], table["ready"]) == (2, 2, 3, 3)
     assert shard.bodies("night", 3) == [4, 5, 6]
-    assert shard.expect(Dead).first == 2
+    assert shard.expect(DeadLetter).first == 2
     shard.restart()
     assert shard.bodies("night", 3) == [4, 5, 6]
     assert shard.table(3)["delayed"] == 2
@@ -220,7 +220,8 @@ def test_what_is_released_is_at_its_place_and_marked(shard: Clocked) -> None:
     shard.acknowledge("night", [(1, 2)])
     assert shard.release("night") == 3
     assert [(int(body), redelivered) for _, body, redelivered, _ in shard.read()] == [
-        (number, number < 4) for number in (0, 2, 3, 4, 5, 6, 7, 8, 9)]  # fmt: skip
+        (number, number < 4) for number in (0, 2, 3, 4, 5, 6, 7, 8, 9)
+    ]
     assert shard.release("night") == 0
     assert shard.release("nobody's") == 0
     refusal = shard.refused(EndReservation, 1, "night", True, [])
@@ -325,7 +326,7 @@ def test_what_has_expired_is_not_reserved(shard: Clocked) -> None:
 def test_a_release_counts_towards_no_delivery_limit(shard: Clocked) -> None:
     shard.take_in(run_of(0, 2), queue=3)
     shard.get(queue=3)
-    shard.tell(Return(9, [(0, 1)], True))
+    shard.tell(Nack(9, [(0, 1)], True))
     for _ in range(3):
         shard.reserve("night", queue=3)
         assert [deliveries for _, _, _, deliveries in shard.read("night", 3)] == [1, 0]
@@ -372,7 +373,7 @@ def test_a_deleted_queue_takes_its_reservations_with_it(shard: Clocked) -> None:
     shard.reserve("night", 3)
     shard.reserve("gone")
     shard.acknowledge("gone")
-    assert shard.do(Drop, 1) == 0, "what is reserved is held, and not counted"
+    assert shard.do(DropQueue, 1) == 0, "what is reserved is held, and not counted"
     shard.restart()
     assert shard.worker._reservations._names == {}
     shard.assign(PLAIN)

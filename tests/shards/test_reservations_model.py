@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardmq.bus.messages.shard import (
+    Ack,
     EndReservation,
+    Nack,
     Purge,
-    Return,
-    Settle,
     Slices,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import PERSISTENT, Run
-from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.delivery import LANE_BITS
 from shardmq.topology.entities import Queue
 
@@ -31,12 +31,14 @@ NAMES = ("night", "day", "noon")
 READY, UNACKED, PARKED = "ready", "unacked", "parked"
 TOP = 3
 
-arguments = st.sampled_from([
-    {},
-    {"x-max-priority": TOP},
-    {"x-max-length-bytes": 1 << 20},
-    {"x-max-priority": TOP, "x-delivery-limit": 1000, "x-max-length": 100_000},
-])  # fmt: skip
+arguments = st.sampled_from(
+    [
+        {},
+        {"x-max-priority": TOP},
+        {"x-max-length-bytes": 1 << 20},
+        {"x-max-priority": TOP, "x-delivery-limit": 1000, "x-max-length": 100_000},
+    ]
+)
 
 
 class Message:
@@ -98,15 +100,18 @@ class ReservationMachine(RuleBasedStateMachine):
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
-    @rule(counts=st.lists(st.integers(1, 15), min_size=1, max_size=4), persistent=st.booleans(),
-          priority=st.integers(0, TOP))  # fmt: skip
+    @rule(
+        counts=st.lists(st.integers(1, 15), min_size=1, max_size=4),
+        persistent=st.booleans(),
+        priority=st.integers(0, TOP),
+    )
     def publish(self, counts: list[int], persistent: bool, priority: int) -> None:
         runs = []
         lane = TOP - priority if self.has_priorities else 0
         for count in counts:
             bodies = [b"%d" % number * (1 + number % 7) for number in range(self.serial, self.serial + count)]
             flags = PERSISTENT if persistent else 0
-            run = Run("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies))
+            run = RecordBatch("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies))
             run.priority = priority
             runs.append(run)
             for body in bodies:
@@ -131,10 +136,10 @@ class ReservationMachine(RuleBasedStateMachine):
         some = data.draw(st.lists(st.sampled_from(self.those(UNACKED)), min_size=1, unique=True))
         ranges = [(message.number, message.number + 1) for message in some]
         if what == "settle":
-            self.shard.tell(Settle(9, ranges))
+            self.shard.tell(Ack(9, ranges))
             self.messages = [message for message in self.messages if message not in some]
         else:
-            self.shard.tell(Return(9, ranges, True, 1000 * LONG_MS if what == "park" else 0))
+            self.shard.tell(Nack(9, ranges, True, 1000 * LONG_MS if what == "park" else 0))
             for message in some:
                 message.state = PARKED if what == "park" else READY
 
@@ -248,11 +253,14 @@ class ReservationMachine(RuleBasedStateMachine):
             return
         table = self.shard.table()
         assert (table["ready"], table["unacked"], table["delayed"]) == (
-            len(self.those(READY)), len(self.those(UNACKED)), len(self.those(PARKED)))  # fmt: skip
+            len(self.those(READY)),
+            len(self.those(UNACKED)),
+            len(self.those(PARKED)),
+        )
         assert table["reserved"] == len(self.those(*NAMES))
         assert table["total"] >= table["valid"] == len(self.messages)
         queue = self.shard.worker._holdings.queues[1].queue
-        if isinstance(queue, TermedQueue) and queue._bounds is not None and queue._bounds.bytes_max is not None:
+        if isinstance(queue, ConfiguredQueue) and queue._bounds is not None and queue._bounds.bytes_max is not None:
             assert queue._bounds.bytes == sum(len(message.body) for message in self.those(READY))
 
     def teardown(self) -> None:

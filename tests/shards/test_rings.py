@@ -8,6 +8,7 @@ import pytest
 
 from shardmq.bus.messages.base import Refusal
 from shardmq.bus.messages.shard import (
+    Ack,
     Cancel,
     Consume,
     Counts,
@@ -15,11 +16,10 @@ from shardmq.bus.messages.shard import (
     Delivered,
     Get,
     Got,
+    Nack,
     Publish,
     Release,
     Renew,
-    Return,
-    Settle,
 )
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.topology.entities import Queue
@@ -50,7 +50,7 @@ def test_the_highest_priority_with_credit_is_served_and_equals_take_turns(shard:
     shard.send(ranked(1, 0), ranked(2, 5, prefetch=2), ranked(3, 5, prefetch=2), ranked(4, -1))
     shard.send(Publish((1,), run_of(0, 6)))
     assert {one.consumer: one.run.count for one in shard.delivered(6)} == {2: 2, 3: 2, 1: 2}
-    shard.send(Settle(3, [(0, 6)]), Publish((1,), run_of(6, 1)))
+    shard.send(Ack(3, [(0, 6)]), Publish((1,), run_of(6, 1)))
     assert shard.expect(Delivered).consumer == 3
 
 
@@ -59,9 +59,9 @@ def test_a_consumer_that_was_out_of_credit_gets_its_turn_when_it_has_some(shard:
     first = shard.delivered(50)
     assert len({one.consumer for one in first}) == 50
     busy = next(one for one in first if one.consumer == 17)
-    shard.send(Settle(17, [(busy.first, busy.first + 1)]))
+    shard.send(Ack(17, [(busy.first, busy.first + 1)]))
     assert shard.expect(Delivered).consumer == 17
-    shard.send(Return(18, [(0, 60)], False), Release(19))
+    shard.send(Nack(18, [(0, 60)], False), Release(19))
     assert {one.consumer for one in shard.delivered(1)} == {18}
 
 
@@ -69,7 +69,7 @@ def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> 
     shard.send(Consume(5, 1, 1, 0, False, 40), consume(2, prefetch=1), Publish((1,), run_of(0, 40)))
     got = shard.delivered(2)
     while len(numbers(got)) < 40:
-        shard.send(Settle(2, [(0, 99)]), Settle(1, [(0, 99)]), Credit(1, 40))
+        shard.send(Ack(2, [(0, 99)]), Ack(1, [(0, 99)]), Credit(1, 40))
         got += shard.delivered(1)
         got += [one for one in shard.inbox if isinstance(one, Delivered)]
         shard.inbox.clear()
@@ -98,7 +98,7 @@ def test_a_single_active_consumer_is_followed_by_the_highest_priority_then_the_o
         active = shard.expect(Delivered).consumer
         followers.append(active)
         assert [c["consumer"] for c in shard.queue(2)["consumer_list"] if c["active"]] == [active]
-        shard.send(Settle(active, [(0, 10)]))
+        shard.send(Ack(active, [(0, 10)]))
         shard.ask(Cancel(50 + number, active))
     assert followers == [1, 3, 4, 2]
 
@@ -107,12 +107,12 @@ def test_only_what_is_overdue_returns_and_only_if_it_is_still_held(shard: Shard)
     shard.send(consume(1, queue=3, prefetch=4), Publish((3,), run_of(0, 4)))
     began = time.monotonic()
     shard.delivered(4)
-    shard.send(Settle(1, [(1, 2)]))
+    shard.send(Ack(1, [(1, 2)]))
     again = shard.delivered(3)
     assert SLOW_MS / 1000 <= time.monotonic() - began < SLOW_MS / 1000 + 2
     assert sorted(numbers(again)) == [0, 2, 3]
     assert all(one.redelivered for one in again)
-    shard.send(Settle(1, [(0, 4)]))
+    shard.send(Ack(1, [(0, 4)]))
     assert shard.ask(Counts(9, 3)) == [0, 1]
     assert shard.queue(3)["valid"] == 0
 
@@ -122,7 +122,7 @@ def test_what_was_overdue_is_nothing_to_its_consumer_any_more(shard: Shard) -> N
     shard.delivered(1)
     shard.ask(Cancel(8, 1))
     shard.until(lambda: shard.ask(Counts(9, 3)) == [1, 0])
-    shard.send(Settle(1, [(0, 1)]), Return(1, [(0, 1)], False))
+    shard.send(Ack(1, [(0, 1)]), Nack(1, [(0, 1)], False))
     assert shard.ask(Counts(10, 3)) == [1, 0]
 
 
@@ -137,7 +137,7 @@ def test_renewed_messages_have_their_time_again(shard: Shard) -> None:
         for one in [one for one in shard.inbox if isinstance(one, Delivered)]:
             shard.inbox.remove(one)
             again += numbers([one])
-            shard.send(Settle(1, [(1, 2)]))
+            shard.send(Ack(1, [(1, 2)]))
     assert again == [1]
 
 

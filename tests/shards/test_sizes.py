@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
 
 
@@ -14,13 +14,13 @@ def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Pat
     store = Store(tmp_path / "shard-0")
     store.load()
     segment = Segment(1, 0, durable=True, born=0.0)
-    run = Run("e", "k", 1, 1, 1, 0, 50, pack_many([bytes(100_000)] * 50))
+    run = RecordBatch("e", "k", 1, 1, 1, 0, 50, pack_many([bytes(100_000)] * 50))
     segment.runs, segment.end, segment.count, segment.bytes = [(0, run)], 50, 50, len(run.records)
     before = store.sizes()["used_bytes"]
-    store.write(Writes(queues=[Declared("/", "q", 1, 0)], put=[segment]))
+    store.write(WriteBatch(queues=[Declared("/", "q", 1, 0)], put=[segment]))
     full = store.sizes()
     assert full["used_bytes"] > before + 5_000_000
-    store.write(Writes(delete=[segment]))
+    store.write(WriteBatch(delete=[segment]))
     store.rest(store._overlay_since + 60)
     assert store.sizes()["used_bytes"] < before + 100_000
     assert store.sizes()["file_bytes"] >= full["file_bytes"]

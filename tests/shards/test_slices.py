@@ -11,16 +11,15 @@ import pytest
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.shard import (
     Confirmed,
-    Drop,
+    DropQueue,
     EndReservation,
     Publish,
     Purge,
     Reserve,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
-from shardmq.shards.loop import EXPIRE_RUNS
-from shardmq.shards.queues.subqueue import EXPIRE_BYTES
+from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.queues.subqueue import EXPIRE_BYTES, EXPIRE_RUNS
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.topology.entities import Queue
 
@@ -51,7 +50,7 @@ def fill(shard: Shard) -> None:
     body = os.urandom(RUN_BYTES // 8)
     records = pack_many([body] * 8)
     for number in range(RUNS):
-        shard.send(Publish((1,), Run("ex", "key", 1, 5, 9, 8 * number, 8, records)))
+        shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 8 * number, 8, records)))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS)
 
 
@@ -120,8 +119,9 @@ def test_others_are_served_while_a_reservation_is_acknowledged(shard: Shard) -> 
 
 def test_what_is_asked_of_a_reservation_while_it_is_acknowledged_comes_after_that(shard: Shard) -> None:
     assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
-    shard.send(EndReservation(12, 1, "job", True, []), EndReservation(13, 1, "job", False, []),
-               Reserve(14, 1, "job", 0, 1))  # fmt: skip
+    shard.send(
+        EndReservation(12, 1, "job", True, []), EndReservation(13, 1, "job", False, []), Reserve(14, 1, "job", 0, 1)
+    )
     answers = [shard.expect(Answer, lambda answer: answer.request >= 12) for _ in range(3)]
     assert [(answer.request, answer.result) for answer in answers] == [(12, MESSAGES), (13, 0), (14, [0, True])]
     assert shard.queue(1)["valid"] == 0
@@ -141,7 +141,7 @@ def test_an_acknowledgement_that_was_cut_short_by_a_kill_leaves_the_rest_reserve
 
 def test_a_queue_may_be_deleted_while_it_is_purged_and_a_reservation_of_it_acknowledged(shard: Shard) -> None:
     assert shard.ask(Reserve(11, 1, "job", MESSAGES // 2, 600_000)) == [MESSAGES // 2, False]
-    shard.send(Purge(12, 1), EndReservation(13, 1, "job", True, []), Drop(14, 1))
+    shard.send(Purge(12, 1), EndReservation(13, 1, "job", True, []), DropQueue(14, 1))
     assert shard.expect(Answer, lambda answer: answer.request == 14).result == 0
     assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES // 2
     assert "was deleted" in shard.expect(Refusal, lambda refusal: refusal.request == 13).text
@@ -155,7 +155,7 @@ def test_what_expires_together_is_removed_in_slices() -> None:
         shard.assign(Queue("/", "hasty", 1, 0, arguments={"x-message-ttl": 60_000}))
         count = 3 * EXPIRE_BYTES >> 20
         records = pack_many([bytes(1 << 20)])
-        shard.take_in(*[Run("ex", "key", 1, 5, 9, number, 1, records) for number in range(count)])
+        shard.take_in(*[RecordBatch("ex", "key", 1, 5, 9, number, 1, records) for number in range(count)])
         queue = shard.worker._holdings.queues[1].queue
         queue.expire(shard.worker._holdings.clock.now_ms() + 61_000, EXPIRE_RUNS)
         assert count - queue.ready == EXPIRE_BYTES >> 20

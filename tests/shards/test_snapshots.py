@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
-    Condemn,
+    Ack,
     Get,
     Got,
+    Nack,
+    PrepareDelete,
     Read,
     Reserve,
-    Return,
-    Settle,
     Slices,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reads import PASS_BYTES, READ_RANGES, slices_of
 from shardmq.shards.queues.delivery import LANE_BITS
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
@@ -35,8 +35,11 @@ QUEUES = (
     Queue("/", "narrow", 4, 0, arguments={"x-max-length": 3}),
 )
 
-spans = st.lists(st.integers(0, 10**6), max_size=40, unique=True).map(sorted).map(
-    lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))  # fmt: skip
+spans = (
+    st.lists(st.integers(0, 10**6), max_size=40, unique=True)
+    .map(sorted)
+    .map(lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))
+)
 
 
 @pytest.fixture
@@ -47,14 +50,14 @@ def shard(tmp_path: Path) -> Iterator[Clocked]:
     shard.close()
 
 
-def of_priority(priority: int, start: int, count: int) -> Run:
+def of_priority(priority: int, start: int, count: int) -> RecordBatch:
     run = run_of(start, count)
     run.priority = priority
     return run
 
 
-def of_bytes(start: int, count: int, size: int) -> Run:
-    return Run(
+def of_bytes(start: int, count: int, size: int) -> RecordBatch:
+    return RecordBatch(
         "ex", "key", 1, 5, 9, start, count, pack_many([b"%08d" % number * (size // 8) for number in range(count)])
     )
 
@@ -116,9 +119,14 @@ def test_only_what_is_ready_is_in_slices_and_read(shard: Clocked) -> None:
     shard.take_in(run_of(0, 10))
     for _ in range(6):
         shard.get()
-    shard.tell(Settle(9, [(1, 3)]), Return(9, [(4, 5)], True))
+    shard.tell(Ack(9, [(1, 3)]), Nack(9, [(4, 5)], True))
     assert [(number, redelivered) for number, _, redelivered, _ in shard.read()] == [
-        (4, True), (6, False), (7, False), (8, False), (9, False)]  # fmt: skip
+        (4, True),
+        (6, False),
+        (7, False),
+        (8, False),
+        (9, False),
+    ]
     assert shard.do(Slices, 1, 2) == [[4, 7, 2], [7, 10, 3]]
     assert shard.do(Slices, 1, 1) == [[4, 10, 5]]
 
@@ -167,7 +175,7 @@ def test_parcels_do_not_mix_what_was_delivered_and_what_was_not(shard: Clocked) 
     shard.take_in(run_of(0, 6))
     for _ in range(3):
         shard.get()
-    shard.tell(Return(9, [(0, 3)], True))
+    shard.tell(Nack(9, [(0, 3)], True))
     parcels, _ = shard.do(Read, 1, 0, EVERYTHING, 100, "")
     assert [(first, redelivered, run[6]) for first, redelivered, _, run in parcels] == [(0, True, 3), (3, False, 3)]
 
@@ -175,9 +183,13 @@ def test_parcels_do_not_mix_what_was_delivered_and_what_was_not(shard: Clocked) 
 def test_deliveries_in_vain_are_told(shard: Clocked) -> None:
     shard.take_in(run_of(0, 4), queue=3)
     shard.get(queue=3)
-    shard.tell(Return(9, [(0, 1)], True))
+    shard.tell(Nack(9, [(0, 1)], True))
     assert [(redelivered, deliveries) for _, _, redelivered, deliveries in shard.read(queue=3)] == [
-        (True, 1), (False, 0), (False, 0), (False, 0)]  # fmt: skip
+        (True, 1),
+        (False, 0),
+        (False, 0),
+        (False, 0),
+    ]
 
 
 def test_what_lies_scattered_is_shown_in_pages_of_so_many_ranges(shard: Clocked) -> None:
@@ -263,7 +275,7 @@ def test_who_waits_for_a_pass_and_hangs_up_is_forgotten(shard: Clocked) -> None:
 def test_a_queue_that_is_not_there_or_is_to_go_is_not_read(shard: Clocked) -> None:
     for kind, fields in ((Slices, (3,)), (Read, (0, 10, 3, "")), (Reserve, ("x", 0, 1000))):
         assert shard.refused(kind, 77, *fields).code == 404
-    shard.do(Condemn, 1, False, False)
+    shard.do(PrepareDelete, 1, False, False)
     assert shard.refused(Slices, 1, 3).code == 404
 
 

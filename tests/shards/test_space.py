@@ -11,7 +11,7 @@ import pytest
 from shardmq.errors import StoreUnwritable
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
 from shardmq.storage.disk_space import RESERVE_BYTES, Room, Space, writing
-from shardmq.storage.lmdb_engine import Environment, open_environment
+from shardmq.storage.lmdb_engine import LmdbEnvironment, open_environment
 
 MB = 1 << 20
 MUCH = 1 << 40
@@ -21,7 +21,7 @@ class Store:
     """A store of one database, which a test fills."""
 
     def __init__(self, folder: Path) -> None:
-        self.environment: Environment = open_environment(folder, b"test", (b"things",))
+        self.environment: LmdbEnvironment = open_environment(folder, b"test", (b"things",))
         self.kept: dict[bytes, bytes] = {}
 
     @property

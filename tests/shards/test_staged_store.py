@@ -6,7 +6,7 @@ import pytest
 
 from shardmq.errors import StoreRefused
 from shardmq.message.record import pack
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.storage.entries import (
     DamagedStage,
     Reservation,
@@ -15,12 +15,12 @@ from shardmq.shards.storage.entries import (
     StagedPlace,
 )
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 
 
 def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", messages: int = 1) -> Staged:
     records = pack(None, body) * messages
-    run = Run("ex", "key", PERSISTENT, 1, 2, 3, messages, records)
+    run = RecordBatch("ex", "key", PERSISTENT, 1, 2, 3, messages, records)
     return Staged(StagedPlace(transaction, attempt, sequence, messages, len(records)), (7, 8), 0, run)
 
 
@@ -39,7 +39,7 @@ def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: b
     store = Store(tmp_path)
     runs = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
     others = [staged(1, 6, 0, body), staged(2, 5, 1, body)]
-    store.write(Writes(staged=[*runs, *others]))
+    store.write(WriteBatch(staged=[*runs, *others]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 3, 300]
     assert all_of(store, 1, 5)[1] == runs[0]
     assert all_of(store, 2, 5) == [others[1]]
@@ -49,7 +49,7 @@ def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: b
 
 def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path: Path, body: bytes) -> None:
     store = Store(tmp_path)
-    store.write(Writes(staged=[staged(1, 5, sequence, body) for sequence in range(10)]))
+    store.write(WriteBatch(staged=[staged(1, 5, sequence, body) for sequence in range(10)]))
     first = store.staged(1, 5, 0, 3 * len(body))
     assert 0 < len(first) < 10
     rest = store.staged(1, 5, first[-1].place.sequence + 1, 1 << 30)
@@ -63,9 +63,9 @@ def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path:
 def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, body: bytes) -> None:
     store = Store(tmp_path)
     runs = [staged(1, 5, sequence, body) for sequence in range(3)]
-    store.write(Writes(staged=runs))
+    store.write(WriteBatch(staged=runs))
     assert len(all_of(store, 1, 5)) == 3
-    store.write(Writes(unstaged=[runs[1].place]))
+    store.write(WriteBatch(unstaged=[runs[1].place]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 2]
     store.close()
     again = Store(tmp_path)
@@ -78,9 +78,15 @@ def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, bo
 def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> None:
     store = Store(tmp_path)
     reservation = Reservation(7, "night", [(3, 9), (12, 13)], 99)
-    store.write(Writes(sealed={(1, 5): Sealed(10, 200), (1, 6): Sealed(0, 0)}, concluding={4: [9, 8]},
-                       ended=[(1, 3), (4, 5)], reservations={(7, "night"): reservation}))  # fmt: skip
-    store.write(Writes(sealed={(1, 6): None}))
+    store.write(
+        WriteBatch(
+            sealed={(1, 5): Sealed(10, 200), (1, 6): Sealed(0, 0)},
+            concluding={4: [9, 8]},
+            ended=[(1, 3), (4, 5)],
+            reservations={(7, "night"): reservation},
+        )
+    )
+    store.write(WriteBatch(sealed={(1, 6): None}))
     store.close()
     again = Store(tmp_path)
     contents = again.load()
@@ -88,7 +94,7 @@ def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> N
     assert contents.concluding == {4: [9, 8]}
     assert contents.ended == [(1, 3), (4, 5)]
     assert contents.reservations == [reservation]
-    again.write(Writes(concluding={4: None}, reservations={(7, "night"): None}))
+    again.write(WriteBatch(concluding={4: None}, reservations={(7, "night"): None}))
     again.close()
     last = Store(tmp_path)
     contents = last.load()
@@ -98,7 +104,7 @@ def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> N
 
 def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(Writes(staged=[staged(1, 5, 0, b"needle" * 20_000)]))
+    store.write(WriteBatch(staged=[staged(1, 5, 0, b"needle" * 20_000)]))
     store.close()
     file = tmp_path / "data.mdb"
     content = bytearray(file.read_bytes())
@@ -116,12 +122,19 @@ def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) ->
 def test_staged_runs_are_found_by_the_numbers_they_have(tmp_path: Path, body: bytes) -> None:
     store = Store(tmp_path)
     first, second, third = (staged(1, 5, sequence, body, messages=2) for sequence in (3, 5, 300))
-    store.write(Writes(staged=[first, second, staged(1, 4, 400), staged(1, 6, 0), staged(2, 5, 4)]))
-    store.write(Writes(staged=[third]))
+    store.write(WriteBatch(staged=[first, second, staged(1, 4, 400), staged(1, 6, 0), staged(2, 5, 4)]))
+    store.write(WriteBatch(staged=[third]))
     for start, end, found in (
-        (0, 3, []), (0, 4, [first]), (4, 5, [first]), (4, 6, [first, second]), (5, 300, [second]), (7, 300, []),
-        (6, 301, [second, third]), (301, 302, [third]), (302, 1 << 62, []),
-    ):  # fmt: skip
+        (0, 3, []),
+        (0, 4, [first]),
+        (4, 5, [first]),
+        (4, 6, [first, second]),
+        (5, 300, [second]),
+        (7, 300, []),
+        (6, 301, [second, third]),
+        (301, 302, [third]),
+        (302, 1 << 62, []),
+    ):
         assert store.staged_within(1, 5, start, end) == [each.place for each in found]
     assert store.staged_within(3, 1, 0, 1000) == []
     store.close()

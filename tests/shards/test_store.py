@@ -8,10 +8,10 @@ import pytest
 
 from shardmq.errors import StoreRefused
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.pages.page_check import free_pages
 from shardmq.topology.entities import Queue as Declared
 
@@ -22,7 +22,7 @@ def segment_of(first: int, count: int) -> Segment:
     records = pack_many([b"%d" % i * 50 for i in range(count)])
     segment = Segment(1, first, durable=True, born=0.0)
     segment.end, segment.count, segment.live, segment.bytes = first + count, count, count, len(records)
-    segment.runs = [(first, Run("ex", "key", 1, 5, 9, 0, count, records))]
+    segment.runs = [(first, RecordBatch("ex", "key", 1, 5, 9, 0, count, records))]
     return segment
 
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     """A closed store with a queue and two segments."""
     store = Store(tmp_path / "shard-0")
     store.load()
-    store.write(Writes(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={(1, 0): 44}))
+    store.write(WriteBatch(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={(1, 0): 44}))
     store.close()
     return tmp_path / "shard-0"
 
@@ -171,8 +171,8 @@ def test_what_is_in_the_lock_files_means_nothing(folder: Path) -> None:
 
 def test_messages_of_an_unknown_queue_are_that_queues_damage_alone(folder: Path) -> None:
     store = Store(folder)
-    store.write(Writes(cleared=[1], dropped=[1]))
-    store.write(Writes(cleared=[1]))
+    store.write(WriteBatch(cleared=[1], dropped=[1]))
+    store.write(WriteBatch(cleared=[1]))
     store.close()
     store = Store(folder)
     (damage,) = store.load().damaged

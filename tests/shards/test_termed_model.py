@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.compaction import Collector
-from shardmq.shards.queues.delivery import Parcel
+from shardmq.shards.queues.compaction import Compactor
+from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.queues.factory import make_queue
-from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -62,7 +62,7 @@ class HandClock(SteadyClock):
 class Message:
     """What the model knows of one message."""
 
-    def __init__(self, place: tuple[int, int], body: bytes, run: Run) -> None:
+    def __init__(self, place: tuple[int, int], body: bytes, run: RecordBatch) -> None:
         self.place = place
         self.body = body
         self.persistent = run.flags & PERSISTENT != 0
@@ -108,9 +108,9 @@ class TermedMachine(RuleBasedStateMachine):
 
     def open(self, parked: list[tuple[int, int]]) -> None:
         self.store = Store(self.folder / "store")
-        stored = stored_queues(self.store.load()).get(7, StoredQueue())
+        stored = stored_queues(self.store.load()).get(7, RecoveredQueue())
         stored.parked = parked
-        self.journal = Journal(self.store, self.memory)
+        self.journal = WriteBuffer(self.store, self.memory)
         self.journal.now = self.now
         self.queue = make_queue(self.declared, self.journal, self.clock, stored)
 
@@ -207,8 +207,18 @@ class TermedMachine(RuleBasedStateMachine):
         lane = max(0, self.top - priority)
         for count in counts:
             bodies = [b"%d." % (self.serial + i) * (1 + (self.serial + i) % 4) for i in range(count)]
-            run = Run("ex", "key", int(persistent), self.clock.time_ms, 9, self.serial, count, pack_many(bodies),
-                      priority, ttl_ms)  # fmt: skip
+            run = RecordBatch(
+                "ex",
+                "key",
+                int(persistent),
+                self.clock.time_ms,
+                9,
+                self.serial,
+                count,
+                pack_many(bodies),
+                priority,
+                ttl_ms,
+            )
             taken = self.taken(bodies)
             assert self.queue.append(run) == taken
             for place, body in enumerate(bodies):
@@ -251,7 +261,7 @@ class TermedMachine(RuleBasedStateMachine):
             assert size + len(pack_many([waiting[0].body])) > room
         self.commit()
 
-    def compare(self, parcels: list[Parcel], expected: list[Message]) -> None:
+    def compare(self, parcels: list[Delivery], expected: list[Message]) -> None:
         found = [
             (record.body, parcel.deliveries)
             for parcel in parcels
@@ -427,7 +437,7 @@ class TermedMachine(RuleBasedStateMachine):
         self.commit()
         self.now += 2
         self.journal.now = self.now
-        collector = Collector(self.journal)
+        collector = Compactor(self.journal)
         for lane in self.lanes():
             segments = lane.index.segments
             if segments and len({(segment.durable, segment.stored) for segment in segments}) == 1:

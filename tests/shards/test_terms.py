@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
-from shardmq.shards.queues.configured_queue import TermedQueue
+from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.queues.queue import Queue
-from shardmq.shards.storage.recovery import StoredQueue, stored_queues
+from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_buffer import Journal
+from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
 DEAD_LETTERS = {"x-dead-letter-exchange": "dlx"}
@@ -29,7 +29,7 @@ class Shelf:
         self.clock = clock
         self.serial = 0
         self.store = Store(folder)
-        self.journal = Journal(self.store, 1 << 20)
+        self.journal = WriteBuffer(self.store, 1 << 20)
 
     def declare(self, **arguments: Any) -> Queue:
         names = {name.replace("_", "-"): value for name, value in arguments.items()}
@@ -42,15 +42,15 @@ class Shelf:
     def open(self) -> Queue:
         self.store.close()
         self.store = Store(self.folder)
-        self.journal = Journal(self.store, 1 << 20)
+        self.journal = WriteBuffer(self.store, 1 << 20)
         self.queue = make_queue(
-            self.declared, self.journal, self.clock, stored_queues(self.store.load()).get(7, StoredQueue())
+            self.declared, self.journal, self.clock, stored_queues(self.store.load()).get(7, RecoveredQueue())
         )
         return self.queue
 
     def publish(self, *bodies: bytes, priority: int = 0, ttl_ms: int | None = None) -> int:
         now = self.clock.now_ms()
-        run = Run("ex", "key", 1, now, 9, self.serial, len(bodies), pack_many(bodies), priority, ttl_ms)
+        run = RecordBatch("ex", "key", 1, now, 9, self.serial, len(bodies), pack_many(bodies), priority, ttl_ms)
         self.serial += len(bodies)
         return self.queue.append(run)
 
@@ -100,7 +100,7 @@ def shelf(tmp_path: Path, clock: HandClock) -> Iterator[Shelf]:
 def test_arguments_that_messages_do_not_notice_make_a_plain_queue(shelf: Shelf) -> None:
     assert type(shelf.declare(x_expires=5, x_consumer_timeout=5, x_single_active_consumer=True)) is PlainQueue
     assert shelf.queue.terms.expires_ms == 5
-    assert type(shelf.declare(x_message_ttl=5)) is TermedQueue
+    assert type(shelf.declare(x_message_ttl=5)) is ConfiguredQueue
 
 
 def test_the_highest_priority_goes_out_first_and_equals_in_order(shelf: Shelf) -> None:
@@ -115,7 +115,7 @@ def test_the_highest_priority_goes_out_first_and_equals_in_order(shelf: Shelf) -
 def test_a_priority_nobody_used_costs_no_lane(shelf: Shelf) -> None:
     queue = shelf.declare(x_max_priority=255)
     shelf.publish(b"a", priority=9)
-    assert isinstance(queue, TermedQueue)
+    assert isinstance(queue, ConfiguredQueue)
     assert len(list(queue._lanes)) == 2
 
 
@@ -183,7 +183,7 @@ def test_a_time_to_live_begins_in_the_queue_whatever_the_gateways_clock_says(
     shelf: Shelf, clock: HandClock, arguments: dict[str, Any], wrong_ms: int
 ) -> None:
     queue = shelf.declare(**arguments)
-    queue.append(Run("ex", "key", 1, clock.time_ms + wrong_ms, 9, 0, 1, pack_many([b"a"]), ttl_ms=5000))
+    queue.append(RecordBatch("ex", "key", 1, clock.time_ms + wrong_ms, 9, 0, 1, pack_many([b"a"]), ttl_ms=5000))
     shelf.end_pass()
     assert queue.next_expiry_ms == clock.time_ms + 5000
 
@@ -261,7 +261,7 @@ def test_only_bodies_count_as_bytes(shelf: Shelf) -> None:
 
 def test_a_full_queue_refuses_what_consumers_would_not_take_at_once(shelf: Shelf) -> None:
     shelf.declare(x_max_length=2, x_overflow="reject-publish")
-    run = Run("ex", "key", 1, 5, 9, 0, 9, pack_many([b"x"] * 9))
+    run = RecordBatch("ex", "key", 1, 5, 9, 0, 9, pack_many([b"x"] * 9))
     assert shelf.queue.append(run, 3) == 5
     assert shelf.queue.append(run, 3) == 0
     assert shelf.queue.append(run) == 0
@@ -370,7 +370,7 @@ def test_marks_of_stores_without_lanes_are_read(shelf: Shelf) -> None:
     shelf.store.rest(1e12)
     contents = shelf.store.load()
     assert contents.marks == {(7, 0): 44}
-    assert shelf.open().append(Run("", "q", 1, 5, 9, 0, 1, pack_many([b"x"]))) == 1
+    assert shelf.open().append(RecordBatch("", "q", 1, 5, 9, 0, 1, pack_many([b"x"]))) == 1
     assert shelf.queue.take(1, 1 << 20, True)[0].first == 44
 
 

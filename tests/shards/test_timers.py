@@ -9,18 +9,18 @@ import pytest
 
 from shardmq.bus.messages.base import Inspect
 from shardmq.bus.messages.shard import (
+    Ack,
     Confirmed,
     Counts,
     Delivered,
-    Drop,
+    DropQueue,
+    Nack,
     Publish,
     Purge,
     Release,
-    Return,
-    Settle,
 )
 from shardmq.message.record import pack_many
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import ClockNote, SteadyClock
 from shardmq.topology.entities import Queue
 
@@ -112,7 +112,7 @@ def test_purge_leaves_what_is_delayed_and_delete_takes_it(shard: Shard) -> None:
     assert shard.ask(Purge(5, 1)) == 1
     shard.until(lambda: shard.ask(Counts(9, 1)) == [1, 0])
     assert shard.ask(Inspect(7))["delayed"] == 2490
-    shard.ask(Drop(6, 1))
+    shard.ask(DropQueue(6, 1))
     assert shard.ask(Inspect(7))["delayed"] == 0
     shard.restart()
     shard.until(lambda: shard.ask(Inspect(8))["store"]["used_bytes"] < 200_000)
@@ -122,7 +122,7 @@ def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -
     shard.send(Publish((1,), run_of(0, 4)), consume(1, prefetch=2))
     shard.delivered(2)
     sent = now_ms()
-    shard.send(Return(1, [(0, 1)], True, 400))
+    shard.send(Nack(1, [(0, 1)], True, 400))
     assert numbers(shard.delivered(1)) == [2]
     table = shard.queue()
     assert (table["delayed"], table["ready"], table["unacked"], table["valid"]) == (1, 1, 2, 4)
@@ -138,7 +138,7 @@ def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -
 def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 4)), consume(1))
     shard.delivered(4)
-    shard.send(Return(1, [(1, 3)], True, 3_000))
+    shard.send(Nack(1, [(1, 3)], True, 3_000))
     assert shard.queue()["delayed"] == 2
     shard.restart()
     assert shard.ask(Counts(8, 1)) == [2, 0]
@@ -146,7 +146,7 @@ def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:
     shard.until(lambda: shard.ask(Counts(9, 1)) == [4, 0])
     shard.send(consume(1))
     assert numbers(shard.delivered(4)) == [0, 1, 2, 3]
-    shard.send(Settle(1, [(0, 4)]))
+    shard.send(Ack(1, [(0, 4)]))
     assert shard.queue()["valid"] == 0
     shard.restart(signal.SIGTERM)
     assert shard.queue()["valid"] == 0
@@ -156,7 +156,7 @@ def test_the_timers_of_transient_messages_go_with_them(shard: Shard) -> None:
     shard.publish(Publish((1,), run_of(0, 3, 0)))
     shard.send(consume(1))
     shard.delivered(3)
-    shard.send(Return(1, [(0, 3)], True, 60_000))
+    shard.send(Nack(1, [(0, 3)], True, 60_000))
     assert shard.queue()["delayed"] == 3
     for _ in range(2):
         shard.restart()
@@ -201,7 +201,7 @@ def test_after_a_boot_the_clock_does_not_go_back() -> None:
 
 
 def test_timers_that_fell_due_together_fire_once_though_one_look_does_not_reach_them_all(shard: Shard) -> None:
-    large = Run("ex", "key", 1, 5, 9, 100, 1, pack_many([bytes(5 << 20)]))  # more than one look takes
+    large = RecordBatch("ex", "key", 1, 5, 9, 100, 1, pack_many([bytes(5 << 20)]))  # more than one look takes
     shard.send(delayed(1, 0, 1, 700), Publish((1,), large, delay_ms=500))
     assert shard.queue()["delayed"] == 2
     shard.process.send_signal(signal.SIGSTOP)

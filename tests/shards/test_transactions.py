@@ -8,21 +8,21 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.shard import (
-    Conclude,
-    Condemn,
     Confirmed,
     Consume,
     Counts,
-    Dead,
+    DeadLetter,
     Delivered,
-    Drop,
+    DropQueue,
+    FollowDecision,
     Prepare,
+    PrepareDelete,
     Publish,
     PublishRefusal,
     Seal,
 )
 from shardmq.message.record import pack_many, unpack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 from .driver import Shard, consume, numbers, run_of
@@ -33,11 +33,16 @@ QUEUES = (
     Queue("/", "volatile", 3, 0, durable=False),
     Queue("/", "ranked", 4, 0, arguments={"x-max-priority": 5}),
     Queue("/", "full", 5, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish"}),
-    Queue("/", "burying", 6, 0, arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx",
-                                           "x-dead-letter-exchange": "dlx"}),
+    Queue(
+        "/",
+        "burying",
+        6,
+        0,
+        arguments={"x-max-length": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "dlx"},
+    ),
     Queue("/", "short", 7, 0, arguments={"x-max-length": 3}),
     Queue("/", "hasty", 8, 0, arguments={"x-message-ttl": 2000, "x-dead-letter-exchange": "dlx"}),
-)  # fmt: skip
+)
 
 FIRST, SECOND = 71, 5
 """Attempts, in the order of commits here, which is not that of their numbers."""
@@ -51,8 +56,9 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
     shard.close()
 
 
-def staged(start: int, count: int, *queues: int, attempt: int = FIRST, transaction: int = 1, body: int = 0,
-           delay_ms: int = 0) -> Publish:  # fmt: skip
+def staged(
+    start: int, count: int, *queues: int, attempt: int = FIRST, transaction: int = 1, body: int = 0, delay_ms: int = 0
+) -> Publish:
     """Messages that an attempt numbers from `start` on; in their bodies is `body + start` and so on."""
     run = run_of(body + start, count)
     return Publish(queues or (1,), run, attempt, start, delay_ms, transaction)
@@ -74,7 +80,7 @@ def seal(shard: Shard, attempt: int = FIRST, transaction: int = 1) -> Any:
 
 
 def conclude(shard: Shard, *attempts: int, transaction: int = 1) -> None:
-    assert shard.ask(Conclude(12, transaction, list(attempts))) is None
+    assert shard.ask(FollowDecision(12, transaction, list(attempts))) is None
 
 
 def consumed(shard: Shard, count: int, queue: int = 1) -> list[int]:
@@ -105,8 +111,14 @@ def test_what_is_staged_is_in_no_queue_before_it_is_committed_and_then_in_all_of
 
 
 def test_attempts_follow_one_another_as_the_commit_has_them_and_what_others_staged_is_gone(shard: Shard) -> None:
-    send(shard, *[staged(at, 5, attempt=attempt, body=body) for at in (0, 5, 10)
-                  for attempt, body in ((SECOND, 2000), (8, 3000), (FIRST, 1000), (99, 4000))])  # fmt: skip
+    send(
+        shard,
+        *[
+            staged(at, 5, attempt=attempt, body=body)
+            for at in (0, 5, 10)
+            for attempt, body in ((SECOND, 2000), (8, 3000), (FIRST, 1000), (99, 4000))
+        ],
+    )
     for attempt in (FIRST, SECOND, 99):
         assert seal(shard, attempt)[0] == 15
     assert shard.ask(Prepare(6, 1, [FIRST, SECOND, 8, 1234])) == [15, 15, -1, 0]
@@ -120,9 +132,12 @@ def test_attempts_follow_one_another_as_the_commit_has_them_and_what_others_stag
 
 def test_an_abort_leaves_nothing_behind_and_the_bytes_are_the_stores_again(shard: Shard) -> None:
     before = shard.ask(Inspect(5))["store"]["used_bytes"]
-    big = Run("ex", "key", 1, 5, 9, 0, 500, pack_many([bytes(100)] * 500))
-    send(shard, *[Publish((1, 2), big, FIRST, 500 * place, 0, 1) for place in range(100)],
-         *[staged(place, 1, attempt=SECOND) for place in range(3000)])  # fmt: skip
+    big = RecordBatch("ex", "key", 1, 5, 9, 0, 500, pack_many([bytes(100)] * 500))
+    send(
+        shard,
+        *[Publish((1, 2), big, FIRST, 500 * place, 0, 1) for place in range(100)],
+        *[staged(place, 1, attempt=SECOND) for place in range(3000)],
+    )
     seal(shard)
     assert shard.ask(Inspect(5))["store"]["used_bytes"] > before + 100 * len(big.records)
     conclude(shard)
@@ -157,8 +172,11 @@ def test_a_resend_after_a_kill_is_staged_once(shard: Shard) -> None:
 
 def test_what_was_refused_before_many_gaps_is_not_taken_for_staged(shard: Shard) -> None:
     """Every second message goes to another shard; the first are refused, as a queue of theirs was not there yet."""
-    send(shard, *[staged(number, 1, 99) for number in range(0, 20, 2)],
-         *[staged(number, 1) for number in range(20, 2000, 2)])  # fmt: skip
+    send(
+        shard,
+        *[staged(number, 1, 99) for number in range(0, 20, 2)],
+        *[staged(number, 1) for number in range(20, 2000, 2)],
+    )
     assert {refusal.number for refusal in refusals(shard)} == set(range(1, 11))
     send(shard, *[staged(number, 2) for number in range(0, 40, 4)])
     assert refusals(shard) == []
@@ -211,7 +229,10 @@ def test_what_comes_for_a_transaction_that_is_over_is_refused_for_ever(shard: Sh
     for _ in range(2):
         send(shard, staged(0, 10), staged(10, 1), staged(0, 1, transaction=2), staged(0, 1, transaction=3))
         assert [(each.number, each.code, each.taken) for each in refusals(shard)] == [
-            (1, 406, 0), (2, 406, 0), (3, 406, 0)]  # fmt: skip
+            (1, 406, 0),
+            (2, 406, 0),
+            (3, 406, 0),
+        ]
         assert refusals(shard)[0].text == (
             "transaction 1 is over: it was committed, aborted or has expired; begin it again"
         )
@@ -225,7 +246,7 @@ def test_what_comes_for_a_transaction_that_is_over_is_refused_for_ever(shard: Sh
 def test_a_decision_told_again_changes_nothing(shard: Shard) -> None:
     send(shard, staged(0, 10))
     seal(shard)
-    shard.send(Conclude(31, 1, [FIRST]), Conclude(32, 1, [FIRST]))
+    shard.send(FollowDecision(31, 1, [FIRST]), FollowDecision(32, 1, [FIRST]))
     for request in (31, 32):
         assert shard.expect(Answer).request == request
     conclude(shard, FIRST)
@@ -235,7 +256,7 @@ def test_a_decision_told_again_changes_nothing(shard: Shard) -> None:
 
 
 def test_a_publish_to_a_queue_that_goes_or_is_gone_is_staged_for_none(shard: Shard) -> None:
-    shard.ask(Condemn(6, 2, False, False))
+    shard.ask(PrepareDelete(6, 2, False, False))
     send(shard, staged(0, 10, 1, 2), staged(0, 10, 1, 99))
     assert [(each.code, each.taken) for each in refusals(shard)] == [(506, 0), (404, 0)]
     assert table(shard) == []
@@ -249,8 +270,8 @@ def test_a_publish_to_a_queue_that_goes_or_is_gone_is_staged_for_none(shard: Sha
 def test_a_deleted_queue_loses_its_part_and_one_that_is_condemned_gets_it(shard: Shard) -> None:
     send(shard, staged(0, 10, 1, 2, 4), staged(10, 5, 2))
     seal(shard)
-    shard.ask(Drop(6, 2))
-    shard.ask(Condemn(7, 4, False, False))
+    shard.ask(DropQueue(6, 2))
+    shard.ask(PrepareDelete(7, 4, False, False))
     conclude(shard, FIRST)
     assert (table(shard), shard.queue(4)["ready"]) == ([], 10)
     assert consumed(shard, 10) == list(range(10))
@@ -275,12 +296,12 @@ def test_times_to_live_count_from_the_commit(shard: Shard) -> None:
     shard.ask(consume(1))
     conclude(shard, FIRST)
     assert numbers([shard.expect(Delivered)]) == [0]  # a time of 0: to who is there when it comes, or to nobody
-    dead = [shard.expect(Dead) for _ in range(2)]
+    dead = [shard.expect(DeadLetter) for _ in range(2)]
     assert [number for letter in dead for number in numbers_of(letter.run)] == list(range(5))
     assert dead[1].run.timestamp_ms > 1_000_000  # when it joined the queue; the publish said 5
 
 
-def numbers_of(run: Run) -> list[int]:
+def numbers_of(run: RecordBatch) -> list[int]:
     return [int(record.body) for record in unpack(run.records, run.count)]
 
 
@@ -300,7 +321,7 @@ def test_a_full_queue_gets_it_when_it_has_room(shard: Shard) -> None:
     seal(shard)
     conclude(shard, FIRST)
     assert (shard.queue(5)["ready"], shard.queue(5)["delayed"]) == (3, 2)
-    assert numbers_of(shard.expect(Dead).run) == [3, 4]
+    assert numbers_of(shard.expect(DeadLetter).run) == [3, 4]
     shard.restart()
     assert consumed(shard, 5, 5) == list(range(5))
     assert consumed(shard, 3, 6) == [0, 1, 2]
@@ -310,7 +331,7 @@ def test_a_full_queue_gets_it_when_it_has_room(shard: Shard) -> None:
 def test_consumers_that_wait_get_it_before_the_commit_is_answered(shard: Shard) -> None:
     shard.ask(consume(1))
     send_on = [staged(0, 100)]
-    shard.send(*send_on, Seal(11, 1, FIRST), Conclude(12, 1, [FIRST]))
+    shard.send(*send_on, Seal(11, 1, FIRST), FollowDecision(12, 1, [FIRST]))
     shard.expect(Answer, lambda answer: answer.request == 12)
     assert numbers([one for one in shard.inbox if isinstance(one, Delivered)]) == list(range(100))
 
@@ -319,10 +340,10 @@ def test_a_big_transaction_leaves_turns_for_others_and_is_whole_in_the_end(shard
     records = pack_many([b"%0500d" % number for number in range(1000)])
     total = 60
     for place in range(total):
-        shard.send(Publish((1, 2), Run("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
+        shard.send(Publish((1, 2), RecordBatch("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == total)
     shard.ask(Seal(11, 1, FIRST))
-    shard.send(Conclude(12, 1, [FIRST]))
+    shard.send(FollowDecision(12, 1, [FIRST]))
     between = left = 0
     while not any(isinstance(message, Answer) and message.request == 12 for message in shard.inbox):
         between += 1
@@ -338,12 +359,12 @@ def test_a_big_transaction_leaves_turns_for_others_and_is_whole_in_the_end(shard
 def test_transactions_take_turns(shard: Shard) -> None:
     records = pack_many([b"%01000d" % number for number in range(1000)])
     for place in range(30):
-        shard.send(Publish((1,), Run("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
+        shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
     shard.send(staged(0, 5, 2, transaction=2))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 31)
     shard.ask(Seal(11, 1, FIRST))
     shard.ask(Seal(11, 2, FIRST))
-    shard.send(Conclude(12, 1, [FIRST]), Conclude(13, 2, [FIRST]))
+    shard.send(FollowDecision(12, 1, [FIRST]), FollowDecision(13, 2, [FIRST]))
     assert shard.expect(Answer).request == 13
     assert shard.expect(Answer).request == 12
 
@@ -353,11 +374,11 @@ def test_a_kill_while_it_is_carried_out_loses_and_doubles_nothing(shard: Shard) 
     total = 40
     for place in range(total):
         for attempt in (SECOND, FIRST):
-            run = Run("ex", "key", 1, 5, 9, place * 1000, 1000, records)
+            run = RecordBatch("ex", "key", 1, 5, 9, place * 1000, 1000, records)
             shard.send(Publish((1, 2), run, attempt, place * 1000, 0, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2 * total)
     shard.ask(Seal(11, 1, FIRST))
-    shard.send(Conclude(12, 1, [FIRST]))
+    shard.send(FollowDecision(12, 1, [FIRST]))
     kills = 0
     while table(shard):
         shard.restart()  # nobody tells it the decision again

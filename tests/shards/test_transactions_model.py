@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import Conclude, Prepare, Publish, Seal
+from shardmq.bus.messages.shard import FollowDecision, Prepare, Publish, Seal
 from shardmq.message.record import pack, pack_many
-from shardmq.message.record_batch import PERSISTENT, Run
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.handlers import transactions as transactions_module
 from shardmq.shards.state import attempts as attempts_module
-from shardmq.shards.state.attempts import Attempt
+from shardmq.shards.state.attempts import StagedAttempt
 from shardmq.shards.storage.entries import Staged, StagedPlace
 from shardmq.shards.storage.store import Store
-from shardmq.shards.storage.write_batch import Writes
+from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue
 
 from .driver import run_of
@@ -69,9 +69,9 @@ transactions = itertools.count(1)
 def test_what_is_unseen_is_known_exactly_though_few_ranges_are_in_memory(
     store: Store, sends: list[tuple[int, int, bool]]
 ) -> None:
-    attempt = Attempt(next(transactions), FIRST)
+    attempt = StagedAttempt(next(transactions), FIRST)
     model: set[int] = set()
-    writes = Writes()
+    writes = WriteBatch()
     for start, count, ends_pass in sends:
         unseen = attempt.unseen(store, start, start + count)
         wanted = [number for number in range(start, start + count) if number not in model]
@@ -80,12 +80,12 @@ def test_what_is_unseen_is_known_exactly_though_few_ranges_are_in_memory(
             records = pack(None, b"x") * (end - first)
             place = StagedPlace(attempt.transaction, FIRST, first, end - first, len(records))
             attempt.add(place)
-            writes.staged.append(Staged(place, (1,), 0, Run("", "", PERSISTENT, 1, 2, 3, end - first, records)))
+            writes.staged.append(Staged(place, (1,), 0, RecordBatch("", "", PERSISTENT, 1, 2, 3, end - first, records)))
         model.update(wanted)
         assert attempt.messages == len(model)
         if ends_pass:
             store.write(writes)
-            writes = Writes()
+            writes = WriteBatch()
             attempt.narrow()
             assert not attempt.is_wide
 
@@ -112,16 +112,20 @@ def test_any_interleaving_of_resends_and_kills_stages_each_message_once(sends: l
             shard.restart()
         counts = [len(staged[SECOND]), len(staged[FIRST]), -1 if staged[DROPPED] else 0]
         assert shard.ask(Prepare(6, 3, [SECOND, FIRST, DROPPED])) == counts
-        shard.send(Conclude(7, 3, [SECOND, FIRST]))
+        shard.send(FollowDecision(7, 3, [SECOND, FIRST]))
         if kill == "decided":
             shard.turn()
             shard.restart()
-            shard.send(Conclude(7, 3, [SECOND, FIRST]))
+            shard.send(FollowDecision(7, 3, [SECOND, FIRST]))
         shard.expect(Answer, lambda answer: answer.request == 7)
         assert shard.worker.table()["staged"] == []
         for queue in (1, 2):
-            expected = [number for attempt in (SECOND, FIRST)
-                        for number, queues in sorted(staged[attempt].items()) if queue in queues]  # fmt: skip
+            expected = [
+                number
+                for attempt in (SECOND, FIRST)
+                for number, queues in sorted(staged[attempt].items())
+                if queue in queues
+            ]
             assert shard.contents(queue) == expected
 
 
@@ -139,11 +143,14 @@ def test_few_ranges_stay_in_memory_where_all_is_sent_again() -> None:
 
 def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> None:
     runs, record = 40_000, pack(None, b"x")
-    run = Run("", "", PERSISTENT, 1, 2, 3, 1, record)
+    run = RecordBatch("", "", PERSISTENT, 1, 2, 3, 1, record)
     (tmp_path / "store").mkdir()
     store = Store(tmp_path / "store")
-    store.write(Writes(staged=[Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, run)
-                               for number in range(runs)]))  # fmt: skip
+    store.write(
+        WriteBatch(
+            staged=[Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, run) for number in range(runs)]
+        )
+    )
     store.close()
     tracemalloc.start()
     with inside(tmp_path) as shard:
@@ -163,15 +170,16 @@ def publishes(attempt: int, padding: int) -> list[Publish]:
     found = []
     for place in range(RUNS):
         bodies = [b"%0*d" % (padding, number) for number in range(place * 10, place * 10 + 10)]
-        run = Run("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
+        run = RecordBatch("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
         found.append(Publish(((1,), (1, 2), (2,))[place % 3], run, attempt, place * 10, 0, 3))
     return found
 
 
 def expected(queue: int) -> list[int]:
     skipped = 2 if queue == 1 else 0
-    return [number for place in range(RUNS) if place % 3 != skipped for number in range(place * 10, place * 10 + 10)
-            ] * 2  # fmt: skip
+    return [
+        number for place in range(RUNS) if place % 3 != skipped for number in range(place * 10, place * 10 + 10)
+    ] * 2
 
 
 @pytest.mark.parametrize("padding", [3, 3000], ids=["through the redo log", "into LMDB"])
@@ -188,7 +196,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
         folder = shard.copy(tmp_path / "crashed")
         with inside(folder) as other:
             if told_again:
-                assert other.ask(Conclude(9, 3, [SECOND, FIRST])) is None
+                assert other.ask(FollowDecision(9, 3, [SECOND, FIRST])) is None
             else:
                 other.settle_down()
             assert other.worker.table()["staged"] == []
@@ -208,7 +216,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
         for attempt in (FIRST, SECOND):
             shard.ask(Seal(5, 3, attempt))
         shard.after_pass = crash
-        assert shard.ask(Conclude(7, 3, [SECOND, FIRST])) is None
+        assert shard.ask(FollowDecision(7, 3, [SECOND, FIRST])) is None
         shard.after_pass = lambda: None
         assert [shard.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
     messages = RUNS * 10
@@ -232,6 +240,6 @@ def test_a_crash_before_the_decision_leaves_all_that_was_confirmed_staged(tmp_pa
         (before,) = shard.worker.table()["staged"]
         assert (before["messages"], before["attempts"]) == (RUNS * 10, 1)
         assert shard.ready(1) == 0
-        assert shard.ask(Conclude(7, 3, [])) is None
+        assert shard.ask(FollowDecision(7, 3, [])) is None
         assert shard.worker.table()["staged"] == []
         assert shard.contents(1) == []

@@ -67,8 +67,22 @@ class Cluster:
             self._launch("master", "127.0.0.1", master, "-h", "127.0.0.1", "-p", str(port), "--webui-port", "0")
             for number, host in enumerate(HOSTS):
                 work = self._folder / f"work-{number}"
-                self._launch(f"worker-{number}", host, "org.apache.spark.deploy.worker.Worker", "-h", host, "-c", "2",
-                             "-m", "900m", "-d", str(work), "--webui-port", "0", self.url)  # fmt: skip
+                self._launch(
+                    f"worker-{number}",
+                    host,
+                    "org.apache.spark.deploy.worker.Worker",
+                    "-h",
+                    host,
+                    "-c",
+                    "2",
+                    "-m",
+                    "900m",
+                    "-d",
+                    str(work),
+                    "--webui-port",
+                    "0",
+                    self.url,
+                )
             for number in range(len(HOSTS)):
                 self._wait_for(f"worker-{number}", "Successfully registered with master")
         except BaseException:
@@ -97,8 +111,18 @@ class Cluster:
     def submit(self, script: Path, archive: Path, *arguments: str, conf: dict[str, str] | None = None) -> str:
         """Run a program on the cluster to its end, its driver as bare as the executors; returns what it printed."""
         options = [word for name, value in self.settings(conf).items() for word in ("--conf", f"{name}={value}")]
-        command = [str(self._home / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "600m", *options,
-                   "--py-files", str(archive), str(script), *arguments]  # fmt: skip
+        command = [
+            str(self._home / "bin" / "spark-submit"),
+            "--master",
+            self.url,
+            "--driver-memory",
+            "600m",
+            *options,
+            "--py-files",
+            str(archive),
+            str(script),
+            *arguments,
+        ]
         return self._run(command, self._environment("127.0.0.1"))
 
     def drive(self, script: Path, *arguments: str) -> str:
@@ -111,23 +135,37 @@ class Cluster:
     def settings(self, conf: dict[str, str] | None = None) -> dict[str, str]:
         """What Spark is told."""
         return {
-            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.executor.memory": "600m", "spark.executor.cores": "2", "spark.sql.shuffle.partitions": "2",
-            "spark.executor.extraJavaOptions": QUICK, "spark.driver.extraJavaOptions": QUICK, **(conf or {}),
-        }  # fmt: skip
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.memory": "600m",
+            "spark.executor.cores": "2",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.executor.extraJavaOptions": QUICK,
+            "spark.driver.extraJavaOptions": QUICK,
+            **(conf or {}),
+        }
 
     def _run(self, command: list[str], environment: dict[str, str]) -> str:
-        done = subprocess.run(command, env=environment, cwd=self._folder, capture_output=True, text=True, timeout=400,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            command, env=environment, cwd=self._folder, capture_output=True, text=True, timeout=400, check=False
+        )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-6000:]}"
         return done.stdout
 
     def _environment(self, host: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not re.match("PYTHON|SPARK|PYSPARK|VIRTUAL", name)}
-        return {**kept, "SPARK_LOCAL_IP": host, "SPARK_HOME": str(self._home), "PYSPARK_PYTHON": str(self._python),
-                "PYSPARK_DRIVER_PYTHON": str(self._python), "SPARK_NO_DAEMONIZE": "1",
-                "SPARK_LAUNCHER_OPTS": QUICK, "SPARK_DAEMON_JAVA_OPTS": QUICK,
-                "SPARK_DAEMON_MEMORY": "256m"}  # fmt: skip
+        return {
+            **kept,
+            "SPARK_LOCAL_IP": host,
+            "SPARK_HOME": str(self._home),
+            "PYSPARK_PYTHON": str(self._python),
+            "PYSPARK_DRIVER_PYTHON": str(self._python),
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_LAUNCHER_OPTS": QUICK,
+            "SPARK_DAEMON_JAVA_OPTS": QUICK,
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
 
     def _launch(self, name: str, host: str, kind: str, *arguments: str) -> None:
         log = (self._folder / f"{name}.log").open("wb")

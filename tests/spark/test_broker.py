@@ -25,10 +25,10 @@ from shardmq.errors import (
 from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.spark.connection import broker as module
-from shardmq.spark.connection.broker import Broker, connection
+from shardmq.spark.connection.broker import BrokerConnection, connection
 from shardmq.spark.connection.protocol import Op
 from shardmq.spark.jobs.transaction import asking, give_up
-from shardmq.spark.write.publisher import Publisher
+from shardmq.spark.write.publisher import PublishWindow
 
 from .proxy import Fate, Proxy
 
@@ -36,23 +36,23 @@ COMMIT = TYPES[TransactionCommit]
 
 
 @pytest.fixture
-def ours(broker: Server) -> Iterator[Broker]:
-    ours = Broker(broker.url)
+def ours(broker: Server) -> Iterator[BrokerConnection]:
+    ours = BrokerConnection(broker.url)
     yield ours
     ours.close()
 
 
-def staged(ours: Broker, queue: str, name: str) -> tuple[int, list[tuple[int, int]]]:
+def staged(ours: BrokerConnection, queue: str, name: str) -> tuple[int, list[tuple[int, int]]]:
     """A transaction with two messages to a queue, sealed."""
     number, is_committed = ours.begin(name)
     assert not is_committed
-    publisher = Publisher(ours, number)
+    publisher = PublishWindow(ours, number)
     publisher.publish("", queue, 1, 2, memoryview(b"\x92\xc0\xc4\x01a\x92\xc0\xc4\x01b"))
     publisher.flush()
     return number, [(publisher.attempt, ours.seal(number, publisher.attempt))]
 
 
-def test_what_is_committed_appears_and_stays(ours: Broker, channel: shardmq.Channel, queue: str) -> None:
+def test_what_is_committed_appears_and_stays(ours: BrokerConnection, channel: shardmq.Channel, queue: str) -> None:
     number, attempts = staged(ours, queue, queue)
     assert channel.basic_get(queue) is None
     assert ours.commit(queue, number, attempts)
@@ -64,7 +64,7 @@ def test_what_is_committed_appears_and_stays(ours: Broker, channel: shardmq.Chan
         ours.abort(queue, number)
 
 
-def test_what_is_aborted_never_was(ours: Broker, channel: shardmq.Channel, queue: str) -> None:
+def test_what_is_aborted_never_was(ours: BrokerConnection, channel: shardmq.Channel, queue: str) -> None:
     number, attempts = staged(ours, queue, queue)
     ours.abort(queue, number)
     ours.abort(queue, number)
@@ -78,7 +78,7 @@ def test_what_is_aborted_never_was(ours: Broker, channel: shardmq.Channel, queue
 
 def test_a_lost_answer_is_asked_for_again(broker: Server, channel: shardmq.Channel, queue: str) -> None:
     with Proxy(broker.port) as proxy:
-        ours = Broker(proxy.url)
+        ours = BrokerConnection(proxy.url)
         number, attempts = staged(ours, queue, queue)
         fates = [Fate.IS_NEVER_ANSWERED, Fate.IS_LOST]
         proxy.judge = lambda kind: fates.pop() if kind == COMMIT and fates else Fate.PASSES
@@ -90,7 +90,7 @@ def test_a_lost_answer_is_asked_for_again(broker: Server, channel: shardmq.Chann
 
 def test_a_gateway_that_was_killed_is_found_again(start_broker: Callable[..., Server]) -> None:
     server = start_broker(shards=1)
-    ours = Broker(server.url)
+    ours = BrokerConnection(server.url)
     server.kill_and_wait("gateway-0")
     number, is_committed = ours.begin("orders")
     assert (number > 0, is_committed, ours.life) == (True, False, 2)
@@ -99,7 +99,7 @@ def test_a_gateway_that_was_killed_is_found_again(start_broker: Callable[..., Se
 
 def test_questions_wait_for_a_broker_that_is_restarted(start_broker: Callable[..., Server]) -> None:
     server = start_broker(shards=1)
-    ours = Broker(server.url)
+    ours = BrokerConnection(server.url)
     number, _ = ours.begin("orders")
     server.stop()
     asked: list[tuple[int, bool]] = []
@@ -113,7 +113,7 @@ def test_questions_wait_for_a_broker_that_is_restarted(start_broker: Callable[..
 
 def test_a_question_without_an_answer_ends_in_time(start_broker: Callable[..., Server]) -> None:
     server = start_broker(shards=1)
-    ours = Broker(server.url, timeout=1.0)
+    ours = BrokerConnection(server.url, timeout=1.0)
     server.stop()
     began = time.monotonic()
     with pytest.raises((ConnectionLost, Unavailable)):
@@ -123,26 +123,26 @@ def test_a_question_without_an_answer_ends_in_time(start_broker: Callable[..., S
 
 def test_nobody_listening_is_told_in_time() -> None:
     with hold_port("127.0.0.1", 0) as port, pytest.raises(ConnectionLost, match=f"no broker answers at .*:{port}"):
-        Broker(f"shardmq://127.0.0.1:{port}/", timeout=0.3)
+        BrokerConnection(f"shardmq://127.0.0.1:{port}/", timeout=0.3)
 
 
 def test_the_second_host_is_taken_where_the_first_is_gone(broker: Server) -> None:
     with hold_port("127.0.0.1", 0) as gone:
-        ours = Broker(f"shardmq://127.0.0.1:{gone},127.0.0.1:{broker.port}/")
+        ours = BrokerConnection(f"shardmq://127.0.0.1:{gone},127.0.0.1:{broker.port}/")
         assert ours.is_alive()
         ours.close()
 
 
 def test_a_wrong_password_is_refused_at_once(broker: Server) -> None:
     with pytest.raises(AuthenticationFailed, match="password"):
-        Broker(f"shardmq://guest:wrong@127.0.0.1:{broker.port}/")
+        BrokerConnection(f"shardmq://guest:wrong@127.0.0.1:{broker.port}/")
     with pytest.raises(AuthenticationFailed, match="elsewhere"):
-        Broker(f"shardmq://127.0.0.1:{broker.port}/elsewhere")
+        BrokerConnection(f"shardmq://127.0.0.1:{broker.port}/elsewhere")
     with pytest.raises(InvalidRequest, match="shardmq://user:password@host:port/vhost"):
-        Broker("amqp://127.0.0.1/")
+        BrokerConnection("amqp://127.0.0.1/")
 
 
-def test_a_refused_question_leaves_the_connection(ours: Broker) -> None:
+def test_a_refused_question_leaves_the_connection(ours: BrokerConnection) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         ours.ask(Op.QUEUE_SLICES, "nowhere", 2, "")
     ours.begin("after")
@@ -167,13 +167,15 @@ def test_a_process_has_one_connection_to_a_url_which_is_looked_at_before_use(bro
 
 def test_a_peer_that_is_no_broker_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
+
         def greet() -> None:
             peer, _ = listener.accept()
             with peer:
                 peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
         threading.Thread(target=greet, daemon=True).start()
         with pytest.raises(shardmq.errors.ProtocolError, match="no frame type"):
-            Broker(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=5.0)
+            BrokerConnection(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=5.0)
 
 
 def test_tls_is_spoken_with_the_systems_authorities(
@@ -190,11 +192,11 @@ def test_tls_is_spoken_with_the_systems_authorities(
         start_broker(shards=1, options=options)
         url = f"shardmqs://127.0.0.1:{port}/"
         with pytest.raises(ConnectionLost, match=r"not to be trusted.*SSL_CERT_FILE"):
-            Broker(url)
+            BrokerConnection(url)
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        ours = Broker(url)
+        ours = BrokerConnection(url)
         ours.ask(Op.TRANSACTION_BEGIN, "orders", 0, 0)
-        publisher = Publisher(ours)
+        publisher = PublishWindow(ours)
         for _ in range(20):  # more than the socket takes at once
             publisher.publish("amq.fanout", "", 1, 1, memoryview(b"\x92\xc0\xc6\x00\x0f\x00\x00" + bytes(0x0F0000)))
         publisher.flush()

@@ -30,8 +30,11 @@ def run(archive: Path, code: str, *arguments: str) -> None:
     # -S would hide pyspark and pyarrow; so the zip stands in front, and what must not be used is blocked.
     ran = subprocess.run(
         [sys.executable, "-P", "-c", BARE + code, str(archive), *arguments],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
 
 
@@ -51,17 +54,22 @@ def test_it_is_the_same_each_time(archive: Path, tmp_path: Path) -> None:
 def test_everything_in_it_is_imported_from_it(archive: Path) -> None:
     with zipfile.ZipFile(archive) as bundled:
         names = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in bundled.namelist()]
-    run(archive, f"""
+    run(
+        archive,
+        f"""
 import importlib
 for name in {names!r}:
     module = importlib.import_module(name)
     assert module.__file__.startswith(sys.argv[1]), name
 assert importlib.import_module("pyspark_shardmq").DefaultSource.name() == "shardmq"
-""")  # fmt: skip
+""",
+    )
 
 
 def test_a_partition_is_staged_and_committed_with_nothing_else(archive: Path, broker: Broker) -> None:
-    run(archive, """
+    run(
+        archive,
+        """
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 from shardmq.spark.options import parse
@@ -72,4 +80,6 @@ writer = BatchWriter(options, StructType([StructField("value", StringType())]))
 staged = writer.write(iter([pa.record_batch({"value": ["a", "b"]})]))
 assert staged.rows == 2
 writer.commit([staged])
-""", broker.url)  # fmt: skip
+""",
+        broker.url,
+    )

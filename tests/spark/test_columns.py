@@ -37,10 +37,20 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def delivery(members: list[tuple[Properties | None, bytes]], **others: Any) -> Delivery:
     """As queue.read has it."""
     return {
-        "consumer": "", "tag": 0, "redelivered": False, "exchange": "logs", "routing_key": "error", "flags": PERSISTENT,
-        "timestamp_ms": 1_700_000_000_123, "origin": 0xABC, "serial": 0xFE, "count": len(members),
-        "records": b"".join(pack(*member) for member in members), "deliveries": 0, "first": 0,
-    } | others  # fmt: skip
+        "consumer": "",
+        "tag": 0,
+        "redelivered": False,
+        "exchange": "logs",
+        "routing_key": "error",
+        "flags": PERSISTENT,
+        "timestamp_ms": 1_700_000_000_123,
+        "origin": 0xABC,
+        "serial": 0xFE,
+        "count": len(members),
+        "records": b"".join(pack(*member) for member in members),
+        "deliveries": 0,
+        "first": 0,
+    } | others
 
 
 def table(deliveries: list[Delivery], *names: str) -> list[dict[str, Any]]:
@@ -67,10 +77,20 @@ def headers(**given: Any) -> dict[str, str]:
 
 def test_a_message_with_everything_has_everything() -> None:
     properties = Properties(
-        content_type="text/csv", content_encoding="gzip", headers={"source": "test"}, delivery_mode=2, priority=5,
-        correlation_id="c", reply_to="r", expiration="60000", message_id="m", timestamp=1_700_000_000, type="t",
-        user_id="guest", app_id="a",
-    )  # fmt: skip
+        content_type="text/csv",
+        content_encoding="gzip",
+        headers={"source": "test"},
+        delivery_mode=2,
+        priority=5,
+        correlation_id="c",
+        reply_to="r",
+        expiration="60000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+    )
     [row] = table([delivery([(properties, b"body")], redelivered=True, deliveries=3, first=7)])
     assert row == {
         "body": b"body",
@@ -78,9 +98,18 @@ def test_a_message_with_everything_has_everything() -> None:
         "routing_key": "error",
         "message_id": "m",
         "properties": {
-            "content_type": "text/csv", "content_encoding": "gzip", "delivery_mode": 2, "priority": 5,
-            "correlation_id": "c", "reply_to": "r", "expiration": "60000", "message_id": "m",
-            "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), "type": "t", "user_id": "guest", "app_id": "a",
+            "content_type": "text/csv",
+            "content_encoding": "gzip",
+            "delivery_mode": 2,
+            "priority": 5,
+            "correlation_id": "c",
+            "reply_to": "r",
+            "expiration": "60000",
+            "message_id": "m",
+            "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+            "type": "t",
+            "user_id": "guest",
+            "app_id": "a",
         },
         "headers": {"source": "test"},
         "redelivered": True,
@@ -89,7 +118,7 @@ def test_a_message_with_everything_has_everything() -> None:
         "position": 7,
         "persistent": True,
         "raw_properties": msgspec.msgpack.encode(properties),
-    }  # fmt: skip
+    }
 
 
 def test_decimals_are_their_text() -> None:
@@ -102,11 +131,19 @@ def test_decimals_are_their_text() -> None:
 def test_a_message_with_nothing_has_what_the_broker_gave_it() -> None:
     [row] = table([delivery([(None, b"")], flags=0, exchange="", routing_key="q")])
     assert row == {
-        "body": b"", "exchange": "", "routing_key": "q", "message_id": "0000000000000abc-fe", "properties": None,
-        "headers": None, "redelivered": False, "deliveries": 0,
-        "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC), "position": 0, "persistent": False,
+        "body": b"",
+        "exchange": "",
+        "routing_key": "q",
+        "message_id": "0000000000000abc-fe",
+        "properties": None,
+        "headers": None,
+        "redelivered": False,
+        "deliveries": 0,
+        "timestamp": datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC),
+        "position": 0,
+        "persistent": False,
         "raw_properties": None,
-    }  # fmt: skip
+    }
 
 
 def test_properties_of_which_none_is_set_are_there() -> None:
@@ -222,11 +259,24 @@ def test_extensions_are_base64() -> None:
 
 def test_deaths_can_be_read_as_json() -> None:
     deaths = [
-        {"count": 2, "reason": "rejected", "queue": "jobs", "time": datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC),
-         "exchange": "work", "routing-keys": ["a", "b"]},
-        {"count": 1, "reason": "expired", "queue": "retry", "time": datetime(2026, 11, 19, tzinfo=UTC), "exchange": "",
-         "routing-keys": ["retry"], "original-expiration": "1000"},
-    ]  # fmt: skip
+        {
+            "count": 2,
+            "reason": "rejected",
+            "queue": "jobs",
+            "time": datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC),
+            "exchange": "work",
+            "routing-keys": ["a", "b"],
+        },
+        {
+            "count": 1,
+            "reason": "expired",
+            "queue": "retry",
+            "time": datetime(2026, 11, 19, tzinfo=UTC),
+            "exchange": "",
+            "routing-keys": ["retry"],
+            "original-expiration": "1000",
+        },
+    ]
     read = headers(**{"x-death": deaths, "x-first-death-reason": "expired"})
     assert read["x-first-death-reason"] == "expired"
     assert json.loads(read["x-death"]) == [death | {"time": death["time"].isoformat()} for death in deaths]  # type: ignore[attr-defined]
@@ -267,7 +317,11 @@ def test_the_last_second_that_spark_has_is_there() -> None:
 def test_ids_of_the_broker_and_of_publishers_may_be_mixed() -> None:
     members = [(None, b""), (Properties(message_id="mine"), b""), (Properties(app_id="a"), b""), (None, b"")]
     assert column("message_id", *members) == [
-        "0000000000000abc-fe", "mine", "0000000000000abc-100", "0000000000000abc-101"]  # fmt: skip
+        "0000000000000abc-fe",
+        "mine",
+        "0000000000000abc-100",
+        "0000000000000abc-101",
+    ]
     assert column("message_id", *[(Properties(message_id=str(n)), b"") for n in range(3)]) == ["0", "1", "2"]
     assert column("message_id", *[(Properties(message_id="same"), b"")] * 3) == ["same"] * 3
 

@@ -53,8 +53,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_has_spark_and_what_spark_looks_for(installed: Path) -> None:
     assert (installed / "pyspark_shardmq" / "__init__.py").is_file()
-    assert (installed / "shardmq" / "spark" / "writer.py").is_file()
-    assert (installed / "shardmq" / "spark" / "pipeline" / "__init__.py").is_file()
+    assert (installed / "shardmq" / "spark" / "write" / "writer.py").is_file()
+    assert (installed / "shardmq" / "spark" / "jobs" / "__init__.py").is_file()
     assert not (installed / "shardmq" / "spark" / "pyspark_shardmq").exists()
 
 
@@ -78,6 +78,10 @@ def test_format_shardmq_is_found_without_registration(installed: Path, broker: B
     }
     ran = subprocess.run(
         [sys.executable, "-P", "-c", JOB, broker.url, str(installed)],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr

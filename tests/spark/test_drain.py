@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed
-from shardmq.spark import acknowledge, release
-from shardmq.spark.read import drain
+from shardmq.spark import acknowledge, drain, release
 from shardmq.spark.read.drain import RENEWALS, position_ranges
 
 from .queues import Load, loader, numbers, publish, reader, ready, until

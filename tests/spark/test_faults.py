@@ -254,10 +254,15 @@ def test_a_stream_that_is_restarted_from_its_checkpoint_publishes_each_batch_onc
 
     def run() -> StreamingQuery:
         query = (
-            stream.parquet(str(source)).writeStream.format("shardmq").option("url", proxy.url)
-            .option("exchange", "rows").option("timeoutMs", 2000).option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True).start()
-        )  # fmt: skip
+            stream.parquet(str(source))
+            .writeStream.format("shardmq")
+            .option("url", proxy.url)
+            .option("exchange", "rows")
+            .option("timeoutMs", 2000)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
         query.awaitTermination(120)
         return query
 

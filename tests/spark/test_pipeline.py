@@ -88,15 +88,27 @@ def test_every_flight_is_once_in_the_queues_that_spark_says(
     for queue, (key, _) in BINDINGS.items():
         channel.queue_declare(queue, durable=True)
         channel.queue_bind(queue, exchange, key)
-    job: dict[str, Any] = {"url": broker.url, "exchange": exchange, "key": "{carrier}.{origin}", "txn_id": "flights",
-                           "partitions": PARTITIONS, "say": told}  # fmt: skip
+    job: dict[str, Any] = {
+        "url": broker.url,
+        "exchange": exchange,
+        "key": "{carrier}.{origin}",
+        "txn_id": "flights",
+        "partitions": PARTITIONS,
+        "say": told,
+    }
     summary = shardmq.spark.publish(spark, path, **job)
     assert (summary.rows, summary.messages, summary.transaction) == (FLIGHTS, FLIGHTS, "flights")
     flights = read(spark, [path])
-    published = messages(flights, key="{carrier}.{origin}").withColumns({
-        "carrier": F.split_part("routing_key", F.lit("."), F.lit(1)),
-        "origin": F.split_part("routing_key", F.lit("."), F.lit(2)),
-    }).cache()  # fmt: skip
+    published = (
+        messages(flights, key="{carrier}.{origin}")
+        .withColumns(
+            {
+                "carrier": F.split_part("routing_key", F.lit("."), F.lit(1)),
+                "origin": F.split_part("routing_key", F.lit("."), F.lit(2)),
+            }
+        )
+        .cache()
+    )
     for queue, (_, belongs) in BINDINGS.items():
         expected = sums(published.where(belongs), "value", "routing_key")
         came = queue_of(spark, broker, queue).select(F.col("body").cast("string").alias("value"), "routing_key")
@@ -117,10 +129,16 @@ def test_rows_become_messages_as_they_are_asked_for(
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": 1, "name": "ä", "tags": ["a"]}\n{"id": 2, "name": null, "tags": []}\n')
     summary = shardmq.spark.publish(
-        spark, str(path), url=broker.url, exchange="", routing_key=queue, message_id="row-{id}",
-        headers={"who": "{name}!", "tags": "{tags}"}, properties={"type": "row", "priority": "4"},
+        spark,
+        str(path),
+        url=broker.url,
+        exchange="",
+        routing_key=queue,
+        message_id="row-{id}",
+        headers={"who": "{name}!", "tags": "{tags}"},
+        properties={"type": "row", "priority": "4"},
         delivery="at-least-once",
-    )  # fmt: skip
+    )
     assert (summary.messages, summary.transaction) == (2, "")
     first, second = sorted(_all(channel, queue), key=lambda message: message.message_id)
     assert first.body.decode() == '{"id":1,"name":"ä","tags":["a"]}'
@@ -128,8 +146,10 @@ def test_rows_become_messages_as_they_are_asked_for(
     assert (first.message_id, first.properties.headers) == ("row-1", {"who": "ä!", "tags": '["a"]'})
     assert second.properties.headers == {"who": "!", "tags": "[]"}
     assert (first.properties.content_type, first.properties.type, first.properties.priority) == (
-        "application/json", "row", 4,
-    )  # fmt: skip
+        "application/json",
+        "row",
+        4,
+    )
 
 
 def test_texts_and_times_are_whole_in_the_bodies(spark: SparkSession, tmp_path: Path) -> None:
@@ -313,8 +333,10 @@ def test_dead_letters_are_counted_and_chosen_ones_go_back_where_they_died(
     report = shardmq.spark.deadletters(spark, dead, **job)
     found = {(group.reason, group.queue, group.exchange): group.count for group in report.groups}
     assert found == {
-        ("rejected", f"{dead}-rejected", exchange): 6, ("maxlen", f"{dead}-short", exchange): 4, (None, None, None): 1,
-    }  # fmt: skip
+        ("rejected", f"{dead}-rejected", exchange): 6,
+        ("maxlen", f"{dead}-short", exchange): 4,
+        (None, None, None): 1,
+    }
     for group in report.groups:
         assert (group.hour is None) == (group.reason is None)
         assert group.oldest <= group.newest
@@ -394,8 +416,15 @@ def _all(channel: shardmq.Channel, queue: str) -> list[shardmq.Message]:
 def _told(message: shardmq.Message) -> tuple[Any, ...]:
     """What a replay has to keep: where the publisher set no id, the broker's is the message's own from then on."""
     headers = message.properties.headers
-    return (message.body, message.exchange, message.routing_key, message.message_id, message.persistent, headers,
-            message.properties.priority)  # fmt: skip
+    return (
+        message.body,
+        message.exchange,
+        message.routing_key,
+        message.message_id,
+        message.persistent,
+        headers,
+        message.properties.priority,
+    )
 
 
 def _number(told: tuple[Any, ...]) -> int:

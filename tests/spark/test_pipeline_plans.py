@@ -10,7 +10,16 @@ from shardmq.errors import InvalidRequest, NotFound, ShardmqError
 from shardmq.spark.jobs.export_folder import new_id, prefix_of
 from shardmq.spark.jobs.files import check_there, format_of
 from shardmq.spark.jobs.outcome import plain
-from shardmq.spark.jobs.replay_plan import BLOCK_ROWS, CHUNK_ROWS_MAX, File, Pace, Part, Plan, chunk_rows, usual_id
+from shardmq.spark.jobs.replay_plan import (
+    BLOCK_ROWS,
+    CHUNK_ROWS_MAX,
+    File,
+    Pace,
+    ReplayPart,
+    ReplayPlan,
+    chunk_rows,
+    usual_id,
+)
 from shardmq.spark.jobs.summary import Summary
 from shardmq.spark.jobs.templates import parse
 
@@ -75,7 +84,7 @@ def test_only_plain_local_paths_are_looked_for(tmp_path: Path) -> None:
 
 @given(FILES, st.integers(1, 40))
 def test_chunks_are_all_rows_once_in_order(files: tuple[File, ...], size: int) -> None:
-    plan = Plan(files, size)
+    plan = ReplayPlan(files, size)
     every = [(file.path, row) for file in files for row in range(file.rows)]
     found = []
     for chunk in range(plan.chunks):
@@ -87,7 +96,7 @@ def test_chunks_are_all_rows_once_in_order(files: tuple[File, ...], size: int) -
 
 @given(FILES, st.integers(1, 40), st.data())
 def test_parts_of_many_chunks_are_those_of_each(files: tuple[File, ...], size: int, data: st.DataObject) -> None:
-    plan = Plan(files, size)
+    plan = ReplayPlan(files, size)
     first = data.draw(st.integers(0, plan.chunks))
     chunks = range(first, data.draw(st.integers(first, plan.chunks)))
     rows = [part.before + row for part in plan.parts(chunks) for row in range(part.first, part.end)]
@@ -95,10 +104,10 @@ def test_parts_of_many_chunks_are_those_of_each(files: tuple[File, ...], size: i
 
 
 def test_blocks_are_all_chunks_in_portions() -> None:
-    plan = Plan((File("file:/a", 1, 10 * BLOCK_ROWS),), BLOCK_ROWS // 4)
+    plan = ReplayPlan((File("file:/a", 1, 10 * BLOCK_ROWS),), BLOCK_ROWS // 4)
     assert list(plan.blocks(38)) == [range(38, 40)]
     assert list(plan.blocks())[:2] == [range(4), range(4, 8)]
-    assert plan.parts(range(4, 6)) == [Part("file:/a", BLOCK_ROWS, BLOCK_ROWS * 3 // 2, 0)]
+    assert plan.parts(range(4, 6)) == [ReplayPart("file:/a", BLOCK_ROWS, BLOCK_ROWS * 3 // 2, 0)]
 
 
 @pytest.mark.parametrize(("rate", "rows"), [(None, CHUNK_ROWS_MAX), (0.01, 1), (100.0, 500), (1e9, CHUNK_ROWS_MAX)])
@@ -110,11 +119,13 @@ def test_a_replays_name_is_of_its_files_and_its_target() -> None:
     files = [File("file:/a", 10, 5), File("file:/b", 20, 5)]
     assert usual_id(files, "exchange x") == usual_id(list(files), "exchange x")
     others = {
-        usual_id(files, "exchange x"), usual_id(files, "exchange y"), usual_id(files[:1], "exchange x"),
+        usual_id(files, "exchange x"),
+        usual_id(files, "exchange y"),
+        usual_id(files[:1], "exchange x"),
         usual_id([files[0], File("file:/b", 21, 5)], "exchange x"),
-    }  # fmt: skip
+    }
     assert len(others) == 4
-    assert Plan(tuple(files), 5).digest("x") != Plan(tuple(files), 6).digest("x")
+    assert ReplayPlan(tuple(files), 5).digest("x") != ReplayPlan(tuple(files), 6).digest("x")
 
 
 def test_the_pace_is_kept_and_what_is_late_is_not_made_up_for() -> None:
@@ -166,15 +177,29 @@ def test_what_names_the_job_already_is_not_named_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "condition", "kind", "said"),
     [
-        ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", "PATH_NOT_FOUND", InvalidRequest,
-         "reading: Path does not exist: file:/nope."),
-        ("An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File\nOSError: full",
-         "PYTHON_EXCEPTION", ShardmqError, "reading: OSError: full"),
-        ("An error occurred while calling o83.mkdirs.\n: java.io.IOException: Mkdirs failed to create file:/x\n\tat y",
-         "", ShardmqError, "reading: Spark says: Mkdirs failed to create file:/x"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03",
+            "PATH_NOT_FOUND",
+            InvalidRequest,
+            "reading: Path does not exist: file:/nope.",
+        ),
+        (
+            "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File\n"
+            "OSError: full",
+            "PYTHON_EXCEPTION",
+            ShardmqError,
+            "reading: OSError: full",
+        ),
+        (
+            "An error occurred while calling o83.mkdirs.\n: java.io.IOException: Mkdirs failed to create file:/x\n"
+            "\tat y",
+            "",
+            ShardmqError,
+            "reading: Spark says: Mkdirs failed to create file:/x",
+        ),
         ("Job aborted.\n\tat org.apache.spark.X", "", ShardmqError, "reading: Spark says: Job aborted."),
     ],
-)  # fmt: skip
+)
 def test_other_errors_are_one_sentence(text: str, condition: str, kind: type[ShardmqError], said: str) -> None:
     fault = plain("reading", text, condition)
     assert (type(fault), fault.text) == (kind, said)

@@ -19,8 +19,8 @@ from shardmq.protocol.native.operations import codec as operations
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
 from shardmq.protocol.native.operations.codec import FROM_CLIENT, TYPES
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
-from shardmq.spark.connection.broker import Broker
-from shardmq.spark.write.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, Publisher
+from shardmq.spark.connection.broker import BrokerConnection
+from shardmq.spark.write.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, PublishWindow
 
 from .proxy import Fate, Proxy
 
@@ -30,8 +30,8 @@ RUNS = 120
 
 
 @pytest.fixture
-def ours(broker: Server) -> Iterator[Broker]:
-    ours = Broker(broker.url)
+def ours(broker: Server) -> Iterator[BrokerConnection]:
+    ours = BrokerConnection(broker.url)
     yield ours
     ours.close()
 
@@ -40,12 +40,12 @@ def run_of(number: int) -> memoryview:
     return memoryview(records.pack_many([b"%d" % row for row in range(number * RUN, (number + 1) * RUN)]))
 
 
-def publish_one(publisher: Publisher, exchange: str, key: str, flags: int = PERSISTENT) -> None:
+def publish_one(publisher: PublishWindow, exchange: str, key: str, flags: int = PERSISTENT) -> None:
     publisher.publish(exchange, key, flags, RUN, run_of(0))
     publisher.flush()
 
 
-def publish_runs(publisher: Publisher, queues: list[str], between: Callable[[int], None] = lambda _: None) -> None:
+def publish_runs(publisher: PublishWindow, queues: list[str], between: Callable[[int], None] = lambda _: None) -> None:
     """RUNS runs of numbered messages, one queue after the other."""
     for number in range(RUNS):
         between(number)
@@ -91,9 +91,9 @@ def test_each_message_is_staged_once_whoever_is_killed(
     queues: tuple[Server, list[str], shardmq.Channel], victim: str
 ) -> None:
     server, names, channel = queues
-    ours = Broker(server.url, timeout=60)
+    ours = BrokerConnection(server.url, timeout=60)
     number, _ = ours.begin("killed")
-    publisher = Publisher(ours, number)
+    publisher = PublishWindow(ours, number)
 
     def kill(run: int) -> None:
         if run in (RUNS // 4, RUNS // 2):
@@ -112,8 +112,8 @@ def test_what_a_lost_connection_had_is_published_once_without_a_transaction(
     broker: Server, channel: shardmq.Channel, queue: str
 ) -> None:
     with Proxy(broker.port) as proxy:
-        ours = Broker(proxy.url)
-        publisher = Publisher(ours)
+        ours = BrokerConnection(proxy.url)
+        publisher = PublishWindow(ours)
         seen = [0]
 
         def judge(kind: int) -> Fate:
@@ -131,8 +131,8 @@ def test_what_a_lost_connection_had_is_published_once_without_a_transaction(
 
 def test_connections_that_are_lost_one_after_the_other_are_given_up(broker: Server, queue: str) -> None:
     with Proxy(broker.port) as proxy:
-        ours = Broker(proxy.url)
-        publisher = Publisher(ours, timeout=0.3)
+        ours = BrokerConnection(proxy.url)
+        publisher = PublishWindow(ours, timeout=0.3)
         proxy.judge = lambda kind: Fate.IS_LOST if kind == PUBLISH else Fate.PASSES
         publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
         with pytest.raises(Timeout, match=f"confirmed nothing for 0 s .* with routing key '{queue}'"):
@@ -141,8 +141,8 @@ def test_connections_that_are_lost_one_after_the_other_are_given_up(broker: Serv
         ours.close()
 
 
-def test_the_window_bounds_what_is_unconfirmed(ours: Broker, channel: shardmq.Channel, queue: str) -> None:
-    publisher = Publisher(ours)
+def test_the_window_bounds_what_is_unconfirmed(ours: BrokerConnection, channel: shardmq.Channel, queue: str) -> None:
+    publisher = PublishWindow(ours)
     size = 1 << 20
     run = memoryview(b"\x92\xc0\xc6" + size.to_bytes(4, "big") + bytes(size))
     for _ in range(40):
@@ -153,34 +153,34 @@ def test_the_window_bounds_what_is_unconfirmed(ours: Broker, channel: shardmq.Ch
     assert channel.queue_purge(queue) == 40
 
 
-def test_a_mandatory_message_that_no_queue_takes_names_exchange_and_key(ours: Broker) -> None:
-    publisher = Publisher(ours)
+def test_a_mandatory_message_that_no_queue_takes_names_exchange_and_key(ours: BrokerConnection) -> None:
+    publisher = PublishWindow(ours)
     with pytest.raises(Unroutable, match=r"no queue takes 100 rows .* exchange 'amq.topic' with routing key 'lost'"):
         publish_one(publisher, "amq.topic", "lost", PERSISTENT | MANDATORY)
 
 
-def test_a_missing_exchange_is_named(ours: Broker) -> None:
-    publisher = Publisher(ours)
+def test_a_missing_exchange_is_named(ours: BrokerConnection) -> None:
+    publisher = PublishWindow(ours)
     with pytest.raises(NotFound, match="a publish to exchange 'nowhere' with routing key 'x' was refused"):
         publish_one(publisher, "nowhere", "x")
 
 
-def test_a_transaction_that_is_over_takes_nothing(ours: Broker, queue: str) -> None:
+def test_a_transaction_that_is_over_takes_nothing(ours: BrokerConnection, queue: str) -> None:
     number, _ = ours.begin("over")
     ours.abort("over", number)
-    publisher = Publisher(ours, number)
+    publisher = PublishWindow(ours, number)
     with pytest.raises(PreconditionFailed, match=f"the default exchange with routing key '{queue}'.*over or unknown"):
         publish_one(publisher, "", queue)
 
 
 def test_another_users_transaction_is_refused(
-    ours: Broker, broker: Server, connection: shardmq.Connection, queue: str
+    ours: BrokerConnection, broker: Server, connection: shardmq.Connection, queue: str
 ) -> None:
     connection.user_put("somebody", "else")
     connection.permission_put("somebody", "/", ".*", ".*", ".*")
     number, _ = ours.begin("mine")
-    theirs = Broker(broker.url.replace("guest:guest", "somebody:else"))
-    publisher = Publisher(theirs, number)
+    theirs = BrokerConnection(broker.url.replace("guest:guest", "somebody:else"))
+    publisher = PublishWindow(theirs, number)
     with pytest.raises(AccessRefused):
         publish_one(publisher, "", queue)
     ours.abort("mine")
@@ -188,17 +188,17 @@ def test_another_users_transaction_is_refused(
 
 
 def test_what_is_refused_for_now_is_tried_until_the_timeout(
-    ours: Broker, connection: shardmq.Connection
+    ours: BrokerConnection, connection: shardmq.Connection
 ) -> None:
     with connection.channel() as channel:
         channel.queue_declare("small", durable=True, arguments={"x-max-length": RUN, "x-overflow": "reject-publish"})
         channel.publisher()
-        publisher = Publisher(ours, timeout=0.5)
+        publisher = PublishWindow(ours, timeout=0.5)
         publish_one(publisher, "", "small")
         publisher.publish("", "small", PERSISTENT, RUN, run_of(1))
         with pytest.raises(PublishRefused, match=r"routing key 'small' was refused: .*for 0 s, option timeoutMs"):
             publisher.flush()
-        patient = Publisher(ours, timeout=60)
+        patient = PublishWindow(ours, timeout=60)
         patient.publish("", "small", PERSISTENT, RUN, run_of(2))
         for _ in range(20):
             patient._turn(0.05)
@@ -214,8 +214,8 @@ def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
     server = start_broker(shards=1, options=["--disk-free-limit", "1000TB"])
     with shardmq.connect(server.url) as connection, connection.channel() as channel:
         channel.queue_declare("full", durable=True)
-    ours = Broker(server.url, timeout=60)
-    publisher = Publisher(ours, timeout=60)
+    ours = BrokerConnection(server.url, timeout=60)
+    publisher = PublishWindow(ours, timeout=60)
     with caplog.at_level(logging.WARNING, "shardmq.spark"):
         publisher.publish("", "full", PERSISTENT, RUN, run_of(0))
         while not ours.blocked:
@@ -235,9 +235,9 @@ def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
 
 
 def test_the_time_a_program_takes_itself_is_none_that_the_broker_took(
-    ours: Broker, channel: shardmq.Channel, queue: str, monkeypatch: pytest.MonkeyPatch
+    ours: BrokerConnection, channel: shardmq.Channel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publisher = Publisher(ours, timeout=30)
+    publisher = PublishWindow(ours, timeout=30)
     publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
     began = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: began + 3600)
@@ -246,8 +246,8 @@ def test_the_time_a_program_takes_itself_is_none_that_the_broker_took(
     assert channel.queue_purge(queue) == 2 * RUN
 
 
-def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: Broker) -> None:
-    attempts = {Publisher(ours).attempt for _ in range(50)}
+def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: BrokerConnection) -> None:
+    attempts = {PublishWindow(ours).attempt for _ in range(50)}
     assert len(attempts) == 50
     assert all(FRAMED_PRODUCERS <= attempt < 2**63 for attempt in attempts)
 
@@ -255,8 +255,8 @@ def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: Broker) 
 def test_a_peer_that_writes_before_it_reads_is_no_deadlock() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_flood, args=(listener,), daemon=True).start()
-        ours = Broker(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=30)
-        publisher = Publisher(ours)
+        ours = BrokerConnection(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=30)
+        publisher = PublishWindow(ours)
         body = secrets.token_bytes(6 << 20)  # more than the buffers of both ends
         run = memoryview(b"\x92\xc0\xc6" + len(body).to_bytes(4, "big") + body)
         publisher.publish("", "work", PERSISTENT, 1, run)

@@ -39,7 +39,11 @@ def test_every_message_is_there_once_with_all_columns(load: Load, channel: shard
     assert len({row.message_id for row in rows}) == 30_001
     last = rows[-1]
     assert (last.message_id, last.headers, last.properties.content_type, last.properties.priority) == (
-        "mine", {"n": "1"}, "text/csv", 3)  # fmt: skip
+        "mine",
+        {"n": "1"},
+        "text/csv",
+        3,
+    )
     assert {(row.exchange, row.routing_key, row.redelivered, row.deliveries, row.persistent) for row in rows} == {
         ("", queue, False, 0, True)
     }
@@ -82,8 +86,9 @@ def test_a_queue_can_be_a_view(spark: SparkSession, broker: Broker, channel: sha
 def test_deaths_can_be_queried(
     load: Load, connection: shardmq.Connection, channel: shardmq.Channel, queue: str
 ) -> None:
-    channel.queue_declare("jobs", durable=True, arguments={
-        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue})  # fmt: skip
+    channel.queue_declare(
+        "jobs", durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    )
     publish(channel, "jobs", 0, 5, headers={"source": "test"})
     for _ in range(5):
         message = channel.basic_get("jobs")
@@ -162,7 +167,8 @@ def test_slices_are_joined_and_cut_without_losing_any(parts: list[tuple[int, int
     assert all(part.messages <= limit or part in slices for part in made)
     assert all(left.end <= right.first for left, right in pairwise(made))
     assert [part.first for part in made[:1]] + [part.end for part in made[-1:]] == [
-        part.first for part in slices[:1]] + [part.end for part in slices[-1:]]  # fmt: skip
+        part.first for part in slices[:1]
+    ] + [part.end for part in slices[-1:]]
     assert sum(part.messages for part in _of_size(_first(slices, most), limit)) == min(total, most)
 
 

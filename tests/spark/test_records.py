@@ -78,8 +78,16 @@ def test_bodies_alone_are_packed_byte_for_byte(bodies: list[bytes]) -> None:
     assert b"".join(made) == records.pack_many(bodies)
 
 
-@given(st.lists(st.fixed_dictionaries({"value": st.binary(max_size=9)}, optional={
-    name: st.none() | texts for name in ("content_type", "message_id", "type")}), min_size=1, max_size=9))  # fmt: skip
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"value": st.binary(max_size=9)},
+            optional={name: st.none() | texts for name in ("content_type", "message_id", "type")},
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
 def test_texts_and_bodies_are_packed_byte_for_byte(messages: list[dict[str, Any]]) -> None:
     batch = batch_of(messages, ["content_type", "message_id", "type"])
     wanted = [expected(message, {}) for message in messages]
@@ -100,8 +108,12 @@ def test_headers_come_as_kafkas_array_as_well(kind: pa.DataType) -> None:
     given = [None if table is None else [{"key": key, "value": value} for key, value in table] for table in tables]
     batch = pa.record_batch({"value": pa.array([b"x"] * 4), "headers": pa.array(given, pa.list_(entry))})
     read = [records.unpack(record, 1)[0].properties for record in encoded(batch)]
-    assert read == [Properties(headers={"a": word, "b": None}), None, Properties(headers={}), Properties(
-        headers={"a": None})]  # fmt: skip
+    assert read == [
+        Properties(headers={"a": word, "b": None}),
+        None,
+        Properties(headers={}),
+        Properties(headers={"a": None}),
+    ]
     assert [records.unpack(record, 1)[0].properties for record in encoded(batch.slice(2))] == read[2:]
 
 

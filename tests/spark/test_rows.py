@@ -14,32 +14,44 @@ from shardmq.errors import InvalidRequest
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message import record as records
 from shardmq.spark.options import Options
-from shardmq.spark.write.rows import GATHERED_BYTES, RUN_BYTES, Cutter, Run, check_columns
+from shardmq.spark.write.rows import GATHERED_BYTES, RUN_BYTES, RowBatch, RowSplitter, check_columns
 
 OPTIONS = Options(url="shardmq://x/", exchange="flights")
 
 
-def cut(batches: list[pa.RecordBatch], options: Options = OPTIONS) -> list[Run]:
-    return list(Cutter(batches[0].schema.names, options).runs(batches))
+def cut(batches: list[pa.RecordBatch], options: Options = OPTIONS) -> list[RowBatch]:
+    return list(RowSplitter(batches[0].schema.names, options).runs(batches))
 
 
-def bodies(run: Run) -> list[bytes]:
+def bodies(run: RowBatch) -> list[bytes]:
     return [record.body for record in records.unpack(bytes(run.records), run.count)]
 
 
-@given(st.lists(st.tuples(
-    st.sampled_from(["UA", "AA", "", None]), st.sampled_from(["e1", "e2"]), st.sampled_from([1, 2, None]),
-    st.sampled_from([0, 5, None])), min_size=1, max_size=60), st.integers(1, 4))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["UA", "AA", "", None]),
+            st.sampled_from(["e1", "e2"]),
+            st.sampled_from([1, 2, None]),
+            st.sampled_from([0, 5, None]),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.integers(1, 4),
+)
 def test_rows_that_go_the_same_way_share_a_run_and_keep_their_order(
     routes: list[tuple[str | None, str, int | None, int | None]], parts: int
 ) -> None:
-    batch = pa.record_batch({
-        "value": pa.array([b"%d" % number for number in range(len(routes))], pa.binary()),
-        "routing_key": pa.array([route[0] for route in routes], pa.string()),
-        "exchange": pa.array([route[1] for route in routes], pa.string()),
-        "delivery_mode": pa.array([route[2] for route in routes], pa.int32()),
-        "delay_ms": pa.array([route[3] for route in routes], pa.int64()),
-    })  # fmt: skip
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"%d" % number for number in range(len(routes))], pa.binary()),
+            "routing_key": pa.array([route[0] for route in routes], pa.string()),
+            "exchange": pa.array([route[1] for route in routes], pa.string()),
+            "delivery_mode": pa.array([route[2] for route in routes], pa.int32()),
+            "delay_ms": pa.array([route[3] for route in routes], pa.int64()),
+        }
+    )
     size = -(-len(routes) // parts)
     batches = [batch.slice(start, size) for start in range(0, len(routes), size)]
     wanted = defaultdict(list)
@@ -71,8 +83,9 @@ def test_an_option_makes_all_rows_transient() -> None:
 
 @pytest.mark.parametrize("keys", [1, 2])
 def test_runs_are_no_larger_than_a_publish_may_be(keys: int) -> None:
-    many = pa.record_batch({"value": pa.array([b""] * 150_000),
-                            "routing_key": pa.array([str(number % keys) for number in range(150_000)])})  # fmt: skip
+    many = pa.record_batch(
+        {"value": pa.array([b""] * 150_000), "routing_key": pa.array([str(number % keys) for number in range(150_000)])}
+    )
     runs = cut([many])
     assert sum(run.count for run in runs) == 150_000
     assert max(run.count for run in runs) <= RUN_RECORDS_MAX
@@ -87,7 +100,7 @@ def test_large_batches_are_cut_a_part_at_a_time(columns: dict[str, Any]) -> None
     batch = pa.record_batch({"value": values, "headers": headers, **columns})
     before = pa.total_allocated_bytes()
     seen = []
-    for run in Cutter(batch.schema.names, OPTIONS).runs([batch]):
+    for run in RowSplitter(batch.schema.names, OPTIONS).runs([batch]):
         assert pa.total_allocated_bytes() - before < 4 * GATHERED_BYTES
         for record in records.unpack(bytes(run.records), run.count):
             seen.append(record.body[:2])
@@ -131,13 +144,21 @@ def schema_of(columns: Mapping[str, types.DataType]) -> types.StructType:
     "columns",
     [
         {"value": BINARY, "routing_key": types.VarcharType(20), "exchange": types.CharType(3)},
-        {**PLAIN, "headers": types.MapType(STRING, STRING), "delivery_mode": INT, "priority": types.ByteType(),
-         "timestamp": types.TimestampType(), "expiration": LONG, "message_id": STRING, "delay_ms": INT},
+        {
+            **PLAIN,
+            "headers": types.MapType(STRING, STRING),
+            "delivery_mode": INT,
+            "priority": types.ByteType(),
+            "timestamp": types.TimestampType(),
+            "expiration": LONG,
+            "message_id": STRING,
+            "delay_ms": INT,
+        },
         {**PLAIN, "headers": kafkas(BINARY), "timestamp": types.TimestampNTZType(), "expiration": STRING},
         {**PLAIN, "headers": kafkas(STRING), "timestamp": LONG},
         {"value": BINARY, "routing_key": STRING, "raw_properties": BINARY},
     ],
-)  # fmt: skip
+)
 def test_these_columns_can_be_published(columns: dict[str, types.DataType]) -> None:
     check_columns(schema_of(columns), OPTIONS)
 

@@ -89,11 +89,45 @@ def test_the_same_properties_are_told_once() -> None:
 
 
 VALUES: list[Any] = [
-    None, True, False, 0, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**64 - 1, -1, -32, -33, -128, -129,
-    -(2**15), -(2**15) - 1, -(2**31) - 1, 1.5, "", "s" * 31, "s" * 32, "s" * 256, "s" * 65_536,
-    b"", b"b" * 255, b"b" * 256, b"b" * 65_536, [], [0] * 15, [0] * 16, [[]] * 65_536, {},
-    {str(key): key for key in range(16)}, {str(key): {} for key in range(65_536)},
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    127,
+    128,
+    255,
+    256,
+    65_535,
+    65_536,
+    2**32 - 1,
+    2**32,
+    2**64 - 1,
+    -1,
+    -32,
+    -33,
+    -128,
+    -129,
+    -(2**15),
+    -(2**15) - 1,
+    -(2**31) - 1,
+    1.5,
+    "",
+    "s" * 31,
+    "s" * 32,
+    "s" * 256,
+    "s" * 65_536,
+    b"",
+    b"b" * 255,
+    b"b" * 256,
+    b"b" * 65_536,
+    [],
+    [0] * 15,
+    [0] * 16,
+    [[]] * 65_536,
+    {},
+    {str(key): key for key in range(16)},
+    {str(key): {} for key in range(65_536)},
+]
 
 
 @pytest.mark.usefixtures("_msgpack")
@@ -104,9 +138,20 @@ def test_values_of_every_type_are_skipped(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("_msgpack")
-@pytest.mark.parametrize("extension", [b"\xd4\x01a", b"\xd5\x01aa", b"\xd6\xff\0\0\0\x01", b"\xd7\x01" + b"a" * 8,
-                                       b"\xd8\x01" + b"a" * 16, b"\xc7\x03\x01aaa", b"\xc8\x00\x01\x01a",
-                                       b"\xc9\x00\x00\x00\x01\x01a", b"\xca\0\0\0\0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "extension",
+    [
+        b"\xd4\x01a",
+        b"\xd5\x01aa",
+        b"\xd6\xff\0\0\0\x01",
+        b"\xd7\x01" + b"a" * 8,
+        b"\xd8\x01" + b"a" * 16,
+        b"\xc7\x03\x01aaa",
+        b"\xc8\x00\x01\x01a",
+        b"\xc9\x00\x00\x00\x01\x01a",
+        b"\xca\0\0\0\0",
+    ],
+)
 def test_extensions_are_skipped(extension: bytes) -> None:
     table = b"\x81\xa7headers\x81\xa1h" + extension
     records = b"\x92" + table + b"\xc4\x01a" + b"\x92\xc0\xc4\x02bb"

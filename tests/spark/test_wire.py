@@ -12,9 +12,10 @@ from shardmq.errors import ProtocolError
 from shardmq.protocol.native.frames import HEADER, FrameReader
 from shardmq.protocol.native.operations import codec as operations
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
-from shardmq.protocol.native.operations.codec import OPERATIONS, TransactionCommit
+from shardmq.protocol.native.operations.codec import OPERATIONS
 from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION, Ok
 from shardmq.protocol.native.operations.publishing import encode_publish
+from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.spark.connection import protocol as wire
 from shardmq.spark.connection.protocol import FIELDS, Op
 
@@ -38,15 +39,23 @@ def test_a_request_is_encoded_as_the_sdk_does() -> None:
 
 
 @given(
-    st.sampled_from(SIZES), st.text(max_size=60), st.text(max_size=60), st.integers(0, 3), st.integers(1, 65_536),
-    st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1),
-)  # fmt: skip
+    st.sampled_from(SIZES),
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.integers(0, 3),
+    st.integers(1, 65_536),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**63 - 1),
+)
 def test_a_publish_is_encoded_as_the_sdk_does(
     size: int, exchange: str, key: str, flags: int, count: int, delay: int, producer: int, sequence: int, number: int
 ) -> None:
     records = bytes(size)
-    pieces = wire.encode_publish(9, 1, exchange, key, flags, count, memoryview(records), delay, producer, sequence,
-                                 number)  # fmt: skip
+    pieces = wire.encode_publish(
+        9, 1, exchange, key, flags, count, memoryview(records), delay, producer, sequence, number
+    )
     operation = BasicPublish(9, 1, exchange, key, flags, count, records, delay, producer, sequence, number)
     assert b"".join(pieces) == encode_publish(operation)
 
@@ -74,7 +83,7 @@ def test_what_makes_no_sense_is_refused(kind: int, payload: bytes) -> None:
 def test_frames_are_the_same_with_msgpacks_python_part_alone() -> None:
     code = (
         "from msgpack import Packer; assert Packer.__module__ == 'msgpack.fallback'\n"
-        "from shardmq.spark import wire; from shardmq.spark.connection.protocol import Op\n"
+        "from shardmq.spark.connection import protocol as wire; from shardmq.spark.connection.protocol import Op\n"
         "made = wire.encode(Op.TRANSACTION_COMMIT, 3, 1, 'orders', 7, [(2**62 + 1, 500)])\n"
         "made += b''.join(wire.encode_publish(9, 1, 'e', 'k', 3, 2, memoryview(bytes(70000)), 5, 2**63 - 1, 6, 7))\n"
         "assert wire.decode(16, memoryview(b'\\x93\\x03\\x01\\x81\\xa1a\\xc4\\x01x')) == (Op.OK, [3, 1, {'a': b'x'}])\n"

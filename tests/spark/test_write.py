@@ -79,10 +79,20 @@ def test_every_column_and_property_arrives(
     moment = spark.sql("select unix_timestamp(timestamp '2026-11-20 12:00:00')").head()
     assert moment is not None
     assert rich.properties == shardmq.Properties(
-        content_type="text/csv", content_encoding="gzip", headers={"origin": "EWR", "gate": None}, delivery_mode=2,
-        priority=7, correlation_id="c1", reply_to="answers", expiration="3600000", message_id="m1",
-        timestamp=moment[0], type="flight", user_id="guest", app_id="etl",
-    )  # fmt: skip
+        content_type="text/csv",
+        content_encoding="gzip",
+        headers={"origin": "EWR", "gate": None},
+        delivery_mode=2,
+        priority=7,
+        correlation_id="c1",
+        reply_to="answers",
+        expiration="3600000",
+        message_id="m1",
+        timestamp=moment[0],
+        type="flight",
+        user_id="guest",
+        app_id="etl",
+    )
     assert (rich.body, rich.routing_key) == (b"body", "flights.UA")
     assert (plain.body, plain.properties) == (b"plain", shardmq.Properties())
 
@@ -92,8 +102,14 @@ def test_options_are_defaults_of_rows_without(
 ) -> None:
     frame = spark.sql(f"select 'a' as value, null as routing_key, 'x' as type union all select 'b', '{queue}', null")
     headers = json.dumps({"source": "spark", "retries": 3})
-    write(frame.selectExpr("value", "cast(routing_key as string) as routing_key", "type"), broker,
-          routing_key=queue, type="y", headers=headers, content_type="text/plain")  # fmt: skip
+    write(
+        frame.selectExpr("value", "cast(routing_key as string) as routing_key", "type"),
+        broker,
+        routing_key=queue,
+        type="y",
+        headers=headers,
+        content_type="text/plain",
+    )
     seen = {message.body: message.properties for message in take(channel, queue)}
     common = {"content_type": "text/plain", "headers": {"source": "spark", "retries": 3}}
     assert seen == {
@@ -126,8 +142,11 @@ def test_a_queue_that_is_read_is_published_again_as_it_was(
 
 
 def test_rows_wait_for_their_delay(spark: SparkSession, broker: Broker, channel: shardmq.Channel, queue: str) -> None:
-    write(spark.sql("select 'now' as value, null as delay_ms union all select 'later', 3600000"), broker,
-          routing_key=queue)  # fmt: skip
+    write(
+        spark.sql("select 'now' as value, null as delay_ms union all select 'later', 3600000"),
+        broker,
+        routing_key=queue,
+    )
     assert [message.body for message in take(channel, queue)] == [b"now"]
 
 
@@ -145,9 +164,14 @@ def test_rows_of_a_key_keep_their_order(
 @pytest.mark.parametrize("partitions", [0, 1, 5])
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_empty_frames_and_partitions_are_published(
-    spark: SparkSession, broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel, queue: str,
-    partitions: int, delivery: str,
-) -> None:  # fmt: skip
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    channel: shardmq.Channel,
+    queue: str,
+    partitions: int,
+    delivery: str,
+) -> None:
     empty = spark.createDataFrame([], "value string")
     frame = spark.range(0, 3, 1, partitions).selectExpr("cast(id as string) as value") if partitions else empty
     write(frame, broker, routing_key=queue, delivery=delivery)
@@ -220,8 +244,11 @@ def test_a_task_that_comes_after_its_jobs_end_begins_nothing(
     ("query", "options", "said"),
     [
         ("select 'a' as value", {"exchange": "nowhere"}, ["publishing to exchange 'nowhere'", "nowhere"]),
-        ("select 'a' as value", {"exchange": "amq.topic", "routing_key": "lost"},
-         ["no queue takes a row", "exchange 'amq.topic' with routing key 'lost'", "mandatory=false"]),
+        (
+            "select 'a' as value",
+            {"exchange": "amq.topic", "routing_key": "lost"},
+            ["no queue takes a row", "exchange 'amq.topic' with routing key 'lost'", "mandatory=false"],
+        ),
         ("select 'a' as value, 'lost' as routing_key", {}, ["the default exchange with routing key 'lost'"]),
         ("select cast(null as string) as value", {"exchange": "amq.fanout"}, ["column value is null in 1 of 1 rows"]),
         ("select 'a' as value, 300 as priority", {"exchange": "amq.fanout"}, ["column priority is not 0 to 255 in 1"]),
@@ -232,11 +259,15 @@ def test_a_task_that_comes_after_its_jobs_end_begins_nothing(
         ("select 'a' as value", {}, ["nothing says where to publish to"]),
         ("select 'a' as value", {"exchange": "x", "txnId": "y", "delivery": "at-least-once"}, ["option txnId names"]),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_published_reaches_the_driver_with_target_and_cause(
-    spark: SparkSession, broker: Broker, connection: shardmq.Connection, query: str, options: Mapping[str, str],
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    query: str,
+    options: Mapping[str, str],
     said: list[str],
-) -> None:  # fmt: skip
+) -> None:
     with pytest.raises(PySparkException) as error:
         write(spark.sql(query), broker, **options)
     assert [part for part in said if part not in refused(error)] == []
@@ -275,9 +306,14 @@ def stream(spark: SparkSession, folder: Path, broker: Broker, **options: Any) ->
     """Publish all files of a folder, a micro-batch each."""
     files = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).parquet(str(folder / "files"))
     started = (
-        files.writeStream.format("shardmq").option("url", broker.url).options(**options).queryName("published")
-        .option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    )  # fmt: skip
+        files.writeStream.format("shardmq")
+        .option("url", broker.url)
+        .options(**options)
+        .queryName("published")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
     started.awaitTermination(120)
     fault = started.exception()
     if fault is not None:
@@ -291,9 +327,13 @@ def add_files(spark: SparkSession, folder: Path, *numbers: int) -> None:
 
 
 def test_a_stream_publishes_each_micro_batch_once(
-    spark: SparkSession, broker: Broker, connection: shardmq.Connection, channel: shardmq.Channel, queue: str,
+    spark: SparkSession,
+    broker: Broker,
+    connection: shardmq.Connection,
+    channel: shardmq.Channel,
+    queue: str,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     add_files(spark, tmp_path, 0, 1)
     stream(spark, tmp_path, broker, routing_key=queue)
     add_files(spark, tmp_path, 2)
@@ -353,9 +393,12 @@ def test_a_stream_that_cannot_publish_says_where_and_leaves_nothing(
 def test_a_complete_stream_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     counted = spark.readStream.format("rate").load().groupBy("value").count().selectExpr("string(value) as value")
     query = (
-        counted.writeStream.format("shardmq").option("url", broker.url).option("exchange", "x")
-        .option("checkpointLocation", str(tmp_path)).outputMode("complete")
-    )  # fmt: skip
+        counted.writeStream.format("shardmq")
+        .option("url", broker.url)
+        .option("exchange", "x")
+        .option("checkpointLocation", str(tmp_path))
+        .outputMode("complete")
+    )
     with pytest.raises(PySparkException) as error:
         query.start().awaitTermination(60)
     assert "complete" in refused(error)

@@ -19,8 +19,10 @@ def synced(folder: Path) -> list[str]:
     """Paths that opening a store there syncs, before LMDB's first write of its own."""
     traced = subprocess.run(
         ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", sys.executable, "-c", OPEN, str(folder)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [line.split("<", 1)[1].split(">", 1)[0] for line in traced.stderr.splitlines() if "sync(" in line]
 
 

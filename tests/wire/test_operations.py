@@ -13,8 +13,15 @@ from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations import codec as operations
 from shardmq.protocol.native.operations.basic import BasicConfirm
-from shardmq.protocol.native.operations.codec import FROM_CLIENT, FROM_SERVER, OPERATIONS, Operation, decode, encode
+from shardmq.protocol.native.operations.codec import (
+    FROM_CLIENT,
+    FROM_SERVER,
+    OPERATIONS,
+    decode,
+    encode,
+)
 from shardmq.protocol.native.operations.connection import ChannelOpen, Heartbeat
+from shardmq.protocol.native.operations.fields import Operation
 
 EITHER = FROM_CLIENT | FROM_SERVER
 names = st.text(max_size=40)
@@ -116,9 +123,19 @@ def test_every_operation_has_a_sender() -> None:
 def test_the_numbers_of_the_design_stand() -> None:
     first = [kind.__name__ for _, kind in sorted(OPERATIONS.items())[:12]]
     assert first == [
-        "ChannelOpen", "ChannelClose", "ExchangeDeclare", "ExchangeDelete", "QueueDeclare", "QueueDelete", "QueueBind",
-        "QueueUnbind", "BasicPublish", "BasicConsume", "BasicAck", "BasicDeliver",
-    ]  # fmt: skip
+        "ChannelOpen",
+        "ChannelClose",
+        "ExchangeDeclare",
+        "ExchangeDelete",
+        "QueueDeclare",
+        "QueueDelete",
+        "QueueBind",
+        "QueueUnbind",
+        "BasicPublish",
+        "BasicConsume",
+        "BasicAck",
+        "BasicDeliver",
+    ]
 
 
 def test_the_spec_lists_every_operation_with_its_fields_in_order() -> None:

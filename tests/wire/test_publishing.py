@@ -11,11 +11,30 @@ from shardmq.protocol.native.operations.publishing import LARGE_BYTES, encode_pu
 NUMBERS = st.integers(0, 2**63 - 1)
 
 
-@given(NUMBERS, st.integers(0, 2047), st.text(max_size=60), st.text(max_size=60), st.integers(0, 3),
-       st.integers(1, 65_536), st.sampled_from([0, 1, LARGE_BYTES - 1, LARGE_BYTES, 65_535, 65_536, 100_000]),
-       st.integers(0, 2**32 - 1), NUMBERS, NUMBERS)  # fmt: skip
-def test_the_frame_is_what_encode_makes(request: int, channel: int, exchange: str, key: str, flags: int, count: int,
-                                        size: int, delay_ms: int, producer: int, sequence: int) -> None:  # fmt: skip
+@given(
+    NUMBERS,
+    st.integers(0, 2047),
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.integers(0, 3),
+    st.integers(1, 65_536),
+    st.sampled_from([0, 1, LARGE_BYTES - 1, LARGE_BYTES, 65_535, 65_536, 100_000]),
+    st.integers(0, 2**32 - 1),
+    NUMBERS,
+    NUMBERS,
+)
+def test_the_frame_is_what_encode_makes(
+    request: int,
+    channel: int,
+    exchange: str,
+    key: str,
+    flags: int,
+    count: int,
+    size: int,
+    delay_ms: int,
+    producer: int,
+    sequence: int,
+) -> None:
     operation = BasicPublish(request, channel, exchange, key, flags, count, bytes(size), delay_ms, producer, sequence)
     assert encode_publish(operation) == encode(operation)
 

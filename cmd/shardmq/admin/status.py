@@ -137,8 +137,10 @@ def logins(processes: list[dict[str, Any]]) -> list[str]:
     )
     if not refused and not waiting:
         return []
-    return [f"refused since the gateways began: {counted(refused, 'login')}, {delayed:,} of them late; "
-            f"waiting now: {waiting:,}"]  # fmt: skip
+    return [
+        f"refused since the gateways began: {counted(refused, 'login')}, {delayed:,} of them late; "
+        f"waiting now: {waiting:,}"
+    ]
 
 
 def transactions(processes: list[dict[str, Any]]) -> list[str]:
@@ -196,5 +198,3 @@ def queue_table(queues: list[dict[str, Any]]) -> "Table":
             size(row["bytes"]),
         )
     return table
-
-

@@ -17,7 +17,7 @@ PER_PROCESS: Final = 1500
 """Connections of one client process."""
 
 
-class Crowd:
+class ConnectionHolders:
     """Client processes with connections.
 
     Args:

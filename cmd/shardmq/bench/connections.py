@@ -46,7 +46,7 @@ def crowd(*, url: str, queues: int, connections: int, transient: bool, timeout: 
     The queues are deleted at the end. Figures are of resident memory, by the roles of the processes.
     """
     from shardmq.client.sync.connection import connect
-    from shardmq.cmd.bench.connection_holders import Crowd, raise_file_limit
+    from shardmq.cmd.bench.connection_holders import ConnectionHolders, raise_file_limit
 
     def say(sentence: str) -> None:
         if not as_json:
@@ -61,7 +61,7 @@ def crowd(*, url: str, queues: int, connections: int, transient: bool, timeout: 
             figures = declare(url, names, not transient, timeout, say)
             with_queues = memory(connection)
             started_at = time.monotonic()
-            clients = Crowd(url, connections, timeout)
+            clients = ConnectionHolders(url, connections, timeout)
             try:
                 clients.wait()
                 seconds = time.monotonic() - started_at

@@ -19,17 +19,17 @@ from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
 
 if TYPE_CHECKING:
-    from shardmq.bus.curve import Security
+    from shardmq.bus.curve import CurveKeys
 
 KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")
 
 
-def security(keys: Path | None, name: str, insecure_bus: bool) -> "Security":
+def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
     """What protects the links of the process of that name."""
-    from shardmq.bus.curve import Security
+    from shardmq.bus.curve import CurveKeys
 
-    return Security(keys, name, insecure_bus)
+    return CurveKeys(keys, name, insecure_bus)
 
 
 @click.command()

@@ -43,7 +43,7 @@ COORDINATOR, SHARD, GATEWAY = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BrokerOptions:
     """What to run.
 
     Attributes:
@@ -117,7 +117,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     processes: dict[str, int] | None = None
 
 
-def supervise(plan: Plan, announce: Callable[[Notice], None]) -> int:
+def supervise(plan: BrokerOptions, announce: Callable[[Notice], None]) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
     Args:
@@ -143,7 +143,7 @@ def supervise(plan: Plan, announce: Callable[[Notice], None]) -> int:
 class Supervisor:
     """The children of one broker and what happens to them."""
 
-    def __init__(self, plan: Plan, run_dir: Path, announce: Callable[[Notice], None]) -> None:
+    def __init__(self, plan: BrokerOptions, run_dir: Path, announce: Callable[[Notice], None]) -> None:
         self._plan = plan
         self._announce = announce
         self._children = children(plan, run_dir, secrets.token_hex(16), self._child_ready)
@@ -276,7 +276,7 @@ class Supervisor:
         )
 
 
-def children(plan: Plan, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
+def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
     """The processes of a broker, and what each needs to be told."""
 
     def address(name: str) -> str:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from shardmq.cmd.run.invocation import program
-from shardmq.cmd.run.supervisor import Notice, Plan, supervise
+from shardmq.cmd.run.supervisor import BrokerOptions, Notice, supervise
 from shardmq.cmd.terminal.connection import DEFAULT_URL
 from shardmq.cmd.terminal.options import (
     DATA_DIR,
@@ -86,8 +86,9 @@ def up(
     It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
     """
     notify.die_with_parent()
-    plan = Plan(shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls),
-                message_size_max)  # fmt: skip
+    plan = BrokerOptions(
+        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls), message_size_max
+    )
     return supervise(plan, print_json if as_json else print_text)
 
 

@@ -77,10 +77,21 @@ def deadletters(
     doing = "republishing" if republish and not dry_run else "counting"
     with watch(doing, as_json) as watching, spark_for(watching, "deadletters", master, settings, log) as spark:
         report = job(
-            spark, queue, url=url, reason=reason, from_queue=from_queue, from_exchange=from_exchange, since=since,
-            until=until, republish=republish, limit=limit, keep=keep, dry_run=dry_run, txn_id=txn_id,
+            spark,
+            queue,
+            url=url,
+            reason=reason,
+            from_queue=from_queue,
+            from_exchange=from_exchange,
+            since=since,
+            until=until,
+            republish=republish,
+            limit=limit,
+            keep=keep,
+            dry_run=dry_run,
+            txn_id=txn_id,
             say=watching.say,
-        )  # fmt: skip
+        )
     if as_json:
         print_json(report.as_table())
         return

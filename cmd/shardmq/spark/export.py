@@ -54,9 +54,17 @@ def export(
     targets.ready(url, queue)
     with watch("exporting", as_json) as watching, spark_for(watching, "export", master, settings, log) as spark:
         summary = job(
-            spark, queue, to, url=url, drain=drain, by=by, append=append, max_records=max_records,
-            partitions=partitions, say=watching.say,
-        )  # fmt: skip
+            spark,
+            queue,
+            to,
+            url=url,
+            drain=drain,
+            by=by,
+            append=append,
+            max_records=max_records,
+            partitions=partitions,
+            say=watching.say,
+        )
     if as_json:
         print_json(summary.as_table())
     else:

@@ -108,10 +108,24 @@ def publish(
     targets.check_exchange(url, exchange)
     with watch("publishing", as_json) as watching, spark_for(watching, "publish", master, settings, log) as spark:
         summary = job(
-            spark, paths, url=url, exchange=exchange, format=format_, read_options=read_options, key=key,
-            routing_key=routing_key, value=value, headers=headers, message_id=message_id, properties=properties,
-            partitions=partitions, txn_id=txn_id, delivery=delivery, mandatory=mandatory, say=watching.say,
-        )  # fmt: skip
+            spark,
+            paths,
+            url=url,
+            exchange=exchange,
+            format=format_,
+            read_options=read_options,
+            key=key,
+            routing_key=routing_key,
+            value=value,
+            headers=headers,
+            message_id=message_id,
+            properties=properties,
+            partitions=partitions,
+            txn_id=txn_id,
+            delivery=delivery,
+            mandatory=mandatory,
+            say=watching.say,
+        )
     if as_json:
         print_json(summary.as_table())
     else:

@@ -54,9 +54,17 @@ def replay(
     targets.check_exchange(url, exchange)
     with watch("replaying", as_json) as watching, spark_for(watching, "replay", master, settings, log) as spark:
         summary = job(
-            spark, paths, url=url, exchange=exchange, keep_exchange=keep_exchange, rate=rate, txn_id=txn_id,
-            mandatory=mandatory, say=watching.say, progress=watching.progress,
-        )  # fmt: skip
+            spark,
+            paths,
+            url=url,
+            exchange=exchange,
+            keep_exchange=keep_exchange,
+            rate=rate,
+            txn_id=txn_id,
+            mandatory=mandatory,
+            say=watching.say,
+            progress=watching.progress,
+        )
     if as_json:
         print_json(summary.as_table())
     else:

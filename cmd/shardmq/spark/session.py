@@ -75,8 +75,10 @@ def check_installed() -> None:
     """
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        raise StartupRefused(f"{' with '.join(missing)} is not installed: pip install 'shardmq[spark]', "
-                             "or in a clone: .venv/bin/pip install '.[spark]'")  # fmt: skip
+        raise StartupRefused(
+            f"{' with '.join(missing)} is not installed: pip install 'shardmq[spark]', "
+            "or in a clone: .venv/bin/pip install '.[spark]'"
+        )
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
         where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on the PATH"

@@ -67,8 +67,16 @@ def _recorded(folder: Path, number: int) -> "Recorded":
         waiting = {place.transaction for place in store.all_staged()}
         waiting.update(transaction for transaction, _ in contents.sealed)
         highest = max([ended, *waiting, *contents.concluding])
-        return Recorded(number, mine.store, mine.broker, mine.generation, mine.queue, contents.queues,
-                        frozenset(waiting - set(contents.concluding)), highest)  # fmt: skip
+        return Recorded(
+            number,
+            mine.store,
+            mine.broker,
+            mine.generation,
+            mine.queue,
+            contents.queues,
+            frozenset(waiting - set(contents.concluding)),
+            highest,
+        )
     finally:
         store.close()
 
@@ -116,11 +124,16 @@ def _print(done: "Adoption", shards: "list[Recorded]", reason: str, aside: Path 
         if number:
             click.echo(f"{counted(number, noun)} {what}")
 
-    click.echo(f"broker {done.broker}: {counted(len(shards), 'shard')} "
-               f"({', '.join(str(each.shard) for each in shards)})")  # fmt: skip
+    click.echo(
+        f"broker {done.broker}: {counted(len(shards), 'shard')} ({', '.join(str(each.shard) for each in shards)})"
+    )
     say(len(done.queues), "durable queue", "with all messages, from the shards")
-    say(len(done.empty), "durable queue", "empty, from the old store: no shard has them: "
-        + ", ".join(f"'{name}' in vhost '{vhost}' (shard {shard})" for vhost, name, shard in done.empty))  # fmt: skip
+    say(
+        len(done.empty),
+        "durable queue",
+        "empty, from the old store: no shard has them: "
+        + ", ".join(f"'{name}' in vhost '{vhost}' (shard {shard})" for vhost, name, shard in done.empty),
+    )
     say(len(done.gone), "queue", "that were deleted, or whose connection is gone, will be removed")
     say(len(done.vhosts), "virtual host", "made for queues: " + ", ".join(f"'{name}'" for name in done.vhosts))
     say(done.aborted, "transaction", "that nobody knows any more will be aborted")
@@ -128,8 +141,10 @@ def _print(done: "Adoption", shards: "list[Recorded]", reason: str, aside: Path 
         click.echo("exchanges, bindings, users, permissions and transactions are those of the old store")
     else:
         click.echo(f"the old store is not used: {reason}", err=True)
-        click.echo("not rebuilt: exchanges, bindings, users (but for 'guest'), permissions, transactions; the default "
-                   "exchange routes to every queue by its name")  # fmt: skip
+        click.echo(
+            "not rebuilt: exchanges, bindings, users (but for 'guest'), permissions, transactions; the default "
+            "exchange routes to every queue by its name"
+        )
     if not is_done:
         click.echo("Nothing was changed; --apply does it.")
     else:

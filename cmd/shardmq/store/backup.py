@@ -55,8 +55,9 @@ def backup(*, directory: Path, rate: int, url: str, as_json: bool) -> int:
         print_json({**look, "seconds": round(seconds, 3)})
     elif look["state"] == "done":
         total = sum(each["bytes"] for each in look["stores"])
-        click.echo(f"Copied {counted(len(look['stores']), 'store')} ({size(total)}) to {look['directory']} in "
-                   f"{seconds:.1f} s")  # fmt: skip
+        click.echo(
+            f"Copied {counted(len(look['stores']), 'store')} ({size(total)}) to {look['directory']} in {seconds:.1f} s"
+        )
     if look["state"] != "done":
         why = look["text"] or "the coordinator was started again meanwhile"
         click.secho(f"Error: no backup: {why}; remove {look['directory']}, and try again", fg="red", err=True)
@@ -95,13 +96,22 @@ def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
         raise StoreUnwritable(f"{aside} cannot be written: {fault.strerror}") from fault
     total = sum(file.bytes for each in manifest.stores for file in each.files)
     if as_json:
-        print_json({"broker": broker, "of": manifest.broker, "settled_at": manifest.settled_at, "bytes": total,
-                    "stores": [each.store for each in manifest.stores]})  # fmt: skip
+        print_json(
+            {
+                "broker": broker,
+                "of": manifest.broker,
+                "settled_at": manifest.settled_at,
+                "bytes": total,
+                "stores": [each.store for each in manifest.stores],
+            }
+        )
     else:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(manifest.settled_at))
         shards = len(manifest.stores) - 1
-        click.echo(f"Restored {counted(len(manifest.stores), 'store')} ({size(total)}) of {when} in {data_dir}; start "
-                   f"it with `shardmq up --data-dir {data_dir} --shards {shards}`")  # fmt: skip
+        click.echo(
+            f"Restored {counted(len(manifest.stores), 'store')} ({size(total)}) of {when} in {data_dir}; start "
+            f"it with `shardmq up --data-dir {data_dir} --shards {shards}`"
+        )
 
 
 def _copy(manifest: "Manifest", directory: Path, aside: Path, as_json: bool) -> None:
@@ -129,7 +139,7 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
     """Open every store once, which checks it, and give it its new broker's id."""
     from shardmq.coordinator.storage.store import Store as CoordinatorStore
     from shardmq.shards.storage.store import Store as ShardStore
-    from shardmq.shards.storage.write_batch import Writes
+    from shardmq.shards.storage.write_batch import WriteBatch
     from shardmq.storage.files import sync_folder
     from shardmq.storage.redo_log import RedoLog
 
@@ -139,7 +149,7 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
         RedoLog(folder / "redo", None).close()
         store = ShardStore(folder, number)
         try:
-            store.write(Writes(identity=msgspec.structs.replace(store.identity, broker=broker)))
+            store.write(WriteBatch(identity=msgspec.structs.replace(store.identity, broker=broker)))
         finally:
             store.close()
         sync_folder(folder)
@@ -156,8 +166,14 @@ def _progress(what: str, as_json: bool) -> "Progress":
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
-    return Progress(TextColumn(what + " {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-                    console=console, disable=as_json or not sys.stderr.isatty())  # fmt: skip
+    return Progress(
+        TextColumn(what + " {task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        disable=as_json or not sys.stderr.isatty(),
+    )
 
 
 def _show(progress: "Progress", tasks: dict[str, Any], stores: list[dict[str, Any]]) -> None:

@@ -26,8 +26,14 @@ def check(*, folder: Path, as_json: bool) -> int:
         looked = look_through(stores, Console(stderr=True))
     damage = looked.damage
     if as_json:
-        print_json({"stores": looked.stores, "rows": looked.rows, "damage": len(damage),
-                    "findings": [finding.table() for finding in looked.findings]})  # fmt: skip
+        print_json(
+            {
+                "stores": looked.stores,
+                "rows": looked.rows,
+                "damage": len(damage),
+                "findings": [finding.table() for finding in looked.findings],
+            }
+        )
         return EXIT_DAMAGE if damage else 0
     if looked.findings:
         print_findings(Console(), looked.findings)

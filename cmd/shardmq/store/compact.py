@@ -16,7 +16,7 @@ from shardmq.cmd.terminal.values import size
 from shardmq.errors import ShardmqError, StoreRefused, StoreUnwritable
 
 if TYPE_CHECKING:
-    from shardmq.storage.lmdb_engine import Environment
+    from shardmq.storage.lmdb_engine import LmdbEnvironment
 
 LEAST_BYTES: Final = 1 << 20
 """Fewer free pages are not worth a copy."""
@@ -91,7 +91,7 @@ def _compact(folder: Path, as_json: bool) -> Compacted:
     return Compacted(folder.name, before, _disk_bytes(environment.file))
 
 
-def _opened(folder: Path) -> "Environment":
+def _opened(folder: Path) -> "LmdbEnvironment":
     from shardmq.coordinator.storage import store as coordinators
     from shardmq.shards.storage import schema as layout
     from shardmq.shards.storage import store as shards
@@ -102,7 +102,7 @@ def _opened(folder: Path) -> "Environment":
     return open_environment(folder, shards.FORMAT, layout.DATABASES)
 
 
-def _copied(environment: "Environment", show: Show) -> "Environment":
+def _copied(environment: "LmdbEnvironment", show: Show) -> "LmdbEnvironment":
     """The store with its new file; as it is where that would not pay.
 
     Raises:
@@ -143,7 +143,13 @@ def _progress(name: str, as_json: bool) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
-    with Progress(f"copying {name}", BarColumn(), DownloadColumn(), TimeElapsedColumn(), console=Console(stderr=True),
-                  transient=True) as bar:  # fmt: skip
+    with Progress(
+        f"copying {name}",
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -123,8 +123,9 @@ def _look_at_coordinator(folder: Path, begun: Begun, looked: Looked) -> "Known":
     return registry.known
 
 
-def _look_at_shard(folder: Path, begun: Begun, looked: Looked, known: "Known | None",
-                   queues: "dict[bytes, Queue]") -> None:  # fmt: skip
+def _look_at_shard(
+    folder: Path, begun: Begun, looked: Looked, known: "Known | None", queues: "dict[bytes, Queue]"
+) -> None:
     from shardmq.coordinator.storage.check import queue_key
     from shardmq.shards.check.check import check_shard
     from shardmq.shards.check.closed_store import ClosedStore
@@ -156,8 +157,13 @@ def _registry(name: str, known: "Known") -> "Registry":
     from shardmq.shards.check.queues import Registry
 
     number = int(name.removeprefix("shard-"))
-    return Registry({queue.id: queue for queue in known.queues if queue.shard == number}, frozenset(known.deleted),
-                    known.decisions, frozenset(known.undecided), known.next_transaction)  # fmt: skip
+    return Registry(
+        {queue.id: queue for queue in known.queues if queue.shard == number},
+        frozenset(known.deleted),
+        known.decisions,
+        frozenset(known.undecided),
+        known.next_transaction,
+    )
 
 
 def _whole_file(store: Path, damage: StoreDamaged) -> "Finding":

@@ -56,12 +56,15 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
             after = look_through(stores, progress)
     left = damage if after is None else after.damage
     if as_json:
-        print_json({
-            "applied": after is not None, "aside": None if aside is None else str(aside),
-            "messages_lost": sum([finding.messages for finding in damage]),
-            "findings": [finding.table() for finding in looked.findings],
-            "left": [finding.table() for finding in left],
-        })  # fmt: skip
+        print_json(
+            {
+                "applied": after is not None,
+                "aside": None if aside is None else str(aside),
+                "messages_lost": sum([finding.messages for finding in damage]),
+                "findings": [finding.table() for finding in looked.findings],
+                "left": [finding.table() for finding in left],
+            }
+        )
     elif after is not None:
         click.echo(f"Repaired. The original is in {aside}; delete it when nothing is missed.")
         if left:

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class BusMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One thing said."""
 
 
-class Hello(Message, frozen=True, tag=1):
+class Hello(BusMessage, frozen=True, tag=1):
     """Opens a session: who is calling. The session's number is in the envelope.
 
     Gateways tell shards their broker's id, and the generation of the coordinator whose topology they route by.
@@ -22,31 +22,31 @@ class Hello(Message, frozen=True, tag=1):
     generation: int = 0
 
 
-class Welcome(Message, frozen=True, tag=2):
+class Welcome(BusMessage, frozen=True, tag=2):
     """The session is open: who answered."""
 
     role: str
     name: str
 
 
-class Reset(Message, frozen=True, tag=3):
+class Reset(BusMessage, frozen=True, tag=3):
     """That session is not known here, or lost something; begin another."""
 
     reason: str
 
 
-class Ping(Message, frozen=True, tag=4):
+class Ping(BusMessage, frozen=True, tag=4):
     """A sign of life."""
 
 
-class Answer(Message, frozen=True, tag=10):
+class Answer(BusMessage, frozen=True, tag=10):
     """A request was carried out."""
 
     request: int
     result: Any = None
 
 
-class Refusal(Message, frozen=True, tag=11):
+class Refusal(BusMessage, frozen=True, tag=11):
     """A request was not."""
 
     request: int
@@ -54,7 +54,7 @@ class Refusal(Message, frozen=True, tag=11):
     text: str
 
 
-class Inspect(Message, frozen=True, tag=12):
+class Inspect(BusMessage, frozen=True, tag=12):
     """How are you? Answered by a table, as `shardmq status` shows it.
 
     With a `noun` ("connections", "channels", "consumers") a gateway answers with a list of tables, and the coordinator

@@ -1,12 +1,12 @@
 """To and from shards."""
 
-from shardmq.bus.messages.base import Answer, Inspect, Message, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Inspect, Refusal
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 
-class Gone(Message, frozen=True, tag=70):
+class Gone(BusMessage, frozen=True, tag=70):
     """Dead letters of a producer with these numbers, in rising order, are never published again: the queues need not
     tell them from one another. Not answered."""
 
@@ -15,21 +15,21 @@ class Gone(Message, frozen=True, tag=70):
     ranges: list[tuple[int, int]]
 
 
-class Permit(Message, frozen=True, tag=56):
+class Permit(BusMessage, frozen=True, tag=56):
     """There is room for messages of so many bytes beyond a consumer's window, in the pass in which this comes."""
 
     consumer: int
     size: int
 
 
-class Wanted(Message, frozen=True, tag=48):
+class Wanted(BusMessage, frozen=True, tag=48):
     """The next message for a consumer does not fit into its window: it waits for a Permit of its size, in bytes."""
 
     consumer: int
     size: int
 
 
-class Spent(Message, frozen=True, tag=49):
+class Spent(BusMessage, frozen=True, tag=49):
     """A Permit of `size` bytes is over: as many bytes of what is delivered from here on are not of the window as were
     `used`, none where another consumer has the message by now, or it is gone."""
 
@@ -38,7 +38,7 @@ class Spent(Message, frozen=True, tag=49):
     used: int
 
 
-class OutOfService(Message, frozen=True, tag=71):
+class OutOfService(BusMessage, frozen=True, tag=71):
     """To the coordinator: something stored of this durable queue is damaged, as `text` says; it cannot be deleted until
     that is repaired. Told on every new session, and when it is found."""
 
@@ -46,7 +46,7 @@ class OutOfService(Message, frozen=True, tag=71):
     text: str
 
 
-class Publish(Message, frozen=True, tag=20):
+class Publish(BusMessage, frozen=True, tag=20):
     """Append a run to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed.
 
     `producer` is who published, 0 for nobody in particular; message i is then its message number `sequence + i`, and a
@@ -57,14 +57,14 @@ class Publish(Message, frozen=True, tag=20):
     """
 
     queues: tuple[int, ...]
-    run: Run
+    run: RecordBatch
     producer: int = 0
     sequence: int = 0
     delay_ms: int = 0
     transaction: int = 0
 
 
-class Consume(Message, frozen=True, tag=21):
+class Consume(BusMessage, frozen=True, tag=21):
     """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it.
 
     Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
@@ -87,27 +87,27 @@ class Consume(Message, frozen=True, tag=21):
     overhead: int = 0
 
 
-class Cancel(Message, frozen=True, tag=22):
+class Cancel(BusMessage, frozen=True, tag=22):
     """Deliver no more to a consumer; what it holds stays held until settled, returned or released."""
 
     request: int
     consumer: int
 
 
-class Release(Message, frozen=True, tag=23):
+class Release(BusMessage, frozen=True, tag=23):
     """A consumer (or basic.get client) is gone: what it holds goes back to its place."""
 
     consumer: int
 
 
-class Settle(Message, frozen=True, tag=24):
+class Ack(BusMessage, frozen=True, tag=24):
     """Acked: these messages are done with."""
 
     consumer: int
     ranges: list[tuple[int, int]]
 
 
-class Return(Message, frozen=True, tag=25):
+class Nack(BusMessage, frozen=True, tag=25):
     """Not acked: back to their place, after `delay_ms`; or, without `requeue`, dead-lettered or dropped."""
 
     consumer: int
@@ -116,14 +116,14 @@ class Return(Message, frozen=True, tag=25):
     delay_ms: int = 0
 
 
-class Credit(Message, frozen=True, tag=26):
+class Credit(BusMessage, frozen=True, tag=26):
     """Bytes that have reached a consumer's socket: as many more may come."""
 
     consumer: int
     window: int
 
 
-class Qos(Message, frozen=True, tag=27):
+class Qos(BusMessage, frozen=True, tag=27):
     """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in
     Consume, and stays."""
 
@@ -133,7 +133,7 @@ class Qos(Message, frozen=True, tag=27):
     settled_late: bool = False
 
 
-class Get(Message, frozen=True, tag=28):
+class Get(BusMessage, frozen=True, tag=28):
     """One message, if there is one: Got, or an Answer of nil; of its size in bytes where that is over `room`, and it
     stays where it is."""
 
@@ -144,14 +144,14 @@ class Get(Message, frozen=True, tag=28):
     room: int = 1 << 62
 
 
-class Purge(Message, frozen=True, tag=29):
+class Purge(BusMessage, frozen=True, tag=29):
     """Remove what is ready. Answer: how many."""
 
     request: int
     queue: int
 
 
-class Counts(Message, frozen=True, tag=30):
+class Counts(BusMessage, frozen=True, tag=30):
     """Answer: (ready messages, consumers) of a queue; is_declared where somebody has just declared it."""
 
     request: int
@@ -159,28 +159,28 @@ class Counts(Message, frozen=True, tag=30):
     is_declared: bool = False
 
 
-class Assign(Message, frozen=True, tag=31):
+class AssignQueue(BusMessage, frozen=True, tag=31):
     """These queues are yours; those you have already stay as they are. Answered once they are on disk."""
 
     request: int
     queues: list[Queue]
 
 
-class Drop(Message, frozen=True, tag=32):
+class DropQueue(BusMessage, frozen=True, tag=32):
     """This queue is deleted. Answer: how many ready messages went with it; 0 if it is not there."""
 
     request: int
     queue: int
 
 
-class Renew(Message, frozen=True, tag=33):
+class Renew(BusMessage, frozen=True, tag=33):
     """Still being worked on: the time until they must be settled begins anew."""
 
     consumer: int
     ranges: list[tuple[int, int]]
 
 
-class Peek(Message, frozen=True, tag=34):
+class Peek(BusMessage, frozen=True, tag=34):
     """Look at ready messages and leave everything as it is. Answer: [(first, redelivered, deliveries, Run), …] in the
     order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most."""
 
@@ -190,7 +190,7 @@ class Peek(Message, frozen=True, tag=34):
     count: int
 
 
-class Condemn(Message, frozen=True, tag=35):
+class PrepareDelete(BusMessage, frozen=True, tag=35):
     """This queue is about to be deleted, if it has no consumers (`if_unused`), no ready messages (`if_empty`): answered
     by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406)."""
 
@@ -200,21 +200,21 @@ class Condemn(Message, frozen=True, tag=35):
     if_empty: bool
 
 
-class DeadLettered(Message, frozen=True, tag=36):
+class DeadLetterAccepted(BusMessage, frozen=True, tag=36):
     """Dead letters have arrived wherever they were to go, or there was nowhere to go to: they may leave the queue."""
 
     queue: int
     ranges: list[tuple[int, int]]
 
 
-class DeadLetterRefused(Message, frozen=True, tag=37):
+class DeadLetterRefused(BusMessage, frozen=True, tag=37):
     """Dead letters have not arrived, or not everywhere: to be sent again a little later."""
 
     queue: int
     ranges: list[tuple[int, int]]
 
 
-class Seal(Message, frozen=True, tag=38):
+class Seal(BusMessage, frozen=True, tag=38):
     """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
     it has here, which may be none. Sealing twice is as once."""
 
@@ -223,7 +223,7 @@ class Seal(Message, frozen=True, tag=38):
     attempt: int
 
 
-class Prepare(Message, frozen=True, tag=39):
+class Prepare(BusMessage, frozen=True, tag=39):
     """These attempts are to be committed. Answer: how many messages each has here, in order; -1 for one that is here
     and not sealed."""
 
@@ -232,7 +232,7 @@ class Prepare(Message, frozen=True, tag=39):
     attempts: list[int]
 
 
-class Conclude(Message, frozen=True, tag=50):
+class FollowDecision(BusMessage, frozen=True, tag=50):
     """A transaction is decided: what these attempts staged joins its queues, attempt by attempt; what others staged is
     removed, and so is all that comes for it from now on. Answered by nil when that is done and on disk, also where
     nothing was staged. Told again in every session until it was answered."""
@@ -242,7 +242,7 @@ class Conclude(Message, frozen=True, tag=50):
     attempts: list[int]
 
 
-class Slices(Message, frozen=True, tag=51):
+class Slices(BusMessage, frozen=True, tag=51):
     """Cut what is ready in a queue, or reserved under that name, into about `count` parts of one size. Answer:
     [(first, end, messages), …], as sequence numbers in rising order; nothing is between them."""
 
@@ -252,7 +252,7 @@ class Slices(Message, frozen=True, tag=51):
     reservation: str = ""
 
 
-class Read(Message, frozen=True, tag=52):
+class Read(BusMessage, frozen=True, tag=52):
     """Look at messages with numbers in [first, end) that are ready, or reserved under that name, and leave everything
     as it is. Answer: ([(first, redelivered, deliveries, Run), …] in order of their numbers, where to read on or nil);
     `count` messages and some MB at most."""
@@ -265,7 +265,7 @@ class Read(Message, frozen=True, tag=52):
     reservation: str = ""
 
 
-class Reserve(Message, frozen=True, tag=53):
+class Reserve(BusMessage, frozen=True, tag=53):
     """Set the first ready messages aside under a name, as many as there are now and `messages_max` at most, for
     `lease_ms`: nobody gets them meanwhile, and they stay so over restarts. Answer: (messages, whether it was
     acknowledged). A name that is there keeps what it has, and its time begins anew."""
@@ -277,7 +277,7 @@ class Reserve(Message, frozen=True, tag=53):
     lease_ms: int
 
 
-class EndReservation(Message, frozen=True, tag=54):
+class EndReservation(BusMessage, frozen=True, tag=54):
     """`acknowledge`: what is reserved under that name is done with, of it only `ranges` if there are any; 404 where
     there is no such reservation. Otherwise all that is left of it returns to its place. Answer: how many messages.
     What was acknowledged whole is remembered by its name until its time is over."""
@@ -289,7 +289,7 @@ class EndReservation(Message, frozen=True, tag=54):
     ranges: list[tuple[int, int]]
 
 
-class Transact(Message, frozen=True, tag=55):
+class AtomicCommit(BusMessage, frozen=True, tag=55):
     """All of this or nothing, and in one commit: these publishes join their queues, these messages are done with, these
     return. Refused where a queue is not here (404), where one does not take all its messages, or where a consumer does
     not hold any more what is to be done with or to return (406); consumers whose queue is gone hold nothing, and are
@@ -298,17 +298,17 @@ class Transact(Message, frozen=True, tag=55):
 
     request: int
     publishes: list[Publish]
-    settled: list[Settle]
-    returned: list[Return]
+    settled: list[Ack]
+    returned: list[Nack]
 
 
-class Confirmed(Message, frozen=True, tag=40):
+class Confirmed(BusMessage, frozen=True, tag=40):
     """All publishes of this session up to number `upto` are where they should be, but for those refused before."""
 
     upto: int
 
 
-class PublishRefusal(Message, frozen=True, tag=41):
+class PublishRefusal(BusMessage, frozen=True, tag=41):
     """Publish `number` was not taken, but for its first `taken` messages. Sent before the Confirmed that passes it."""
 
     number: int
@@ -317,7 +317,7 @@ class PublishRefusal(Message, frozen=True, tag=41):
     taken: int = 0
 
 
-class Delivered(Message, frozen=True, tag=42):
+class Delivered(BusMessage, frozen=True, tag=42):
     """Messages for a consumer: sequence numbers `first` to `first + run.count`.
 
     `deliveries`: how often each was delivered in vain before, where the queue counts that (x-delivery-limit).
@@ -326,29 +326,29 @@ class Delivered(Message, frozen=True, tag=42):
     consumer: int
     first: int
     redelivered: bool
-    run: Run
+    run: RecordBatch
     deliveries: int = 0
 
 
-class Got(Message, frozen=True, tag=43):
+class Got(BusMessage, frozen=True, tag=43):
     """The message a Get asked for, and how many are ready behind it."""
 
     request: int
     first: int
     redelivered: bool
-    run: Run
+    run: RecordBatch
     ready: int
     deliveries: int = 0
 
 
-class Cancelled(Message, frozen=True, tag=44):
+class Cancelled(BusMessage, frozen=True, tag=44):
     """The consumer's queue is deleted; or out of service, as `text` then says."""
 
     consumer: int
     text: str = ""
 
 
-class Dead(Message, frozen=True, tag=45):
+class DeadLetter(BusMessage, frozen=True, tag=45):
     """Messages of a queue with a dead-letter exchange that died: a gateway routes them on, and answers DeadLettered or
     DeadLetterRefused for every one. `reason` is rejected, expired, maxlen, delivery_limit or ack_timeout.
 
@@ -359,20 +359,20 @@ class Dead(Message, frozen=True, tag=45):
     queue: int
     first: int
     reason: str
-    run: Run
+    run: RecordBatch
     deliveries: int = 0
     producer: int = 0
     gone: list[tuple[int, int]] = []
 
 
-class Unused(Message, frozen=True, tag=46):
+class Unused(BusMessage, frozen=True, tag=46):
     """To the coordinator: this queue's last consumer is gone (auto-delete), or nobody used it for its time (x-expires):
     it is to be deleted, unless that has changed when the shard is asked (Condemn with `if_unused`)."""
 
     queue: int
 
 
-class Alarm(Message, frozen=True, tag=47):
+class Alarm(BusMessage, frozen=True, tag=47):
     """To gateways: the machine runs short of something here ("memory", "disk"), or does so no longer. Told on every new
     session while it lasts."""
 
@@ -386,8 +386,8 @@ ToShard = (
     | Consume
     | Cancel
     | Release
-    | Settle
-    | Return
+    | Ack
+    | Nack
     | Credit
     | Qos
     | Get
@@ -395,21 +395,21 @@ ToShard = (
     | Counts
     | Gone
     | Inspect
-    | Assign
-    | Drop
+    | AssignQueue
+    | DropQueue
     | Renew
     | Peek
-    | Condemn
-    | DeadLettered
+    | PrepareDelete
+    | DeadLetterAccepted
     | DeadLetterRefused
     | Seal
     | Prepare
-    | Conclude
+    | FollowDecision
     | Slices
     | Read
     | Reserve
     | EndReservation
-    | Transact
+    | AtomicCommit
     | Permit
     | Enroll
     | Expel
@@ -424,7 +424,7 @@ FromShard = (
     | Delivered
     | Got
     | Cancelled
-    | Dead
+    | DeadLetter
     | Unused
     | Alarm
     | Answer

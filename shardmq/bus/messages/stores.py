@@ -1,9 +1,9 @@
 """What the processes say of their stores: whose they are, and when they are copied."""
 
-from shardmq.bus.messages.base import Message
+from shardmq.bus.messages.base import BusMessage
 
 
-class Enroll(Message, frozen=True, tag=90):
+class Enroll(BusMessage, frozen=True, tag=90):
     """To a shard that is recognised: this is its broker, and the coordinator's generation. Answered once it is on disk;
     what follows it is carried out after it."""
 
@@ -12,19 +12,19 @@ class Enroll(Message, frozen=True, tag=90):
     generation: int
 
 
-class Expel(Message, frozen=True, tag=91):
+class Expel(BusMessage, frozen=True, tag=91):
     """To a shard whose store is not the one that belongs here, and why: it refuses to go on."""
 
     text: str
 
 
-class Hold(Message, frozen=True, tag=92):
+class Hold(BusMessage, frozen=True, tag=92):
     """Carry out nothing that gateways say before a Copy comes, or some seconds are over. Answered by nil."""
 
     request: int
 
 
-class Copy(Message, frozen=True, tag=93):
+class Copy(BusMessage, frozen=True, tag=93):
     """Copy the store as it is now into `folder`, and go on. Answered by nil once it is settled what is copied; Copying
     tells how far that is."""
 
@@ -33,7 +33,7 @@ class Copy(Message, frozen=True, tag=93):
     bytes_per_second: int
 
 
-class Identity(Message, frozen=True, tag=94):
+class Identity(BusMessage, frozen=True, tag=94):
     """To the coordinator, first thing in a session: whose the shard's store is.
 
     `broker` is "" for one that was never enrolled; `generation` is the newest coordinator's it heard of; `queue` the
@@ -50,7 +50,7 @@ class Identity(Message, frozen=True, tag=94):
     queues: list[tuple[int, str, str]]
 
 
-class Copying(Message, frozen=True, tag=95):
+class Copying(BusMessage, frozen=True, tag=95):
     """To the coordinator: how far the copy of the store is; at its end with its files as (name, bytes, checksum), or
     with why there is none."""
 
@@ -60,7 +60,7 @@ class Copying(Message, frozen=True, tag=95):
     fault: str = ""
 
 
-class BeginBackup(Message, frozen=True, tag=96):
+class BeginBackup(BusMessage, frozen=True, tag=96):
     """Copy all stores into folders of `folder`. Answered by nil once it is settled what is in the copy."""
 
     request: int
@@ -68,7 +68,7 @@ class BeginBackup(Message, frozen=True, tag=96):
     bytes_per_second: int
 
 
-class LookBackup(Message, frozen=True, tag=97):
+class LookBackup(BusMessage, frozen=True, tag=97):
     """Answer: how far the last backup is, as a table."""
 
     request: int

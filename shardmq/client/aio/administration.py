@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from shardmq.client.core import requests as asks
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
 
 
-class AdminVerbs(ABC):
+class AdministrationRequests(ABC):
     """What each takes and raises is what `admin.AdminVerbs` says."""
 
     @abstractmethod
-    async def _ask(self, ask: Ask[T]) -> T:
+    async def _ask(self, ask: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     async def status(self) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from shardmq.client.aio.consumer import DeliveryQueue, Handler, HandlerInbox
 from shardmq.client.aio.publisher import Publisher
-from shardmq.client.aio.topology import TopologyVerbs
+from shardmq.client.aio.topology import TopologyRequests
 from shardmq.client.aio.transaction import Transaction
 from shardmq.client.api.defaults import ACK_AT_MOST, CLOSE_SECONDS, PREFETCH, WINDOW
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core.batching import flags_of, record_of
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Inbox, again
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import (
     check_delay,
     check_names,
@@ -36,10 +36,10 @@ from shardmq.errors import (
 )
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 
 if TYPE_CHECKING:
-    from shardmq.client.aio.transport import Wire
+    from shardmq.client.aio.transport import Transport
 
 
 T = TypeVar("T")
@@ -70,15 +70,21 @@ class _Confirm:
         return False
 
 
-class Channel(TopologyVerbs):
+class Channel(TopologyRequests):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     An async context manager: leaving it closes the channel. What each method takes and raises is what `shardmq.Channel`
     says; acks are plain calls, sent together before the event loop waits again.
     """
 
-    def __init__(self, core: Core, wire: "Wire", timeout: float, has_return_hook: Callable[[], bool],
-                 forget: Callable[["Channel"], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        wire: "Transport",
+        timeout: float,
+        has_return_hook: Callable[[], bool],
+        forget: Callable[["Channel"], None],
+    ) -> None:
         self._connection = core
         self._wire = wire
         self._timeout = timeout
@@ -149,9 +155,16 @@ class Channel(TopologyVerbs):
         self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
     ) -> Publisher:
         """A publisher for many messages: it does not wait for each one's confirm."""
-        publisher = Publisher(self._connection, self._wire, self._core, window,
-                              self._timeout if timeout is None else timeout, producer_number(producer),
-                              self._has_return_hook, self._forget_publisher)  # fmt: skip
+        publisher = Publisher(
+            self._connection,
+            self._wire,
+            self._core,
+            window,
+            self._timeout if timeout is None else timeout,
+            producer_number(producer),
+            self._has_return_hook,
+            self._forget_publisher,
+        )
         self._publishers.append(publisher)
         return publisher
 
@@ -160,8 +173,17 @@ class Channel(TopologyVerbs):
     ) -> Transaction:
         """Begin a transaction: `async with await channel.transaction(name) as transaction: …`."""
         seconds = self._timeout if timeout is None else timeout
-        transaction = Transaction(self._connection, self._wire, self._core, name, timeout_ms, window, seconds,
-                                  self._has_return_hook, self._ask_for)  # fmt: skip
+        transaction = Transaction(
+            self._connection,
+            self._wire,
+            self._core,
+            name,
+            timeout_ms,
+            window,
+            seconds,
+            self._has_return_hook,
+            self._ask_for,
+        )
         await transaction.begin()
         return transaction
 
@@ -398,13 +420,22 @@ class Channel(TopologyVerbs):
             if not self.is_stale(delivery):
                 return delivery
 
-    async def _begin(self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool,
-                     arguments: dict[str, Any]) -> tuple[str, DeliveryQueue]:  # fmt: skip
+    async def _begin(
+        self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool, arguments: dict[str, Any]
+    ) -> tuple[str, DeliveryQueue]:
         inbox = DeliveryQueue()
         return await self._consume(queue, prefetch, auto_ack, inbox, "", exclusive, arguments), inbox
 
-    async def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str,
-                       exclusive: bool, arguments: dict[str, Any]) -> str:  # fmt: skip
+    async def _consume(
+        self,
+        queue: str,
+        prefetch: int,
+        auto_ack: bool,
+        inbox: Inbox,
+        consumer_tag: str,
+        exclusive: bool,
+        arguments: dict[str, Any],
+    ) -> str:
         check_names(queue=queue, consumer_tag=consumer_tag)
         check_prefetch(prefetch)
         self.flush()
@@ -438,10 +469,10 @@ class Channel(TopologyVerbs):
         self._wire.transmit()
         return await self._wire.wait(future, self._timeout if seconds is None else seconds, what)
 
-    async def _ask(self, ask: Ask[T]) -> T:
+    async def _ask(self, ask: Request[T]) -> T:
         return ask.shape(await self._request(ask.kind, *ask.fields))
 
-    async def _ask_for(self, ask: Ask[T], seconds: float) -> T:
+    async def _ask_for(self, ask: Request[T], seconds: float) -> T:
         return ask.shape(await self._request(ask.kind, *ask.fields, seconds=seconds))
 
     async def _request(self, kind: Callable[..., Operation], *fields: Any, seconds: float | None = None) -> Any:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from shardmq.client.aio.administration import AdminVerbs
+from shardmq.client.aio.administration import AdministrationRequests
 from shardmq.client.aio.channel import Channel
-from shardmq.client.aio.transport import Wire
+from shardmq.client.aio.transport import Transport
 from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_SECONDS
-from shardmq.client.api.hooks import Hooks, HookVerbs
-from shardmq.client.api.metrics import Counter, Meter, Metrics, counter_of
+from shardmq.client.api.hooks import HookRegistration, Hooks
+from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, parse_all
-from shardmq.client.core.connection import Core, client_properties
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.connection import ConnectionCore, client_properties
+from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
 from shardmq.errors import ConnectionLost
 from shardmq.limits import HEARTBEAT_SECONDS
@@ -46,8 +46,9 @@ async def connect(
     check_timeout(timeout)
     if recovery is not None:
         recovery.check()
-    connection = Connection(addresses, timeout, heartbeat, recovery, tls,
-                            None if metrics is None else counter_of(metrics))  # fmt: skip
+    connection = Connection(
+        addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics)
+    )
     try:
         await connection._open()
     except BaseException:
@@ -56,22 +57,29 @@ async def connect(
     return connection
 
 
-class Connection(HookVerbs, AdminVerbs):
+class Connection(HookRegistration, AdministrationRequests):
     """An open connection. Made by `connect`.
 
     When it is lost it comes back, as `shardmq.Connection`. An async context manager: leaving it closes the connection.
     """
 
-    def __init__(self, addresses: Sequence[Address], timeout: float, heartbeat: int, recovery: Recovery | None,
-                 tls: ssl.SSLContext | None, counter: Counter | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        timeout: float,
+        heartbeat: int,
+        recovery: Recovery | None,
+        tls: ssl.SSLContext | None,
+        counter: Counter | None,
+    ) -> None:
         self.timeout = timeout
         """Seconds each answer is waited for."""
         self._loop = asyncio.get_running_loop()
         self._hook_tasks: set[asyncio.Task[Any]] = set()
         self._hooks = Hooks(self._call_soon, self._adopt)
-        self._meter = Meter(counter, self._report_later) if counter is not None else None
-        self._core = Core(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        self._wire = Wire(self._core, addresses, tls, recovery, timeout, client_properties())
+        self._meter = MetricsCounter(counter, self._report_later) if counter is not None else None
+        self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
+        self._wire = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
         self._channels: set[Channel] = set()
         self._own_channel: Channel | None = None
 
@@ -145,7 +153,7 @@ class Connection(HookVerbs, AdminVerbs):
         self._core.lose(ConnectionLost(f"the connection to {self._core.address} was closed by this program"))
         self._wire.stop()
 
-    async def _ask(self, ask: Ask[T]) -> T:
+    async def _ask(self, ask: Request[T]) -> T:
         if self._own_channel is None or not self._own_channel.is_open:
             self._own_channel = await self.channel()
         return await self._own_channel._ask(ask)

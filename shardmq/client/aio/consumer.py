@@ -68,7 +68,7 @@ class DeliveryQueue:
             self._arrived.set_result(None)
 
 
-class Desk(Protocol):
+class ConsumerOwner(Protocol):
     """What a consumer with a handler needs of its channel."""
 
     def took(self, delivery: Delivery) -> None:
@@ -98,7 +98,7 @@ class HandlerInbox(DeliveryQueue):
         concurrency: messages handled at once.
     """
 
-    def __init__(self, desk: Desk, handler: Handler, queue: str, on_error: OnError, concurrency: int) -> None:
+    def __init__(self, desk: ConsumerOwner, handler: Handler, queue: str, on_error: OnError, concurrency: int) -> None:
         super().__init__()
         self._desk = desk
         self._handler = handler

@@ -10,30 +10,39 @@ from msgspec.structs import replace
 from shardmq.client.core.batching import (
     RUN_BYTES,
     RUN_RECORDS,
-    Collecting,
-    Extras,
-    Filling,
+    BatchBuilder,
+    BatchCollector,
+    PublishOptions,
     Run,
     flags_of,
     refusal,
     runs_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
 
 if TYPE_CHECKING:
-    from shardmq.client.aio.transport import Wire
+    from shardmq.client.aio.transport import Transport
 
 
 class Publisher:
     """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
 
-    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, window: int, timeout: float, producer: int,
-                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None],
-                 publish: Publish | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        wire: "Transport",
+        channel: ChannelCore,
+        window: int,
+        timeout: float,
+        producer: int,
+        has_return_hook: Callable[[], bool],
+        forget: Callable[["Publisher"], None],
+        publish: Publish | None = None,
+    ) -> None:
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -45,7 +54,7 @@ class Publisher:
         self._has_return_hook = has_return_hook
         self._forget = forget
         self._publish: Publish = publish or core.publish
-        self._collecting = Collecting(producer, lambda: core.server.message_max)
+        self._collecting = BatchCollector(producer, lambda: core.server.message_max)
         self._sent = 0
         self._settled = 0
         self._refused = 0
@@ -180,13 +189,20 @@ class Publisher:
                 waiter.set_result(None)
         self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
 
-    def _special(self, exchange: str, routing_key: str, properties: Properties | None, mandatory: bool, delay_ms: int,
-                 sequence: int | None) -> Filling:  # fmt: skip
+    def _special(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties | None,
+        mandatory: bool,
+        delay_ms: int,
+        sequence: int | None,
+    ) -> BatchBuilder:
         """What a message with extras joins; neighbours in number share a run."""
         check_sequence(self._producer, sequence)
         collecting = self._collecting
         filling = collecting.filling
-        extras = Extras(mandatory, delay_ms, self._producer, sequence or 0)
+        extras = PublishOptions(mandatory, delay_ms, self._producer, sequence or 0)
         like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
         is_next = not self._producer or collecting.next_sequence() == sequence
         if not is_next or not filling.is_like(exchange, routing_key, properties, like):

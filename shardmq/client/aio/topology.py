@@ -8,16 +8,16 @@ from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
 from shardmq.client.core import requests as asks
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
 
 
-class TopologyVerbs(ABC):
+class TopologyRequests(ABC):
     """What each takes and raises is what `verbs.TopologyVerbs` says."""
 
     @abstractmethod
-    async def _ask(self, ask: Ask[T]) -> T:
+    async def _ask(self, ask: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     async def exchange_declare(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from shardmq.client.aio.publisher import Publisher
 from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.requests import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
 from shardmq.message.properties import Properties
 
 if TYPE_CHECKING:
-    from shardmq.client.aio.transport import Wire
+    from shardmq.client.aio.transport import Transport
 
 T = TypeVar("T")
 
@@ -30,14 +30,24 @@ class Transaction:
     with a note of what became of the transaction.
     """
 
-    def __init__(self, core: Core, wire: "Wire", channel: ChannelCore, name: str, timeout_ms: int, window: int,
-                 seconds: float, has_return_hook: Callable[[], bool],
-                 ask: Callable[[Ask[Any], float], Awaitable[Any]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        wire: "Transport",
+        channel: ChannelCore,
+        name: str,
+        timeout_ms: int,
+        window: int,
+        seconds: float,
+        has_return_hook: Callable[[], bool],
+        ask: Callable[[Request[Any], float], Awaitable[Any]],
+    ) -> None:
         self._wire = wire
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
-        self._publisher = Publisher(core, wire, channel, window, seconds, 0, has_return_hook, _no_matter,
-                                    self._core.publish)  # fmt: skip
+        self._publisher = Publisher(
+            core, wire, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
+        )
 
     async def begin(self) -> None:
         """Begin it; `Channel.transaction` does."""

@@ -17,18 +17,18 @@ from shardmq.client.api.defaults import (
 from shardmq.client.api.recovery import Backoff, Recovery
 from shardmq.client.api.tls import context_for, hung_up, server_name, why
 from shardmq.client.api.url import Address
-from shardmq.client.core.connection import Core
-from shardmq.client.core.interfaces import Unheard
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
 
 _log = logging.getLogger("shardmq.client")
 
 _BROKE: Final = "the connection to {} broke: {}"
-_UNHEARD: Final = Unheard()
+_UNHEARD: Final = IgnoredReply()
 
 
 class Flushable(Protocol):
-    """Collects something to be sent, and says so with `Wire.due`."""
+    """Collects something to be sent, and says so with `Transport.due`."""
 
     def flush_due(self) -> None:
         """Send it."""
@@ -37,7 +37,7 @@ class Flushable(Protocol):
 class _Line(asyncio.Protocol):
     """One socket. What comes over one that was given up is not heard."""
 
-    def __init__(self, wire: "Wire") -> None:
+    def __init__(self, wire: "Transport") -> None:
         self._wire = wire
         self.transport: asyncio.Transport | None = None
 
@@ -63,7 +63,7 @@ class _Line(asyncio.Protocol):
         self._wire.resume()
 
 
-class Wire:
+class Transport:
     """See the module.
 
     Args:
@@ -75,8 +75,15 @@ class Wire:
         properties: what the broker is told of this program.
     """
 
-    def __init__(self, core: Core, addresses: Sequence[Address], tls: ssl.SSLContext | None,
-                 recovery: Recovery | None, timeout: float, properties: dict[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        addresses: Sequence[Address],
+        tls: ssl.SSLContext | None,
+        recovery: Recovery | None,
+        timeout: float,
+        properties: dict[str, Any],
+    ) -> None:
         self._core = core
         self._addresses = addresses
         self._tls = tls
@@ -292,8 +299,12 @@ class Wire:
             else:
                 self._drop_line(abort=True)
             return
-        self._core.lose(ConnectionLost(f"the connection to {self._peer} was lost, and the recovery given up after "
-                                       f"{self._loop.time() - began:.0f} s{self._core.excuse()}"))  # fmt: skip
+        self._core.lose(
+            ConnectionLost(
+                f"the connection to {self._peer} was lost, and the recovery given up after "
+                f"{self._loop.time() - began:.0f} s{self._core.excuse()}"
+            )
+        )
         self._end()
 
     def _restore(self) -> None:

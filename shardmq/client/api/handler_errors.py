@@ -20,7 +20,7 @@ _FATES: Final = {
 }
 
 
-class FailingDesk(Protocol):
+class HandlerOwner(Protocol):
     """What is needed of the channel."""
 
     def is_unsettled(self, tag: int) -> bool:
@@ -35,15 +35,20 @@ def check_handler(callback: object, on_error: str) -> None:
         raise InvalidRequest(f"on_error is 'requeue', 'reject' or 'close', not '{on_error}'")
 
 
-def handler_raised(desk: FailingDesk, message: Message, queue: str, on_error: str) -> bool:
+def handler_raised(desk: HandlerOwner, message: Message, queue: str, on_error: str) -> bool:
     """Log it, and nack the message as the policy says. Whether the channel is to close.
 
     To be called while the exception is handled.
     """
     is_unsettled = desk.is_unsettled(message.delivery_tag)
     fate = _FATES[on_error] if is_unsettled or on_error == "close" else "it was settled already"
-    _log.exception("a handler raised: message %s of queue '%s', consumer '%s'; %s", message.message_id, queue,
-                   message.consumer_tag, fate)  # fmt: skip
+    _log.exception(
+        "a handler raised: message %s of queue '%s', consumer '%s'; %s",
+        message.message_id,
+        queue,
+        message.consumer_tag,
+        fate,
+    )
     if on_error == "close":
         return True
     if is_unsettled and on_error == "requeue":

@@ -73,8 +73,11 @@ class Hooks:
             return False
         is_behind = self._returned_bytes > RETURNS_BYTES_MAX
         if is_behind and not self._is_behind:
-            _log.error("on_return is over %d bytes of returned messages behind: flush raises Unroutable for those that "
-                       "come back until it has caught up", RETURNS_BYTES_MAX)  # fmt: skip
+            _log.error(
+                "on_return is over %d bytes of returned messages behind: flush raises Unroutable for those that "
+                "come back until it has caught up",
+                RETURNS_BYTES_MAX,
+            )
         self._is_behind = is_behind
         return not is_behind
 
@@ -152,7 +155,7 @@ class Hooks:
                 _log.exception("the hook %r raised", hook)
 
 
-class HookVerbs:
+class HookRegistration:
     """The part of a connection that takes hooks. Each `on_…` may be used as a decorator, and several times.
 
     In programs with threads hooks are called on a thread of their own, one after the other; with asyncio on the event

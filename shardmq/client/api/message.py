@@ -194,8 +194,10 @@ class Peeked(AutoAcked):
 
     def settle(self, first: int, last: int) -> None:  # noqa: ARG002
         """Refused."""
-        raise PreconditionFailed("this message was only looked at (queue_peek, queue_read); get or consume it to "
-                                 "settle it, or reserve it and end the reservation")  # fmt: skip
+        raise PreconditionFailed(
+            "this message was only looked at (queue_peek, queue_read); get or consume it to "
+            "settle it, or reserve it and end the reservation"
+        )
 
 
 class Batch:

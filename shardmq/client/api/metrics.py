@@ -1,6 +1,5 @@
 """Counts of messages for the program's metrics: counted as runs pass by, reported a moment later."""
 
-
 import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -67,8 +66,10 @@ def counter_of(metrics: Any) -> Counter:
         return counter
     missing = [name for name in NAMES if not callable(getattr(metrics, name, None))]
     if missing:
-        raise TypeError(f"metrics are a function of (name, count), or an object with a method for each of "
-                        f"{', '.join(NAMES)}; this {type(metrics).__name__} lacks {', '.join(missing)}")  # fmt: skip
+        raise TypeError(
+            f"metrics are a function of (name, count), or an object with a method for each of "
+            f"{', '.join(NAMES)}; this {type(metrics).__name__} lacks {', '.join(missing)}"
+        )
 
     def count(name: str, more: int) -> None:
         getattr(metrics, name)(more)
@@ -76,7 +77,7 @@ def counter_of(metrics: Any) -> Counter:
     return count
 
 
-class Meter:
+class MetricsCounter:
     """The counts that were not reported yet.
 
     Args:

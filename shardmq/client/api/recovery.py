@@ -34,8 +34,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise InvalidRequest for wishes that make no sense."""
         if not 0 < self.first_seconds <= self.max_seconds:
-            raise InvalidRequest(f"the first pause is over 0 and up to max_seconds ({self.max_seconds:g}) seconds, "
-                                 f"not {self.first_seconds:g}")  # fmt: skip
+            raise InvalidRequest(
+                f"the first pause is over 0 and up to max_seconds ({self.max_seconds:g}) seconds, "
+                f"not {self.first_seconds:g}"
+            )
         if self.attempts is not None and self.attempts < 1:
             raise InvalidRequest(f"a recovery has at least 1 attempt, not {self.attempts}; recovery=None is for none")
 

@@ -31,15 +31,17 @@ class ReturnedMessage(msgspec.Struct, frozen=True):
 def returned_messages(frame: BasicReturn) -> list[ReturnedMessage]:
     """All that one BasicReturn brings."""
     return [
-        ReturnedMessage(record.body, record.properties or Properties(), frame.exchange, frame.routing_key, frame.code,
-                        frame.text)
+        ReturnedMessage(
+            record.body, record.properties or Properties(), frame.exchange, frame.routing_key, frame.code, frame.text
+        )
         for record in records.unpack(frame.records, frame.count)
-    ]  # fmt: skip
+    ]
 
 
 def unroutable(frame: BasicReturn) -> Unroutable:
     """The exception for what came back; it carries the first message."""
-    error = Unroutable(f"no queue took what was published to '{frame.exchange}' with "
-                       f"'{frame.routing_key}', and it was mandatory")  # fmt: skip
+    error = Unroutable(
+        f"no queue took what was published to '{frame.exchange}' with '{frame.routing_key}', and it was mandatory"
+    )
     error.message = returned_messages(frame)[0]
     return error

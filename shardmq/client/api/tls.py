@@ -150,5 +150,3 @@ def hung_up(peer: str, address: Address, is_open: bool) -> str:
             f"URL, {CERTIFICATE_VARIABLE} and {KEY_VARIABLE}, or a context as tls=…"
         )
     return f"{said} before it was open; if that is its port for TLS, write shardmqs://"
-
-

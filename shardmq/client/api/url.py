@@ -169,8 +169,10 @@ def _query(query: str, is_tls: bool) -> dict[str, str]:
     for given, value in pairs:
         name = _SAME.get(given, given)
         if name not in _QUERY:
-            raise InvalidRequest(f"'{given}' means nothing in a URL, whose form is {_FORM}; with TLS there may be "
-                                 f"?{'=…&'.join(sorted(_QUERY))}=…")  # fmt: skip
+            raise InvalidRequest(
+                f"'{given}' means nothing in a URL, whose form is {_FORM}; with TLS there may be "
+                f"?{'=…&'.join(sorted(_QUERY))}=…"
+            )
         if not is_tls:
             raise InvalidRequest(f"'{given}' is for TLS: write the URL as {_FORM.replace('shardmq:', 'shardmqs:')}")
         if name in said or not value:
@@ -187,5 +189,10 @@ def _files(said: Mapping[str, str]) -> TlsFiles:
         raise InvalidRequest(f"auth_mechanism={mechanism} means nothing in a URL; it is {' or '.join(_MECHANISMS)}")
     if "keyfile" in said and "certfile" not in said:
         raise InvalidRequest("the URL has a keyfile and no certfile; name the certificate that the key is for")
-    return TlsFiles(said.get("cacertfile"), said.get("certfile"), said.get("keyfile"), _VERIFY[verify],
-                    said.get("server_name_indication"))  # fmt: skip
+    return TlsFiles(
+        said.get("cacertfile"),
+        said.get("certfile"),
+        said.get("keyfile"),
+        _VERIFY[verify],
+        said.get("server_name_indication"),
+    )

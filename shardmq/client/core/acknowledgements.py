@@ -3,13 +3,14 @@
 from typing import Final
 
 from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
-from shardmq.protocol.native.operations.codec import Ranges, encode
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.fields import TagRanges
 
 RANGES_MAX: Final = 50_000
 """In one frame: each takes up to 19 bytes, and a broker takes so many (SETTLEMENT_BYTES_MAX)."""
 
 
-class Settlements:
+class Acknowledgements:
     """What one channel's user has settled and the broker was not told yet.
 
     Tags become ranges when they are taken. A tag settled twice stays twice: it is the broker's to object.
@@ -41,7 +42,7 @@ class Settlements:
         self._count += last - first + 1
         self._nacked.setdefault((requeue, delay_ms), []).append((first, last))
 
-    def take(self, channel: int, stale: int = 0, offset: int = 0) -> tuple[list[bytes], int, int, Ranges]:
+    def take(self, channel: int, stale: int = 0, offset: int = 0) -> tuple[list[bytes], int, int, TagRanges]:
         """The frames that tell the broker; nothing is pending then.
 
         Args:
@@ -53,7 +54,7 @@ class Settlements:
             The frames, how many were acked, how many nacked, and the ranges in them as the program knows them.
         """
         frames: list[bytes] = []
-        ranges: Ranges = []
+        ranges: TagRanges = []
         acked = nacked = 0
         if self.singles:
             taken = len(self.singles)
@@ -76,27 +77,27 @@ class Settlements:
         return frames, acked, nacked, ranges
 
 
-def shifted(ranges: Ranges, offset: int) -> Ranges:
+def shifted(ranges: TagRanges, offset: int) -> TagRanges:
     """The ranges in the broker's numbers."""
     return [(first - offset, last - offset) for first, last in ranges] if offset else ranges
 
 
-def _parts(ranges: Ranges) -> list[Ranges]:
+def _parts(ranges: TagRanges) -> list[TagRanges]:
     return [ranges[place : place + RANGES_MAX] for place in range(0, len(ranges), RANGES_MAX)]
 
 
-def _total(ranges: Ranges) -> int:
+def _total(ranges: TagRanges) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-def _ranges(tags: list[int]) -> Ranges:
+def _ranges(tags: list[int]) -> TagRanges:
     first = tags[0]
     if tags == list(range(first, first + len(tags))):  # in order: 20 ns a tag, where looking at each takes 80
         return [(first, tags[-1])]
     return [(tag, tag) for tag in tags]
 
 
-def _joined(ranges: Ranges, stale: int) -> Ranges:
+def _joined(ranges: TagRanges, stale: int) -> TagRanges:
     if stale:
         ranges = [(max(first, stale + 1), last) for first, last in ranges if last > stale]
     if len(ranges) < 2:

@@ -128,7 +128,7 @@ Run = tuple[str, str, int, int, bytes, int, int, int, int]
 Producer 0: the channel numbers it, or the transaction whose publisher it comes from."""
 
 
-class Extras(msgspec.Struct, frozen=True):
+class PublishOptions(msgspec.Struct, frozen=True):
     """What few messages are published with.
 
     Attributes:
@@ -144,11 +144,11 @@ class Extras(msgspec.Struct, frozen=True):
     sequence: int = 0
 
 
-NO_EXTRAS: Final = Extras()
+NO_EXTRAS: Final = PublishOptions()
 _SPECIAL: Final = object()
 
 
-class Filling:
+class BatchBuilder:
     """Messages waiting to be sent that share exchange, routing key and properties.
 
     Attributes:
@@ -164,11 +164,27 @@ class Filling:
         beside: what a record of these has beside its body, about.
     """
 
-    __slots__ = ("beside", "bodies", "body_max", "exchange", "extras", "flags", "plain", "properties", "routing_key",
-                 "size")  # fmt: skip
+    __slots__ = (
+        "beside",
+        "bodies",
+        "body_max",
+        "exchange",
+        "extras",
+        "flags",
+        "plain",
+        "properties",
+        "routing_key",
+        "size",
+    )
 
-    def __init__(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras,
-                 body_max: int = MESSAGE_BYTES_MAX) -> None:  # fmt: skip
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties | None,
+        extras: PublishOptions,
+        body_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
         self.properties = properties
@@ -180,7 +196,7 @@ class Filling:
         self.body_max = body_max
         self.beside = _bytes_beside(properties)
 
-    def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> bool:
+    def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions) -> bool:
         """Whether a message published so belongs here."""
         return (
             self.properties is properties
@@ -205,7 +221,7 @@ class Filling:
         return taken
 
 
-class Collecting:
+class BatchCollector:
     """What single publishes are collected in, until it is sent as runs.
 
     Any thread may append to `filling.bodies` without a lock, if it looks afterwards whether `filling` is still the one:
@@ -223,13 +239,15 @@ class Collecting:
 
     def __init__(self, producer: int = 0, body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX) -> None:
         self._body_max = body_max
-        self.filling = Filling("", "", None, Extras(producer=producer) if producer else NO_EXTRAS, body_max())
+        self.filling = BatchBuilder(
+            "", "", None, PublishOptions(producer=producer) if producer else NO_EXTRAS, body_max()
+        )
         self.packed_count = 0
         self._packed: list[bytes] = []
         self._packed_bytes = 0
 
     def turn_to(
-        self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras = NO_EXTRAS
+        self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions = NO_EXTRAS
     ) -> list[Run]:
         """Collect messages published like that from now on; returns what is to be sent before them.
 
@@ -249,7 +267,7 @@ class Collecting:
         if not is_same_route:
             check_names(exchange=exchange, routing_key=routing_key)
             check_delay(extras.delay_ms)
-        self.filling = Filling(exchange, routing_key, properties, extras, self._body_max())
+        self.filling = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
         if not is_same_route:
             return self._runs(old)
         if bodies := old.take():
@@ -262,7 +280,7 @@ class Collecting:
         """All there is, as runs."""
         return self._runs(self.filling)
 
-    def sweep(self, old: Filling) -> list[Run]:
+    def sweep(self, old: BatchBuilder) -> list[Run]:
         """What is still in one that was turned away from, behind all that was packed of it before."""
         return [*self._runs(self.filling), *self._runs(old)]
 
@@ -270,7 +288,7 @@ class Collecting:
         """What the next numbered message's number must be to share a run with those before it."""
         return self.filling.extras.sequence + len(self.filling.bodies)
 
-    def _runs(self, filling: Filling) -> list[Run]:
+    def _runs(self, filling: BatchBuilder) -> list[Run]:
         bodies = filling.take()
         runs: list[Run] = []
         for index, part in enumerate(_parts(bodies, filling.beside) if bodies else ()):
@@ -287,13 +305,22 @@ class Collecting:
         self._packed_bytes += len(packed)
         self.packed_count += len(bodies)
 
-    def _run(self, route: Filling) -> Run:
+    def _run(self, route: BatchBuilder) -> Run:
         packed, count = self._packed, self.packed_count
         self._packed, self._packed_bytes, self.packed_count = [], 0, 0
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
         extras = route.extras
-        run = (route.exchange, route.routing_key, route.flags, count, joined, extras.delay_ms, extras.producer,
-               extras.sequence, 0)  # fmt: skip
+        run = (
+            route.exchange,
+            route.routing_key,
+            route.flags,
+            count,
+            joined,
+            extras.delay_ms,
+            extras.producer,
+            extras.sequence,
+            0,
+        )
         if extras.producer:
             route.extras = replace(extras, sequence=extras.sequence + count)
         return run

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from shardmq.client.api.message import Settler
-from shardmq.client.core.acknowledgements import Settlements
+from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.client.core.batching import Run
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply
 from shardmq.errors import ShardmqError
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
-from shardmq.protocol.native.operations.codec import Operation, Ranges
+from shardmq.protocol.native.operations.fields import Operation, TagRanges
 from shardmq.ranges import RangeSet
 
 Finish = Callable[[Any], Any]
@@ -70,9 +70,27 @@ class ChannelCore:
         fault: why it is closed, if it is.
     """
 
-    __slots__ = ("consumers", "fault", "held", "inboxes", "is_open", "last_tag", "manual", "number", "opening",
-                 "producer", "put_off", "sequence", "settlements", "settler", "stale_tag", "tag_offset", "unacked",
-                 "unconfirmed", "unheard")  # fmt: skip
+    __slots__ = (
+        "consumers",
+        "fault",
+        "held",
+        "inboxes",
+        "is_open",
+        "last_tag",
+        "manual",
+        "number",
+        "opening",
+        "producer",
+        "put_off",
+        "sequence",
+        "settlements",
+        "settler",
+        "stale_tag",
+        "tag_offset",
+        "unacked",
+        "unconfirmed",
+        "unheard",
+    )
 
     def __init__(self, number: int, settler: Settler, opening: Reply | None) -> None:
         self.number = number
@@ -92,10 +110,10 @@ class ChannelCore:
         self.last_tag = 0
         self.stale_tag = 0
         self.tag_offset = 0
-        self.settlements = Settlements()
+        self.settlements = Acknowledgements()
         self.fault: ShardmqError | None = None
 
-    def unacked_up_to(self, delivery_tag: int) -> Ranges:
+    def unacked_up_to(self, delivery_tag: int) -> TagRanges:
         """What acking a tag with `multiple` means: all that is unacked up to it (0: all there is), else itself."""
         end = delivery_tag + 1 if delivery_tag else 2**63
         found = [(first, stop - 1) for first, stop in self.unacked.within(1, end)]
@@ -112,7 +130,7 @@ class ChannelCore:
         self.is_open = False
         self.stale_tag = self.tag_offset = self.last_tag
         self.unacked.clear()
-        self.settlements = Settlements()
+        self.settlements = Acknowledgements()
         sent: list[tuple[int, Asked | Published]] = [*self.unconfirmed.items(), *again]
         self.unconfirmed = {}
         sent.sort(key=lambda entry: entry[0])
@@ -131,12 +149,40 @@ ENDED_BY_LOSS: frozenset[str] = frozenset({"ChannelClose", "BasicCancel", "Basic
 """Requests that a lost connection carries out itself."""
 
 ASKED_AGAIN: frozenset[str] = frozenset(
-    {"ExchangeDeclare", "ExchangeDelete", "ExchangeBind", "ExchangeUnbind", "QueueDeclare", "QueueDelete", "QueueBind",
-     "QueueUnbind", "QueuePeek", "TopologyList", "StatusGet", "VhostPut", "VhostDelete", "UserPut", "UserDelete",
-     "PermissionPut", "PermissionDelete", "LimitsPut", "DefinitionsExport", "DefinitionsImport", "BasicConsume",
-     "BasicQos", "TransactionBegin", "TransactionSeal", "TransactionCommit", "TransactionAbort", "QueueSlices",
-     "QueueRead", "QueueReserve", "ReservationEnd", "BackupLook"}
-)  # fmt: skip
+    {
+        "ExchangeDeclare",
+        "ExchangeDelete",
+        "ExchangeBind",
+        "ExchangeUnbind",
+        "QueueDeclare",
+        "QueueDelete",
+        "QueueBind",
+        "QueueUnbind",
+        "QueuePeek",
+        "TopologyList",
+        "StatusGet",
+        "VhostPut",
+        "VhostDelete",
+        "UserPut",
+        "UserDelete",
+        "PermissionPut",
+        "PermissionDelete",
+        "LimitsPut",
+        "DefinitionsExport",
+        "DefinitionsImport",
+        "BasicConsume",
+        "BasicQos",
+        "TransactionBegin",
+        "TransactionSeal",
+        "TransactionCommit",
+        "TransactionAbort",
+        "QueueSlices",
+        "QueueRead",
+        "QueueReserve",
+        "ReservationEnd",
+        "BackupLook",
+    }
+)
 """Requests that do no harm when they are carried out twice."""
 
 GONE_IS_DONE: frozenset[str] = frozenset({"ExchangeDelete", "QueueDelete", "VhostDelete", "UserDelete"})

@@ -24,9 +24,9 @@ from shardmq.client.api.results import ServerProperties, got, result_of, started
 from shardmq.client.core.acknowledgements import shifted
 from shardmq.client.core.batching import Run
 from shardmq.client.core.channel import ENDED_BY_LOSS, Asked, ChannelCore, survives_loss
-from shardmq.client.core.dispatch import Hearing
+from shardmq.client.core.dispatch import FrameDispatcher
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
-from shardmq.client.core.restore import Restoring
+from shardmq.client.core.restore import Restore
 from shardmq.client.core.state import AUTO_ACKED, HEARD_BYTES_MAX
 from shardmq.errors import ChannelError, ConnectionLost, ProtocolError, ShardmqError
 from shardmq.protocol.native.frames import FrameReader
@@ -38,7 +38,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicRecover,
     BasicRenew,
 )
-from shardmq.protocol.native.operations.codec import Operation, Ranges, encode
+from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.connection import (
     PROTOCOL_VERSION,
     ChannelClose,
@@ -47,12 +47,13 @@ from shardmq.protocol.native.operations.connection import (
     ConnectionOpen,
     Heartbeat,
 )
+from shardmq.protocol.native.operations.fields import Operation, TagRanges
 from shardmq.protocol.native.operations.publishing import encode_publish
 
 _HEARTBEAT: Final = encode(Heartbeat())
 
 
-class Core(Hearing):
+class ConnectionCore(FrameDispatcher):
     """The connection: numbers requests, matches answers, hands out deliveries.
 
     Args:
@@ -77,14 +78,22 @@ class Core(Hearing):
         def finish(result: Any) -> ServerProperties:
             self.server = result_of(ServerProperties, result)
             if self.is_open:
-                self._restoring = Restoring(self)
+                self._restoring = Restore(self)
                 self._restoring.begin()
             else:
                 self.is_open = self.is_up = self._goes_straight = True
             return self.server
 
-        self._dispatch(Asked(None, reply, ConnectionOpen(0, PROTOCOL_VERSION, address.user, address.password,
-                                                         address.vhost, self._heartbeat, client), finish))  # fmt: skip
+        self._dispatch(
+            Asked(
+                None,
+                reply,
+                ConnectionOpen(
+                    0, PROTOCOL_VERSION, address.user, address.password, address.vhost, self._heartbeat, client
+                ),
+                finish,
+            )
+        )
 
     def open_channel(self, settler: Settler, reply: Reply) -> ChannelCore:
         """Open the next free channel.
@@ -205,14 +214,36 @@ class Core(Hearing):
             channel.sequence += count
         if self._goes_straight:
             number = self._request + 1
-            operation = BasicPublish(number, channel.number, exchange, routing_key, flags, count, packed, delay_ms,
-                                     producer, sequence, transaction)  # fmt: skip
+            operation = BasicPublish(
+                number,
+                channel.number,
+                exchange,
+                routing_key,
+                flags,
+                count,
+                packed,
+                delay_ms,
+                producer,
+                sequence,
+                transaction,
+            )
             self.outgoing.append(encode_publish(operation))
             self._request = number
             channel.unconfirmed[number] = (confirms, operation)
         else:
-            operation = BasicPublish(0, channel.number, exchange, routing_key, flags, count, packed, delay_ms,
-                                     producer, sequence, transaction)  # fmt: skip
+            operation = BasicPublish(
+                0,
+                channel.number,
+                exchange,
+                routing_key,
+                flags,
+                count,
+                packed,
+                delay_ms,
+                producer,
+                sequence,
+                transaction,
+            )
             channel.held.append((confirms, operation))
         self._count("published", count)
 
@@ -241,7 +272,7 @@ class Core(Hearing):
 
     def renew(self, channel: ChannelCore, first: int, last: int) -> None:
         """Begin the acknowledgement timeout of those that are still unacked anew."""
-        held: Ranges = [(start, end - 1) for start, end in channel.unacked.within(first, last + 1)]
+        held: TagRanges = [(start, end - 1) for start, end in channel.unacked.within(first, last + 1)]
         if held:
             self._send(BasicRenew(channel.number, shifted(held, channel.tag_offset)))
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
@@ -26,7 +26,7 @@ def _key(to_exchange: bool, destination: str, source: str, routing_key: str, arg
     return to_exchange, destination, source, routing_key, _pack(arguments)
 
 
-class Declared:
+class Declarations:
     """The record. Requests are noted when they were carried out.
 
     Attributes:
@@ -120,13 +120,13 @@ def _key_of(operation: QueueBind | QueueUnbind | ExchangeBind | ExchangeUnbind) 
     return _key(True, operation.destination, operation.source, operation.routing_key, operation.arguments)
 
 
-_NOTED: Final[dict[type[Operation], Callable[[Declared, Any, Any], None]]] = {
-    ExchangeDeclare: Declared._declare_exchange,
-    ExchangeDelete: Declared._delete_exchange,
-    ExchangeBind: Declared._bind,
-    ExchangeUnbind: Declared._unbind,
-    QueueDeclare: Declared._declare_queue,
-    QueueDelete: Declared._delete_queue,
-    QueueBind: Declared._bind,
-    QueueUnbind: Declared._unbind,
+_NOTED: Final[dict[type[Operation], Callable[[Declarations, Any, Any], None]]] = {
+    ExchangeDeclare: Declarations._declare_exchange,
+    ExchangeDelete: Declarations._delete_exchange,
+    ExchangeBind: Declarations._bind,
+    ExchangeUnbind: Declarations._unbind,
+    QueueDeclare: Declarations._declare_queue,
+    QueueDelete: Declarations._delete_queue,
+    QueueBind: Declarations._bind,
+    QueueUnbind: Declarations._unbind,
 }

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from shardmq.client.api.message import Delivery, Settler
 from shardmq.client.api.returns import unroutable
 from shardmq.client.core.channel import GONE_IS_DONE, Asked, ChannelCore, Published
-from shardmq.client.core.state import AUTO_ACKED, CoreState
+from shardmq.client.core.state import AUTO_ACKED, ConnectionState
 from shardmq.errors import (
     AuthenticationFailed,
     ChannelError,
@@ -31,7 +31,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicRefused,
     BasicReturn,
 )
-from shardmq.protocol.native.operations.codec import FROM_SERVER, Operation, Ranges, decode
+from shardmq.protocol.native.operations.codec import FROM_SERVER, decode
 from shardmq.protocol.native.operations.connection import (
     ChannelClose,
     ChannelOpen,
@@ -43,12 +43,13 @@ from shardmq.protocol.native.operations.connection import (
     Ok,
     Refused,
 )
+from shardmq.protocol.native.operations.fields import Operation, TagRanges
 
 _PASSING: Final = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """A connection refused with one of these may be opened a moment later."""
 
 
-class Hearing(CoreState):
+class FrameDispatcher(ConnectionState):
     """The part of `core.Core` that takes in what was read."""
 
     def receive(self, data: bytes | memoryview) -> None:
@@ -156,8 +157,9 @@ class Hearing(CoreState):
         channel = self._channels.get(notice.channel)
         if channel is None:
             return
-        self.end_channel(channel, ChannelError(f"the broker closed channel {notice.channel}: {notice.text}",
-                                               reply_code(notice.code)))  # fmt: skip
+        self.end_channel(
+            channel, ChannelError(f"the broker closed channel {notice.channel}: {notice.text}", reply_code(notice.code))
+        )
         self.free(channel)
 
     def _on_connection_close(self, notice: ConnectionClose) -> None:
@@ -188,24 +190,25 @@ class Hearing(CoreState):
     def _answered(self, request: int) -> Asked | None:
         asked = self._replies.pop(request, None)
         if asked is None and not 0 < request <= self._request:
-            raise ProtocolError(f"the server answered request {request}, which was never asked",
-                                ReplyCode.UNEXPECTED_FRAME)  # fmt: skip
+            raise ProtocolError(
+                f"the server answered request {request}, which was never asked", ReplyCode.UNEXPECTED_FRAME
+            )
         return asked  # None: its channel ended while the answer was on its way
 
 
-_HANDLERS: Final[dict[type[Operation], Callable[[Hearing, Any], None]]] = {
-    BasicConfirm: Hearing._on_confirm,
-    BasicDeliver: Hearing._on_deliver,
-    Ok: Hearing._on_ok,
-    Refused: Hearing._on_refused,
-    BasicRefused: Hearing._on_publish_refused,
-    BasicReturn: Hearing._on_return,
-    BasicCancelled: Hearing._on_cancelled,
-    ChannelClose: Hearing._on_channel_close,
-    ConnectionClose: Hearing._on_connection_close,
-    ConnectionBlocked: Hearing._on_blocked,
-    ConnectionUnblocked: Hearing._on_unblocked,
-    Heartbeat: Hearing._on_heartbeat,
+_HANDLERS: Final[dict[type[Operation], Callable[[FrameDispatcher, Any], None]]] = {
+    BasicConfirm: FrameDispatcher._on_confirm,
+    BasicDeliver: FrameDispatcher._on_deliver,
+    Ok: FrameDispatcher._on_ok,
+    Refused: FrameDispatcher._on_refused,
+    BasicRefused: FrameDispatcher._on_publish_refused,
+    BasicReturn: FrameDispatcher._on_return,
+    BasicCancelled: FrameDispatcher._on_cancelled,
+    ChannelClose: FrameDispatcher._on_channel_close,
+    ConnectionClose: FrameDispatcher._on_connection_close,
+    ConnectionBlocked: FrameDispatcher._on_blocked,
+    ConnectionUnblocked: FrameDispatcher._on_unblocked,
+    Heartbeat: FrameDispatcher._on_heartbeat,
 }
 
 
@@ -218,7 +221,7 @@ def _named(error: RequestError) -> RequestError:
     return PublishRefused(error.text, error.code) if type(error) is RequestError else error
 
 
-def _taken(unconfirmed: dict[int, Published], requests: Ranges) -> list[Published]:
+def _taken(unconfirmed: dict[int, Published], requests: TagRanges) -> list[Published]:
     taken = []
     for first, last in requests:
         # A range is no longer than what is unconfirmed, unless the server made it up.

@@ -92,7 +92,7 @@ def again(error: ShardmqError) -> ShardmqError:
     return fresh
 
 
-class Unheard:
+class IgnoredReply:
     """A reply that nobody waits for."""
 
     def done(self) -> bool:

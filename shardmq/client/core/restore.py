@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from shardmq.client.core.channel import ChannelCore
 from shardmq.errors import NotFound, ResourceLocked, ShardmqError, Unavailable
 from shardmq.protocol.native.operations.basic import BasicConsume
-from shardmq.protocol.native.operations.codec import Operation
 from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen
+from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import ExchangeBind, QueueBind, QueueDeclare
 
 if TYPE_CHECKING:
-    from shardmq.client.core.connection import Core
+    from shardmq.client.core.connection import ConnectionCore
 
 
 RESTS_MAX: Final = 60
@@ -32,8 +32,16 @@ class _Step:
 
     __slots__ = ("_done", "_failed", "_kind", "_restoring", "_what", "channel", "fields")
 
-    def __init__(self, restoring: "Restoring", what: str, kind: Callable[..., Operation], channel: ChannelCore,
-                 fields: tuple[Any, ...], done: Done, failed: Failed) -> None:  # fmt: skip
+    def __init__(
+        self,
+        restoring: "Restore",
+        what: str,
+        kind: Callable[..., Operation],
+        channel: ChannelCore,
+        fields: tuple[Any, ...],
+        done: Done,
+        failed: Failed,
+    ) -> None:
         self._restoring = restoring
         self._what = what
         self._kind = kind
@@ -61,7 +69,7 @@ class _Step:
         self._restoring.answered()
 
 
-class Restoring:
+class Restore:
     """One restoration, from the connection's Ok to its end.
 
     Attributes:
@@ -71,7 +79,7 @@ class Restoring:
         is_over: it is done, or the connection was lost again.
     """
 
-    def __init__(self, core: "Core") -> None:
+    def __init__(self, core: "ConnectionCore") -> None:
         self.core = core
         self.later: list[_Step] = []
         self.failures: list[str] = []
@@ -202,8 +210,15 @@ class Restoring:
     def _channel(self) -> ChannelCore | None:
         return next((channel for channel in self.core.channels() if channel.is_open), self._own)
 
-    def _step(self, what: str, kind: Callable[..., Operation], channel: ChannelCore, fields: tuple[Any, ...],
-              done: Done, failed: Failed = lambda _: None) -> None:  # fmt: skip
+    def _step(
+        self,
+        what: str,
+        kind: Callable[..., Operation],
+        channel: ChannelCore,
+        fields: tuple[Any, ...],
+        done: Done,
+        failed: Failed = lambda _: None,
+    ) -> None:
         self._send(_Step(self, what, kind, channel, fields, done, failed))
 
     def _send(self, step: _Step) -> None:

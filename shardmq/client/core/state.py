@@ -5,20 +5,21 @@ from typing import Final
 from msgspec.structs import force_setattr
 
 from shardmq.client.api.message import AutoAcked, Settler
-from shardmq.client.api.metrics import Meter
+from shardmq.client.api.metrics import MetricsCounter
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.url import Address
 from shardmq.client.core.acknowledgements import shifted
 from shardmq.client.core.channel import Asked, ChannelCore, Published
-from shardmq.client.core.declarations import Declared
+from shardmq.client.core.declarations import Declarations
 from shardmq.client.core.interfaces import Observer, Reply, Unobserved, again
-from shardmq.client.core.restore import Restoring
+from shardmq.client.core.restore import Restore
 from shardmq.client.core.validation import check_fields
 from shardmq.errors import ResourceLocked, ShardmqError
 from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicDeliver, BasicNack
-from shardmq.protocol.native.operations.codec import Operation, encode
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.fields import Operation
 
 PUMP_BYTES: Final = 1 << 20
 """What was held is sent in portions of about so much, so that it is not all copied at once."""
@@ -29,7 +30,7 @@ HEARD_BYTES_MAX: Final = frame_bytes_max(MESSAGE_BYTES_HIGHEST)
 AUTO_ACKED: Final = AutoAcked()
 
 
-class CoreState:
+class ConnectionState:
     """See `core.Core`, which is what is used.
 
     Attributes:
@@ -44,8 +45,14 @@ class CoreState:
         declared: what is declared again after a loss.
     """
 
-    def __init__(self, address: Address, heartbeat: int, recovers: bool = False, observer: Observer | None = None,
-                 meter: Meter | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        address: Address,
+        heartbeat: int,
+        recovers: bool = False,
+        observer: Observer | None = None,
+        meter: MetricsCounter | None = None,
+    ) -> None:
         self.address = address
         self.fault: ShardmqError | None = None
         self.is_open = False
@@ -54,7 +61,7 @@ class CoreState:
         self.server = ServerProperties()
         self.undelivered = 0
         self.outgoing: list[bytes] = []
-        self.declared = Declared()
+        self.declared = Declarations()
         self._heartbeat = heartbeat
         self._recovers = recovers
         self._observer: Observer = observer or Unobserved()
@@ -66,7 +73,7 @@ class CoreState:
         self._free_numbers: list[int] = []
         self._goes_straight = False
         self._lost: ShardmqError | None = None
-        self._restoring: Restoring | None = None
+        self._restoring: Restore | None = None
         self._renamed: dict[str, str] = {}
 
     def check(self, channel: ChannelCore | None = None) -> None:

@@ -20,9 +20,9 @@ from shardmq.client.api.results import Begun, Sealed
 from shardmq.client.core import requests as asks
 from shardmq.client.core.batching import Run
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Confirms, again
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_timeout
 from shardmq.errors import (
     ChannelError,
@@ -54,7 +54,7 @@ ASK_AGAIN_SECONDS: Final = 0.25
 class Asking(msgspec.Struct, frozen=True):
     """A step: ask, and wait so many seconds for the answer."""
 
-    ask: Ask[Any]
+    ask: Request[Any]
     seconds: float
 
 
@@ -135,8 +135,16 @@ class TransactionCore:
         is_taking: whether publishing does something.
     """
 
-    def __init__(self, core: Core, channel: ChannelCore, name: str, timeout_ms: int, seconds: float,
-                 later: Callable[[float], None], clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        channel: ChannelCore,
+        name: str,
+        timeout_ms: int,
+        seconds: float,
+        later: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         check_timeout(seconds)
         self.name = name
         self.number = 0
@@ -162,13 +170,16 @@ class TransactionCore:
     # --- publishing: under the connection's lock ----------------------------------------------------------------------
 
     def publish(self, channel: ChannelCore, run: Run, confirms: Confirms) -> None:
-        """Stage a run. `Core.publish`, for this transaction's publisher."""
+        """Stage a run. `ConnectionCore.publish`, for this transaction's publisher."""
         if not self.is_taking:
             confirms.settled(run[3], self._refusal())
             return
         exchange, routing_key, flags, count, packed, delay_ms, *_ = run
-        staged = _Staged(self, confirms, (exchange, routing_key, flags, count, packed, delay_ms, self.attempt,
-                                          self._sequence, self.number))  # fmt: skip
+        staged = _Staged(
+            self,
+            confirms,
+            (exchange, routing_key, flags, count, packed, delay_ms, self.attempt, self._sequence, self.number),
+        )
         self._sequence += count
         self._core.publish(channel, staged.run, staged)
 
@@ -316,8 +327,10 @@ class TransactionCore:
             yield Flush(seconds)
         except Timeout as late:
             why = f" ({self._put_off_because})" if self._put_off_because else ""
-            raise Timeout(f"{late.text}{why}; nothing of transaction '{self.name}' has appeared: seal or commit it "
-                          f"again, or abort it") from late  # fmt: skip
+            raise Timeout(
+                f"{late.text}{why}; nothing of transaction '{self.name}' has appeared: seal or commit it "
+                f"again, or abort it"
+            ) from late
         if self._failure is not None:
             raise self._refusal()
 
@@ -330,12 +343,14 @@ class TransactionCore:
                 self.state = State.COMMITTED
             error.add_note(f"transaction '{self.name}' was not aborted: {refused}")
         except ShardmqError as fault:
-            error.add_note(f"transaction '{self.name}' could not be aborted ({fault}); the broker does it when its "
-                           f"time is over, unless it was committed")  # fmt: skip
+            error.add_note(
+                f"transaction '{self.name}' could not be aborted ({fault}); the broker does it when its "
+                f"time is over, unless it was committed"
+            )
         else:
             error.add_note(f"transaction '{self.name}' was aborted: nothing of it appears")
 
-    def _insist(self, ask: Ask[T]) -> Steps[T]:
+    def _insist(self, ask: Request[T]) -> Steps[T]:
         """Ask until somebody can answer: no harm is done where all of them are carried out."""
         until = self._clock() + self._seconds
         while True:
@@ -357,13 +372,18 @@ class TransactionCore:
     def _complete(self, named: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """What a commit names; refused where that leaves out what was published here."""
         if self._sequence and self.attempt not in [attempt for attempt, *_ in named]:
-            raise PreconditionFailed(f"this commit of transaction '{self.name}' leaves out the {self._sequence} "
-                                     f"messages published here: add what seal() returns to `sealed`")  # fmt: skip
+            raise PreconditionFailed(
+                f"this commit of transaction '{self.name}' leaves out the {self._sequence} "
+                f"messages published here: add what seal() returns to `sealed`"
+            )
         return named
 
     def _in_doubt(self, error: ShardmqError) -> ShardmqError:
-        return type(error)(f"{error.text}; whether transaction '{self.name}' was committed is not known: commit it "
-                           f"again, or begin it again by its name, which tells", error.code)  # fmt: skip
+        return type(error)(
+            f"{error.text}; whether transaction '{self.name}' was committed is not known: commit it "
+            f"again, or begin it again by its name, which tells",
+            error.code,
+        )
 
     def _refusal(self) -> ShardmqError:
         """Why nothing is taken any more."""

@@ -9,7 +9,7 @@ import msgspec
 
 from shardmq.errors import InvalidRequest, PreconditionFailed
 from shardmq.limits import DELAY_MS_MAX, FRAMED_PRODUCERS, NAME_BYTES_MAX, PREFETCH_MAX
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 
 TAG_MAX: Final = 2**63 - 1
 """The wire's integers end there."""
@@ -184,6 +184,7 @@ def check_sequence(producer: int, sequence: int | None) -> None:
 
 
 _HEARTBEAT_MAX: Final = 65_535
+
 
 def check_heartbeat(heartbeat: int) -> None:
     """Raise InvalidRequest for a heartbeat that the wire cannot carry."""

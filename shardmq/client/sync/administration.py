@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from shardmq.client.core import requests as asks
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
 
 
-class AdminVerbs(ABC):
+class AdministrationRequests(ABC):
     """What changes something is for users with the tag administrator; others get AccessRefused."""
 
     @abstractmethod
-    def _ask(self, ask: Ask[T]) -> T:
+    def _ask(self, ask: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     def status(self) -> dict[str, Any]:

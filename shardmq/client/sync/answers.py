@@ -8,7 +8,7 @@ from shardmq.client.api.message import Delivery
 from shardmq.errors import ShardmqError, Unroutable
 
 
-class Answer:
+class PendingAnswer:
     """One answer for one waiting thread. A bare lock: made and settled in a tenth of a concurrent Future's time."""
 
     __slots__ = ("_error", "_lock", "_result", "is_abandoned", "is_settled")

@@ -11,9 +11,9 @@ from shardmq.client.api.defaults import ACK_AT_MOST, CLOSE_SECONDS, PREFETCH, WI
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core.batching import flags_of, record_of
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Inbox, again
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import (
     check_delay,
     check_names,
@@ -22,17 +22,17 @@ from shardmq.client.core.validation import (
     consumer_arguments,
     producer_number,
 )
-from shardmq.client.sync.answers import Answer, DeliveryQueue
+from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
 from shardmq.client.sync.consumer import HandlerInbox, Marks, batches, messages, strand_of
 from shardmq.client.sync.publisher import Publisher
-from shardmq.client.sync.topology import TopologyVerbs
+from shardmq.client.sync.topology import TopologyRequests
 from shardmq.client.sync.transaction import Transaction
-from shardmq.client.sync.transport import IoThread
-from shardmq.client.sync.workers import Workers
+from shardmq.client.sync.transport import Transport
+from shardmq.client.sync.workers import WorkerPool
 from shardmq.errors import ChannelError, ConnectionFault, NotFound, Timeout
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
-from shardmq.protocol.native.operations.codec import Operation
+from shardmq.protocol.native.operations.fields import Operation
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ ACK_LINGER_SECONDS: Final = 0.004
 a pass; nobody waits for an ack unless the prefetch is used up."""
 
 
-class Channel(TopologyVerbs):
+class Channel(TopologyRequests):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     A context manager: leaving it closes the channel. Each method may raise Timeout when no answer comes in the
@@ -55,8 +55,15 @@ class Channel(TopologyVerbs):
     `queue_purge`).
     """
 
-    def __init__(self, core: Core, io: IoThread, workers: Workers, timeout: float,
-                 has_return_hook: Callable[[], bool], forget: Callable[["Channel"], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        io: Transport,
+        workers: WorkerPool,
+        timeout: float,
+        has_return_hook: Callable[[], bool],
+        forget: Callable[["Channel"], None],
+    ) -> None:
         self._connection = core
         self._io = io
         self._timeout = timeout
@@ -68,7 +75,7 @@ class Channel(TopologyVerbs):
         self._ack_at = ACK_AT_MOST
         self._prefetches: dict[str, int] = {}
         self._publishers: list[Publisher] = []
-        opened = Answer()
+        opened = PendingAnswer()
         with io.lock:
             self._core = core.open_channel(self, opened)
             io.transmit()
@@ -132,7 +139,7 @@ class Channel(TopologyVerbs):
         record = record_of(body, properties, self._connection.server.message_max)
         if self._publishers:
             self._send_published()
-        confirmed = Answer()
+        confirmed = PendingAnswer()
         run = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
         with self._io.lock:
             self._connection.publish(self._core, run, confirmed)
@@ -157,9 +164,16 @@ class Channel(TopologyVerbs):
                 rising, and every queue takes each number once. Without it the channel numbers its messages, which
                 makes what a recovery sends again harmless, but not what a program sends again when it was restarted.
         """
-        publisher = Publisher(self._connection, self._io, self._core, window,
-                              self._timeout if timeout is None else timeout, producer_number(producer),
-                              self._has_return_hook, self._forget_publisher)  # fmt: skip
+        publisher = Publisher(
+            self._connection,
+            self._io,
+            self._core,
+            window,
+            self._timeout if timeout is None else timeout,
+            producer_number(producer),
+            self._has_return_hook,
+            self._forget_publisher,
+        )
         self._publishers.append(publisher)
         return publisher
 
@@ -182,8 +196,17 @@ class Channel(TopologyVerbs):
             Unavailable: the broker cannot begin it now.
         """
         seconds = self._timeout if timeout is None else timeout
-        return Transaction(self._connection, self._io, self._core, name, timeout_ms, window, seconds,
-                           self._has_return_hook, self._ask_for)  # fmt: skip
+        return Transaction(
+            self._connection,
+            self._io,
+            self._core,
+            name,
+            timeout_ms,
+            window,
+            seconds,
+            self._has_return_hook,
+            self._ask_for,
+        )
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
@@ -286,7 +309,7 @@ class Channel(TopologyVerbs):
         """End a consumer. What it was handed stays unacked until it is acked; what it was not handed returns."""
         check_names(consumer_tag=consumer_tag)
         self.flush()
-        cancelled = Answer()
+        cancelled = PendingAnswer()
         with self._io.lock:
             self._connection.cancel(self._core, consumer_tag, cancelled)
             self._io.transmit()
@@ -301,7 +324,7 @@ class Channel(TopologyVerbs):
         """
         check_names(queue=queue)
         self.flush()
-        got = Answer()
+        got = PendingAnswer()
         with self._io.lock:
             self._connection.get(self._core, queue, auto_ack, got)
             self._io.transmit()
@@ -331,7 +354,7 @@ class Channel(TopologyVerbs):
     def basic_recover(self) -> None:
         """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""
         self.flush()
-        recovered = Answer()
+        recovered = PendingAnswer()
         with self._io.lock:
             self._connection.recover(self._core, recovered)
             self._io.transmit()
@@ -464,17 +487,26 @@ class Channel(TopologyVerbs):
                 self._core.settlements.nack(first, last, True)
                 self._flush_settlements()
 
-    def _begin(self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool,
-               arguments: dict[str, Any]) -> tuple[str, DeliveryQueue]:  # fmt: skip
+    def _begin(
+        self, queue: str, prefetch: int, auto_ack: bool, exclusive: bool, arguments: dict[str, Any]
+    ) -> tuple[str, DeliveryQueue]:
         inbox = DeliveryQueue()
         return self._consume(queue, prefetch, auto_ack, inbox, "", exclusive, arguments), inbox
 
-    def _consume(self, queue: str, prefetch: int, auto_ack: bool, inbox: Inbox, consumer_tag: str, exclusive: bool,
-                 arguments: dict[str, Any]) -> str:  # fmt: skip
+    def _consume(
+        self,
+        queue: str,
+        prefetch: int,
+        auto_ack: bool,
+        inbox: Inbox,
+        consumer_tag: str,
+        exclusive: bool,
+        arguments: dict[str, Any],
+    ) -> str:
         check_names(queue=queue, consumer_tag=consumer_tag)
         check_prefetch(prefetch)
         self.flush()
-        consuming = Answer()
+        consuming = PendingAnswer()
         with self._io.lock:
             operation = BasicConsume(0, self.number, queue, consumer_tag, auto_ack, prefetch, arguments, exclusive)
             self._connection.consume(self._core, operation, inbox, consuming)
@@ -488,15 +520,15 @@ class Channel(TopologyVerbs):
         limits = [held // 2 for held in self._prefetches.values() if held]
         self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
 
-    def _ask(self, ask: Ask[T]) -> T:
+    def _ask(self, ask: Request[T]) -> T:
         return ask.shape(self._request(ask.kind, *ask.fields))
 
-    def _ask_for(self, ask: Ask[T], seconds: float) -> T:
+    def _ask_for(self, ask: Request[T], seconds: float) -> T:
         return ask.shape(self._request(ask.kind, *ask.fields, seconds=seconds))
 
     def _request(self, kind: Callable[..., Operation], *fields: Any, seconds: float | None = None) -> Any:
         self.flush()
-        answer = Answer()
+        answer = PendingAnswer()
         with self._io.lock:
             self._connection.request(kind, self._core, answer, *fields)
             self._io.transmit()
@@ -534,7 +566,7 @@ class Channel(TopologyVerbs):
 
     def _close(self, error: ChannelError) -> None:
         self.flush()
-        closed = Answer()
+        closed = PendingAnswer()
         try:
             with self._io.lock:
                 self._connection.close_channel(self._core, error, closed)

@@ -6,19 +6,19 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shardmq.client.api.defaults import CLOSE_SECONDS, TIMEOUT_SECONDS
-from shardmq.client.api.hooks import Hooks, HookVerbs
-from shardmq.client.api.metrics import Counter, Meter, Metrics, counter_of
+from shardmq.client.api.hooks import HookRegistration, Hooks
+from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, parse_all
-from shardmq.client.core.connection import Core, client_properties
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.connection import ConnectionCore, client_properties
+from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
-from shardmq.client.sync.administration import AdminVerbs
-from shardmq.client.sync.answers import Answer
+from shardmq.client.sync.administration import AdministrationRequests
+from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.channel import Channel
-from shardmq.client.sync.transport import IoThread
-from shardmq.client.sync.workers import WORKERS, Reporter, Strand, Workers
+from shardmq.client.sync.transport import Transport
+from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
 from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError
 from shardmq.limits import HEARTBEAT_SECONDS
 
@@ -63,8 +63,9 @@ def connect(
         recovery.check()
     if workers < 1:
         raise InvalidRequest(f"a connection has at least 1 worker, not {workers}")
-    connection = Connection(addresses, timeout, heartbeat, recovery, tls,
-                            None if metrics is None else counter_of(metrics), workers)  # fmt: skip
+    connection = Connection(
+        addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics), workers
+    )
     try:
         connection._open()
     except ShardmqError:
@@ -73,28 +74,36 @@ def connect(
     return connection
 
 
-class Connection(HookVerbs, AdminVerbs):
+class Connection(HookRegistration, AdministrationRequests):
     """An open connection, with its I/O and heartbeats on a thread of its own. Made by `connect`.
 
     When it is lost it comes back, unless it was told not to: with all channels, and all exchanges, queues, bindings and
     consumers that were declared over it. A context manager: leaving it closes the connection.
     """
 
-    def __init__(self, addresses: Sequence[Address], timeout: float, heartbeat: int, recovery: Recovery | None,
-                 tls: ssl.SSLContext | None, counter: Counter | None, workers: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        timeout: float,
+        heartbeat: int,
+        recovery: Recovery | None,
+        tls: ssl.SSLContext | None,
+        counter: Counter | None,
+        workers: int,
+    ) -> None:
         self.timeout = timeout
         """Seconds each answer is waited for."""
-        self._workers = Workers(workers, f"shardmq worker {addresses[0]}")
-        self._hook_workers = Workers(1, f"shardmq hooks {addresses[0]}")
-        self._hooks = Hooks(Strand(self._hook_workers).do)
-        self._meter: Meter | None = None
-        self._reporter: Reporter | None = None
+        self._workers = WorkerPool(workers, f"shardmq worker {addresses[0]}")
+        self._hook_workers = WorkerPool(1, f"shardmq hooks {addresses[0]}")
+        self._hooks = Hooks(SerialExecutor(self._hook_workers).do)
+        self._meter: MetricsCounter | None = None
+        self._reporter: MetricsReporter | None = None
         if counter is not None:
-            self._meter = Meter(counter, self._report)
-        self._core = Core(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        self._io = IoThread(self._core, addresses, tls, recovery, timeout, client_properties())
+            self._meter = MetricsCounter(counter, self._report)
+        self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
+        self._io = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
         if self._meter is not None:
-            self._reporter = Reporter(f"shardmq metrics {addresses[0]}", self._io.lock)
+            self._reporter = MetricsReporter(f"shardmq metrics {addresses[0]}", self._io.lock)
         self._channels: set[Channel] = set()
         self._own_channel: Channel | None = None
 
@@ -138,8 +147,9 @@ class Connection(HookVerbs, AdminVerbs):
             ResourceLocked: the connection has as many channels as it may.
             Timeout, ConnectionFault: no answer, or no connection.
         """
-        channel = Channel(self._core, self._io, self._workers, self.timeout, self._has_return_hook,
-                          self._channels.discard)  # fmt: skip
+        channel = Channel(
+            self._core, self._io, self._workers, self.timeout, self._has_return_hook, self._channels.discard
+        )
         self._channels.add(channel)
         return channel
 
@@ -163,7 +173,7 @@ class Connection(HookVerbs, AdminVerbs):
         self._end_workers()
 
     def _open(self) -> None:
-        opened = Answer()
+        opened = PendingAnswer()
         self._io.start()
         if self._reporter is not None and self._meter is not None:
             self._reporter.start(self._meter)
@@ -195,7 +205,7 @@ class Connection(HookVerbs, AdminVerbs):
     def _has_return_hook(self) -> bool:
         return self._hooks.takes_returns
 
-    def _ask(self, ask: Ask[T]) -> T:
+    def _ask(self, ask: Request[T]) -> T:
         if self._own_channel is None or not self._own_channel.is_open:
             self._own_channel = self.channel()
         return self._own_channel._ask(ask)

@@ -7,7 +7,7 @@ from typing import Protocol
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.sync.answers import DeliveryQueue
-from shardmq.client.sync.workers import Strand, Workers
+from shardmq.client.sync.workers import SerialExecutor, WorkerPool
 from shardmq.errors import ShardmqError
 
 
@@ -21,7 +21,7 @@ class Marks(Protocol):
     stale_tag: int
 
 
-class Desk(Protocol):
+class ConsumerOwner(Protocol):
     """What a consumer's loop needs of its channel."""
 
     @property
@@ -48,7 +48,7 @@ class Desk(Protocol):
 
 
 def messages(
-    desk: Desk, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
+    desk: ConsumerOwner, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
 ) -> Generator[Message | None, None, None]:
     """The iterator behind `Channel.consume`. The first item is None: a generator that was begun runs its `finally`."""
     message: Message | None = None
@@ -68,7 +68,7 @@ def messages(
 
 
 def batches(
-    desk: Desk, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
+    desk: ConsumerOwner, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
 ) -> Generator[Batch | None, None, None]:
     """The iterator behind `Channel.consume_batches`. The first item is None, as with `messages`."""
     try:
@@ -79,7 +79,9 @@ def batches(
         desk.end_consumer(tag, inbox)
 
 
-def _deliveries(desk: Desk, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Generator[Delivery, None, None]:
+def _deliveries(
+    desk: ConsumerOwner, inbox: DeliveryQueue, inactivity_timeout: float | None
+) -> Generator[Delivery, None, None]:
     while True:
         try:
             delivery = inbox.take(inactivity_timeout)
@@ -105,8 +107,15 @@ class HandlerInbox:
         fail: closes the channel because of it.
     """
 
-    def __init__(self, desk: Desk, strand: Strand, handler: Callable[[Message], object], queue: str, on_error: OnError,
-                 fail: Callable[[Exception], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        desk: ConsumerOwner,
+        strand: SerialExecutor,
+        handler: Callable[[Message], object],
+        queue: str,
+        on_error: OnError,
+        fail: Callable[[Exception], None],
+    ) -> None:
         self._desk = desk
         self._strand = strand
         self._handler = handler
@@ -140,6 +149,6 @@ class HandlerInbox:
                     return
 
 
-def strand_of(workers: Workers, desk: Desk) -> Strand:
+def strand_of(workers: WorkerPool, desk: ConsumerOwner) -> SerialExecutor:
     """A channel's strand of handlers. What they acked is sent when they have nothing to do."""
-    return Strand(workers, desk.flush)
+    return SerialExecutor(workers, desk.flush)

@@ -15,19 +15,19 @@ from shardmq.client.core.batching import (
     NO_EXTRAS,
     RUN_BYTES,
     RUN_RECORDS,
-    Collecting,
-    Extras,
-    Filling,
+    BatchBuilder,
+    BatchCollector,
+    PublishOptions,
     Run,
     flags_of,
     refusal,
     runs_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish
-from shardmq.client.core.connection import Core
+from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
-from shardmq.client.sync.answers import Answer
-from shardmq.client.sync.transport import IoThread
+from shardmq.client.sync.answers import PendingAnswer
+from shardmq.client.sync.transport import Transport
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
 
@@ -42,9 +42,18 @@ class Publisher:
     A context manager: leaving it flushes, and raises what was refused.
     """
 
-    def __init__(self, core: Core, io: IoThread, channel: ChannelCore, window: int, timeout: float, producer: int,
-                 has_return_hook: Callable[[], bool], forget: Callable[["Publisher"], None],
-                 publish: Publish | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        io: Transport,
+        channel: ChannelCore,
+        window: int,
+        timeout: float,
+        producer: int,
+        has_return_hook: Callable[[], bool],
+        forget: Callable[["Publisher"], None],
+        publish: Publish | None = None,
+    ) -> None:
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
@@ -57,7 +66,9 @@ class Publisher:
         self._forget = forget
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
-        self._collecting = Collecting(producer, lambda: core.server.message_max)  # under _lock, but for what it says
+        self._collecting = BatchCollector(
+            producer, lambda: core.server.message_max
+        )  # under _lock, but for what it says
         self._sent = 0  # messages; under io.lock, as the next five
         self._runs_sent = 0
         self._runs_settled = 0
@@ -65,7 +76,7 @@ class Publisher:
         self._refused = 0
         self._error: ShardmqError | None = None
         self._came_back = 0
-        self._waiters: list[tuple[int, Answer]] = []  # (wanted of _settled, who wants it)
+        self._waiters: list[tuple[int, PendingAnswer]] = []  # (wanted of _settled, who wants it)
         self._is_due = False
         self._is_closed = False
 
@@ -120,7 +131,7 @@ class Publisher:
             if sequence is not None:
                 self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
                 return
-            extras = Extras(mandatory, delay_ms)
+            extras = PublishOptions(mandatory, delay_ms)
             if not filling.is_like(exchange, routing_key, properties, extras):
                 filling = self._turn_to(exchange, routing_key, properties, extras)
         elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
@@ -244,14 +255,24 @@ class Publisher:
                     answer.set_result(None)
             self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
 
-    def _turn_to(self, exchange: str, routing_key: str, properties: Properties | None, extras: Extras) -> Filling:
+    def _turn_to(
+        self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions
+    ) -> BatchBuilder:
         check_sequence(self._producer, None)
         with self._lock:
             self._send_runs(self._collecting.turn_to(exchange, routing_key, properties, extras))
             return self._collecting.filling
 
-    def _publish_numbered(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None,
-                          mandatory: bool, delay_ms: int, sequence: int) -> None:  # fmt: skip
+    def _publish_numbered(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: Properties | None,
+        mandatory: bool,
+        delay_ms: int,
+        sequence: int,
+    ) -> None:
         """Neighbours in number share a run. All under the lock: no other thread may come between two numbers."""
         check_sequence(self._producer, sequence)
         if self.unconfirmed >= self._window:
@@ -260,7 +281,7 @@ class Publisher:
         collecting = self._collecting
         with self._lock:
             filling = collecting.filling
-            extras = Extras(mandatory, delay_ms, self._producer, sequence)
+            extras = PublishOptions(mandatory, delay_ms, self._producer, sequence)
             continues = replace(extras, sequence=filling.extras.sequence)
             if collecting.next_sequence() != sequence or not filling.is_like(
                 exchange, routing_key, properties, continues
@@ -303,7 +324,7 @@ class Publisher:
         with self._io.lock:
             if wanted <= self._settled:
                 return
-            answer = Answer()
+            answer = PendingAnswer()
             self._waiters.append((wanted, answer))
         self._io.wait(answer, seconds, what)
 

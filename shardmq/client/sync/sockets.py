@@ -126,8 +126,9 @@ def _connect(sock: socket.socket, place: object, deadline: float, stop: socket.s
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _dressed(sock: socket.socket, address: Address, context: ssl.SSLContext | None, deadline: float,
-             stop: socket.socket) -> Stream:  # fmt: skip
+def _dressed(
+    sock: socket.socket, address: Address, context: ssl.SSLContext | None, deadline: float, stop: socket.socket
+) -> Stream:
     if context is None:
         return sock
     wrapped = context.wrap_socket(sock, server_hostname=server_name(address), do_handshake_on_connect=False)

@@ -8,16 +8,16 @@ from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
 from shardmq.client.core import requests as asks
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
 
 
-class TopologyVerbs(ABC):
+class TopologyRequests(ABC):
     """Each may raise AccessRefused where the user may not do that, and what `Channel` says."""
 
     @abstractmethod
-    def _ask(self, ask: Ask[T]) -> T:
+    def _ask(self, ask: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     def exchange_declare(

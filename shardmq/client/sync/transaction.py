@@ -7,11 +7,11 @@ from typing import Any, Self, TypeVar
 
 from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
-from shardmq.client.core.connection import Core
-from shardmq.client.core.requests import Ask
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.requests import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
 from shardmq.client.sync.publisher import Publisher
-from shardmq.client.sync.transport import IoThread
+from shardmq.client.sync.transport import Transport
 from shardmq.message.properties import Properties
 
 T = TypeVar("T")
@@ -28,14 +28,24 @@ class Transaction:
     note of what became of the transaction. Who publishes a part and lets somebody else commit uses it without `with`.
     """
 
-    def __init__(self, core: Core, io: IoThread, channel: ChannelCore, name: str, timeout_ms: int, window: int,
-                 seconds: float, has_return_hook: Callable[[], bool],
-                 ask: Callable[[Ask[Any], float], Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        io: Transport,
+        channel: ChannelCore,
+        name: str,
+        timeout_ms: int,
+        window: int,
+        seconds: float,
+        has_return_hook: Callable[[], bool],
+        ask: Callable[[Request[Any], float], Any],
+    ) -> None:
         self._io = io
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
-        self._publisher = Publisher(core, io, channel, window, seconds, 0, has_return_hook, _no_matter,
-                                    self._core.publish)  # fmt: skip
+        self._publisher = Publisher(
+            core, io, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
+        )
         self._resend_at = 0.0
         self._carry_out(self._core.begin())
 

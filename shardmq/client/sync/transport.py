@@ -28,14 +28,14 @@ from shardmq.client.api.defaults import (
 from shardmq.client.api.recovery import Backoff, Recovery
 from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
-from shardmq.client.core.connection import Core
-from shardmq.client.core.interfaces import Unheard
-from shardmq.client.sync.answers import Answer
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import IgnoredReply
+from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.sockets import Stream, TlsSocket, dial
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
 
 _log = logging.getLogger("shardmq.client")
-_UNHEARD: Final = Unheard()
+_UNHEARD: Final = IgnoredReply()
 
 READ_BYTES: Final = 256 << 10
 """Read at once, into one buffer: a new one each time costs page faults, a smaller one more changes of thread."""
@@ -46,13 +46,13 @@ TICK_SECONDS: Final = 0.005
 
 
 class Flushable(Protocol):
-    """Collects something to be sent, and says so with `IoThread.due`."""
+    """Collects something to be sent, and says so with `Transport.due`."""
 
     def flush_due(self) -> None:
         """Send it. Called on the I/O thread; must not wait."""
 
 
-class IoThread:
+class Transport:
     """See the module. Started by `start`, ends when the connection does for good.
 
     Args:
@@ -64,8 +64,15 @@ class IoThread:
         properties: what the broker is told of this program.
     """
 
-    def __init__(self, core: Core, addresses: Sequence[Address], tls: ssl.SSLContext | None,
-                 recovery: Recovery | None, timeout: float, properties: dict[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        core: ConnectionCore,
+        addresses: Sequence[Address],
+        tls: ssl.SSLContext | None,
+        recovery: Recovery | None,
+        timeout: float,
+        properties: dict[str, Any],
+    ) -> None:
         self.lock = threading.Lock()
         """Guards the core and everything to be sent."""
         self._core = core
@@ -86,7 +93,7 @@ class IoThread:
         self._interest = select.POLLIN
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
-        self._waiting_for_room: list[Answer] = []
+        self._waiting_for_room: list[PendingAnswer] = []
         self._waiting = 0
         self._due: deque[Flushable] = deque()
         self._is_brisk = False
@@ -145,7 +152,7 @@ class IoThread:
             if len(self._unsent) == 1:
                 self._wake()
 
-    def wait(self, answer: Answer, seconds: float, what: str) -> Any:
+    def wait(self, answer: PendingAnswer, seconds: float, what: str) -> Any:
         """The answer's result. Not under `lock`.
 
         Raises:
@@ -175,7 +182,7 @@ class IoThread:
         """
         if self._unsent_bytes <= UNSENT_BYTES_MAX:
             return
-        answer = Answer()
+        answer = PendingAnswer()
         with self.lock:
             self._core.check()
             if self._unsent_bytes <= UNSENT_BYTES_MAX // 2:
@@ -273,8 +280,12 @@ class IoThread:
                 self.transmit()
             return True
         with self.lock:
-            self._core.lose(ConnectionLost(f"the connection to {self._peer} was lost, and the recovery given up after "
-                                           f"{time.monotonic() - began:.0f} s{self._core.excuse()}"))  # fmt: skip
+            self._core.lose(
+                ConnectionLost(
+                    f"the connection to {self._peer} was lost, and the recovery given up after "
+                    f"{time.monotonic() - began:.0f} s{self._core.excuse()}"
+                )
+            )
         return False
 
     def _attach(self, address: Address, stream: Stream) -> None:

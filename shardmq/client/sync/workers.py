@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from shardmq.client.api.defaults import REPORT_SECONDS
-from shardmq.client.api.metrics import Meter
+from shardmq.client.api.metrics import MetricsCounter
 
 _log = logging.getLogger("shardmq.client")
 
@@ -20,7 +20,7 @@ TURN_JOBS: Final = 64
 """A strand gives its thread back after so many jobs, where others may be waiting for one."""
 
 
-class Workers:
+class WorkerPool:
     """Threads that do jobs, made when there are jobs, gone with the connection.
 
     Args:
@@ -75,7 +75,7 @@ class Workers:
             return self._jobs.popleft()
 
 
-class Strand:
+class SerialExecutor:
     """Jobs of one channel: one after the other, in order, by whichever thread.
 
     Args:
@@ -83,7 +83,7 @@ class Strand:
         idle: called when there are no more for now.
     """
 
-    def __init__(self, workers: Workers, idle: Job = lambda: None) -> None:
+    def __init__(self, workers: WorkerPool, idle: Job = lambda: None) -> None:
         self._workers = workers
         self._idle = idle
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class Strand:
             _log.exception("a job of the connection raised")
 
 
-class Reporter:
+class MetricsReporter:
     """The thread that reports a meter's counts.
 
     Args:
@@ -130,9 +130,9 @@ class Reporter:
         self._due = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._meter: Meter | None = None
+        self._meter: MetricsCounter | None = None
 
-    def start(self, meter: Meter) -> None:
+    def start(self, meter: MetricsCounter) -> None:
         """Begin to report."""
         self._meter = meter
         self._thread.start()

@@ -23,9 +23,9 @@ import msgspec
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.stores import BeginBackup, Copy, Hold, LookBackup
-from shardmq.coordinator.handlers.commands import Desk
-from shardmq.coordinator.handlers.transactions import Endings
-from shardmq.coordinator.links.shard import Shard
+from shardmq.coordinator.handlers.commands import CommandExecutor
+from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
+from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.rules.shard_identity import Founding
 from shardmq.coordinator.storage.store import Store
 from shardmq.errors import PreconditionFailed, RequestError
@@ -72,7 +72,12 @@ class Backup:
     """
 
     def __init__(
-        self, store: Store, shards: Sequence[Shard], desk: Desk, endings: Endings, founding: Founding
+        self,
+        store: Store,
+        shards: Sequence[ShardLink],
+        desk: CommandExecutor,
+        endings: TwoPhaseCommit,
+        founding: Founding,
     ) -> None:
         self._store = store
         self._shards = shards
@@ -100,8 +105,14 @@ class Backup:
         except RequestError as refusal:
             peer.post(Refusal(message.request, refusal.code, refusal.text))
             return
-        self._request = _Request(peer, message.request, Path(message.folder), max(1, message.bytes_per_second),
-                                 time.time(), now + STANDSTILL_SECONDS)  # fmt: skip
+        self._request = _Request(
+            peer,
+            message.request,
+            Path(message.folder),
+            max(1, message.bytes_per_second),
+            time.time(),
+            now + STANDSTILL_SECONDS,
+        )
         self._own, self._text = None, ""
         for shard in self._shards:
             shard.copying = None
@@ -171,7 +182,7 @@ class Backup:
             folder = str(request.folder / shard.name)
             shard.ask_once(Copy(0, folder, rate), partial(self._heard, Stage.COPY, shard))
 
-    def _heard(self, stage: Stage, shard: Shard, answer: Answer | Refusal | None) -> None:
+    def _heard(self, stage: Stage, shard: ShardLink, answer: Answer | Refusal | None) -> None:
         if self._stage is not stage:
             return
         if isinstance(answer, Answer):
@@ -195,8 +206,11 @@ class Backup:
         own = self._own
         assert own is not None, "the coordinator's copy began before"
         told = [shard.copying for shard in self._shards]
-        faults = [f"{shard.name}: {shard.copying.fault}" for shard in self._shards
-                  if shard.copying is not None and shard.copying.fault]  # fmt: skip
+        faults = [
+            f"{shard.name}: {shard.copying.fault}"
+            for shard in self._shards
+            if shard.copying is not None and shard.copying.fault
+        ]
         if own.fault:
             faults.append(f"coordinator: {own.fault}")
         if faults:
@@ -204,13 +218,23 @@ class Backup:
         elif own.is_over and all(each is not None and each.files for each in told):
             assert own.copied is not None, "it is over, and has not failed"
             stores = [BackedUp("coordinator", [BackedUpFile(own.copied.name, own.copied.bytes, own.copied.checksum)])]
-            stores += [BackedUp(shard.name, [BackedUpFile(*file) for file in shard.copying.files])
-                       for shard in self._shards if shard.copying is not None]  # fmt: skip
+            stores += [
+                BackedUp(shard.name, [BackedUpFile(*file) for file in shard.copying.files])
+                for shard in self._shards
+                if shard.copying is not None
+            ]
             self._write_manifest(request, stores)
 
     def _write_manifest(self, request: _Request, stores: list[BackedUp]) -> None:
-        manifest = Manifest(self._founding.broker, self._founding.generation, VERSION, request.began_at,
-                            self._settled_at, time.time(), stores)  # fmt: skip
+        manifest = Manifest(
+            self._founding.broker,
+            self._founding.generation,
+            VERSION,
+            request.began_at,
+            self._settled_at,
+            time.time(),
+            stores,
+        )
         aside = request.folder / f"{MANIFEST}.new"
         try:
             with aside.open("wb") as stream:
@@ -232,5 +256,3 @@ class Backup:
             self._own.close()
         if self._request is not None and not was_answered:
             self._request.peer.post(Refusal(self._request.number, PreconditionFailed.code, f"no backup: {text}"))
-
-

@@ -21,16 +21,16 @@ from functools import partial
 from typing import Final
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Message, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Refusal
 from shardmq.bus.messages.coordinator import Changes, Snapshot
-from shardmq.coordinator.handlers.transactions import Endings
-from shardmq.coordinator.links.shard import Shard
+from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
+from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.rules.changes import changes_for
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.coordinator.rules.shard_identity import Founding
 from shardmq.coordinator.rules.transactions import TransactionCommand, end_all, outcome_of
-from shardmq.coordinator.state.pending_command import Name, Stage, Task, name_in
-from shardmq.coordinator.state.transactions import Registry
+from shardmq.coordinator.state.pending_command import Name, PendingCommand, Stage, name_in
+from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
@@ -60,7 +60,7 @@ COMMANDS_MAX: Final = 20_000
 """Commands under way at once; they wait in memory, and past some thousands they would not be done in time anyhow."""
 
 
-class Desk:
+class CommandExecutor:
     """See the module.
 
     Args:
@@ -81,10 +81,10 @@ class Desk:
         self,
         topology: Topology,
         store: Store,
-        shards: list[Shard],
+        shards: list[ShardLink],
         addresses: Iterable[str],
-        registry: Registry,
-        endings: Endings,
+        registry: TransactionState,
+        endings: TwoPhaseCommit,
         founding: Founding,
         silent_until: float,
     ) -> None:
@@ -100,11 +100,11 @@ class Desk:
         self.is_frozen = False
         self._is_silent = True
         self._gateways: dict[Peer, int] = {}  # the version each has reached
-        self._tasks: dict[Task, None] = {}
-        self._turns: dict[Name, deque[Task]] = {}
-        self._runnable: deque[Task] = deque()
-        self._syncing: deque[Task] = deque()  # in order of their versions
-        self._following: dict[int, list[Task]] = {}  # by transaction
+        self._tasks: dict[PendingCommand, None] = {}
+        self._turns: dict[Name, deque[PendingCommand]] = {}
+        self._runnable: deque[PendingCommand] = deque()
+        self._syncing: deque[PendingCommand] = deque()  # in order of their versions
+        self._following: dict[int, list[PendingCommand]] = {}  # by transaction
         self._coming: Counter[str] = Counter()  # by virtual host, queues that are not in the topology yet
         self._dismissed: set[int] = set()  # queues whose deletion the coordinator wants itself
         self._untold: list[Change] = []  # applied in this pass
@@ -130,8 +130,9 @@ class Desk:
         self._gateways[peer] = -1
         fields = self._topology.snapshot()
         founding = self._founding
-        peer.post(Snapshot(*fields[:7], self._addresses, list(fields.transactions), founding.broker,
-                           founding.generation))  # fmt: skip
+        peer.post(
+            Snapshot(*fields[:7], self._addresses, list(fields.transactions), founding.broker, founding.generation)
+        )
 
     def lose(self, peer: Peer) -> None:
         """A gateway is gone: nobody waits for it any more, and its commands are carried out without an answer."""
@@ -148,7 +149,7 @@ class Desk:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
             peer.post(Refusal(request, Unavailable.code, text))
             return
-        self._accept(Task(peer, request, command, name_in(command), now))
+        self._accept(PendingCommand(peer, request, command, name_in(command), now))
 
     def dismiss(self, queue_id: int, if_unused: bool, now: float) -> None:
         """The coordinator itself wants a queue deleted, if it is there: a shard calls it unused, its owner is gone."""
@@ -157,7 +158,7 @@ class Desk:
             return
         self._dismissed.add(queue_id)
         command = DeleteQueue(queue.vhost, queue.name, if_unused, queue=queue_id)
-        self._accept(Task(None, 0, command, name_in(command), now))
+        self._accept(PendingCommand(None, 0, command, name_in(command), now))
 
     def tick(self, now: float) -> None:
         """Give up what took too long, and end transactions whose time is over."""
@@ -165,7 +166,7 @@ class Desk:
         self._registry.tick(now)
         for there in self._registry.take_overdue():
             command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
-            self._accept(Task(None, 0, command, name_in(command), now))
+            self._accept(PendingCommand(None, 0, command, name_in(command), now))
         for task in list(self._tasks):
             waited = now - task.since
             if task.stage in (Stage.SHARD, Stage.CONDEMN) and waited > SHARD_SECONDS:
@@ -177,8 +178,9 @@ class Desk:
                     task, Unavailable("an earlier command on the same name is still under way; try again later")
                 )
             elif task.stage is Stage.GATEWAYS and waited > ANSWER_SECONDS:
-                self._refuse(task, Unavailable(f"{self._laggard(task.version)} has not taken in the change yet; "
-                                               "try again later"))  # fmt: skip
+                self._refuse(
+                    task, Unavailable(f"{self._laggard(task.version)} has not taken in the change yet; try again later")
+                )
 
     def settle(self) -> None:
         """Carry on everything as far as it goes now, and put it on disk; what was posted may be flushed then."""
@@ -196,14 +198,14 @@ class Desk:
 
     # --- a command's way ----------------------------------------------------------------------------------------------
 
-    def _accept(self, task: Task) -> None:
+    def _accept(self, task: PendingCommand) -> None:
         self._tasks[task] = None
-        turn = self._turns.setdefault(task.name, deque()) if task.name else deque[Task]()
+        turn = self._turns.setdefault(task.name, deque()) if task.name else deque[PendingCommand]()
         turn.append(task)
         if turn[0] is task:
             self._runnable.append(task)
 
-    def _begin(self, task: Task) -> None:
+    def _begin(self, task: PendingCommand) -> None:
         if task.stage is not Stage.TURN:
             return  # its time ran out in the queue
         command = task.command
@@ -213,7 +215,9 @@ class Desk:
         if isinstance(command, DeleteVhost):
             self._clear_way(command)
         try:
-            changes = changes_for(self._topology, command, Places(self._next_queue, len(self._shards), self._coming))
+            changes = changes_for(
+                self._topology, command, QueuePlacement(self._next_queue, len(self._shards), self._coming)
+            )
             self._store.check_room(changes)
             self._check_in_service(changes)
         except RequestError as refusal:
@@ -228,8 +232,9 @@ class Desk:
         if isinstance(command, DeclareQueue):
             self._declare(task, command, changes)
             return
-        task.removed = tuple([self._topology.queue(change.vhost, change.name) for change in changes
-                              if isinstance(change, QueueRemoved)])  # fmt: skip
+        task.removed = tuple(
+            [self._topology.queue(change.vhost, change.name) for change in changes if isinstance(change, QueueRemoved)]
+        )
         for queue in task.removed:
             self._shards[queue.shard].take_away(queue.id)
         self._tell(changes)
@@ -252,13 +257,13 @@ class Desk:
             if isinstance(change, TransactionEnded):
                 self._endings.conclude(change)
 
-    def _condemn(self, task: Task, command: DeleteQueue) -> None:
+    def _condemn(self, task: PendingCommand, command: DeleteQueue) -> None:
         queue = task.queue = self._topology.queue(command.vhost, command.name)
         task.stage = Stage.CONDEMN
         on_condemned = partial(self._on_condemned, task)
         self._shards[queue.shard].condemn(queue.id, command.if_unused, command.if_empty, on_condemned)
 
-    def _on_condemned(self, task: Task, refusal: Refusal | None) -> None:
+    def _on_condemned(self, task: PendingCommand, refusal: Refusal | None) -> None:
         if refusal is not None:
             self._answer(task, Refusal(task.request, refusal.code, refusal.text))
             return
@@ -286,7 +291,7 @@ class Desk:
                     self._shards[queue.shard].pardon(queue.id)
                     self._refuse(task, NotFound(f"no vhost '{command.vhost}': it was deleted meanwhile"))
 
-    def _transact(self, task: Task, command: TransactionCommand) -> None:
+    def _transact(self, task: PendingCommand, command: TransactionCommand) -> None:
         try:
             now = self._registry.circumstances(command, self._endings.concluding)
             outcome = outcome_of(self._topology, command, now)
@@ -306,14 +311,14 @@ class Desk:
         else:
             self._await_gateways(task)
 
-    def _on_prepared(self, task: Task, refusal: RequestError | None) -> None:
+    def _on_prepared(self, task: PendingCommand, refusal: RequestError | None) -> None:
         if refusal is not None:
             self._refuse(task, refusal)
             return
         task.stage, task.is_prepared = Stage.TURN, True
         self._runnable.append(task)
 
-    def _await_shards(self, task: Task, transaction: int) -> None:
+    def _await_shards(self, task: PendingCommand, transaction: int) -> None:
         self._leave_turn(task)
         task.stage = Stage.FOLLOW
         self._following.setdefault(transaction, []).append(task)
@@ -325,14 +330,19 @@ class Desk:
             for task in self._following.pop(transaction, ()):
                 self._answer(task, Answer(task.request, True))
 
-    def _give_up_shards(self, task: Task) -> None:
+    def _give_up_shards(self, task: PendingCommand) -> None:
         command = task.command
         assert isinstance(command, CommitTransaction)
         if task.stage is Stage.PREPARE:
             shard = self._endings.give_up(command.number)
-            self._refuse(task, Unavailable(f"{shard} is not reachable, and every shard has to say what it has of "
-                                           f"transaction '{command.name}'; nothing is decided, commit it again when "
-                                           "the shard is back"))  # fmt: skip
+            self._refuse(
+                task,
+                Unavailable(
+                    f"{shard} is not reachable, and every shard has to say what it has of "
+                    f"transaction '{command.name}'; nothing is decided, commit it again when "
+                    "the shard is back"
+                ),
+            )
             return
         waiting = self._following[command.number]
         waiting.remove(task)
@@ -340,7 +350,7 @@ class Desk:
             del self._following[command.number]
         self._answer(task, Answer(task.request, False))  # it is decided; the shards follow when they can
 
-    def _declare(self, task: Task, command: DeclareQueue, changes: list[Change]) -> None:
+    def _declare(self, task: PendingCommand, command: DeclareQueue, changes: list[Change]) -> None:
         for change in changes:
             if isinstance(change, QueueAdded):
                 task.queue, task.is_new = change.queue, True
@@ -350,14 +360,14 @@ class Desk:
         task.stage, task.result = Stage.SHARD, queue.id
         self._shards[queue.shard].give(queue, partial(self._on_given, task))
 
-    def _on_given(self, task: Task, refusal: Refusal | None) -> None:
+    def _on_given(self, task: PendingCommand, refusal: Refusal | None) -> None:
         self._publish_queue(task)
         if refusal is None:
             self._await_gateways(task)
         else:
             self._answer(task, Refusal(task.request, refusal.code, refusal.text))
 
-    def _publish_queue(self, task: Task) -> None:
+    def _publish_queue(self, task: PendingCommand) -> None:
         if task.is_new and task.queue is not None:
             task.is_new = False
             self._coming[task.queue.vhost] -= 1
@@ -383,7 +393,7 @@ class Desk:
         for peer in self._gateways:
             peer.post(message)
 
-    def _await_gateways(self, task: Task) -> None:
+    def _await_gateways(self, task: PendingCommand) -> None:
         """Also where nothing changed: a gateway may still be taking in the change that made it so."""
         self._leave_turn(task)
         task.stage, task.version = Stage.GATEWAYS, self._topology.version
@@ -401,7 +411,7 @@ class Desk:
             self._drop(task)
         return found
 
-    def _drop(self, task: Task) -> None:
+    def _drop(self, task: PendingCommand) -> None:
         """No gateway routes to what was removed any more: the shards may let go of it, also where the one who asked was
         told that it takes too long.
         """
@@ -418,13 +428,13 @@ class Desk:
             self._shards[queue.shard].drop(queue.id)
         self._answer(task, Answer(task.request, task.result))
 
-    def _on_dropped(self, task: Task, count: int | Refusal) -> None:
+    def _on_dropped(self, task: PendingCommand, count: int | Refusal) -> None:
         if isinstance(count, Refusal):
             self._answer(task, Refusal(task.request, count.code, count.text))
         else:
             self._answer(task, Answer(task.request, count))
 
-    def _give_up_shard(self, task: Task) -> None:
+    def _give_up_shard(self, task: PendingCommand) -> None:
         assert task.queue is not None
         shard = self._shards[task.queue.shard]
         away = f"{shard.name} is not reachable, and queue '{task.queue.name}' is to be there"
@@ -439,10 +449,10 @@ class Desk:
             self._publish_queue(task)
             self._refuse(task, Unavailable(f"{away}; declare it again when the shard is back"))
 
-    def _refuse(self, task: Task, refusal: RequestError) -> None:
+    def _refuse(self, task: PendingCommand, refusal: RequestError) -> None:
         self._answer(task, Refusal(task.request, refusal.code, refusal.text))
 
-    def _answer(self, task: Task, message: Message) -> None:
+    def _answer(self, task: PendingCommand, message: BusMessage) -> None:
         self._leave_turn(task)
         task.stage = Stage.DONE
         if task.peer is not None and task.peer in self._gateways:
@@ -453,7 +463,7 @@ class Desk:
             self._registry.expired(task.command.number)
         del self._tasks[task]
 
-    def _leave_turn(self, task: Task) -> None:
+    def _leave_turn(self, task: PendingCommand) -> None:
         """Whoever names the same thing may go on: what this command did is in the topology."""
         if task.name is None:
             return

@@ -18,7 +18,7 @@ from typing import Final
 
 from shardmq.bus.listener import Peer
 from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.coordinator import Admit, Present
+from shardmq.bus.messages.coordinator import AdmitConnection, ReportConnections
 from shardmq.errors import NotAllowed, RequestError
 from shardmq.topology.topology import Topology
 
@@ -47,7 +47,7 @@ class _Admission:
     since: float
 
 
-class Attendance:
+class ConnectionTracker:
     """See the module. What is said is only posted; the owner flushes.
 
     Args:
@@ -63,7 +63,7 @@ class Attendance:
         self._gateways: dict[Peer, _Gateway] = {}
         self._lives: dict[str, str] = {}  # by gateway's name, the last
         self._admitted: deque[_Admission] = deque()
-        self._held: list[tuple[Peer, Admit]] = []
+        self._held: list[tuple[Peer, AdmitConnection]] = []
         self._shown_at: dict[str, float] = {}  # lives that own queues
         self._sweep_at = 0.0
 
@@ -72,7 +72,7 @@ class Attendance:
         """Whether somebody waits to be admitted."""
         return bool(self._held)
 
-    def present(self, peer: Peer, present: Present) -> None:
+    def present(self, peer: Peer, present: ReportConnections) -> None:
         """A gateway says whom it has."""
         before = self._gateways.get(peer, _Gateway("")).connections
         now = Counter({(vhost, user): count for vhost, user, count in present.connections})
@@ -90,7 +90,7 @@ class Attendance:
                 waiting.append(admission)
         self._admitted = waiting
 
-    def admit(self, peer: Peer, asked: Admit, now: float) -> None:
+    def admit(self, peer: Peer, asked: AdmitConnection, now: float) -> None:
         """A gateway asks whether one more connection may be opened."""
         if now < self._silent_until:
             self._held.append((peer, asked))
@@ -131,8 +131,9 @@ class Attendance:
             raise NotAllowed(f"vhost '{vhost}' not found")
         limit = self._topology.vhosts[vhost].limits.get("max-connections")
         if limit is not None and self._count(0, vhost) >= limit:
-            raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user}': "
-                             f"connection limit ({limit}) is reached")  # fmt: skip
+            raise NotAllowed(
+                f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+            )
         known = self._topology.users.get(user)
         limit = known.limits.get("max-connections") if known is not None else None
         if limit is not None and self._count(1, user) >= limit:
@@ -140,8 +141,12 @@ class Attendance:
 
     def _count(self, place: int, name: str) -> int:
         """Connections with that virtual host (place 0) or user (place 1), and those that will soon be."""
-        shown = sum(count for gateway in self._gateways.values()
-                    for who, count in gateway.connections.items() if who[place] == name)  # fmt: skip
+        shown = sum(
+            count
+            for gateway in self._gateways.values()
+            for who, count in gateway.connections.items()
+            if who[place] == name
+        )
         return shown + sum(admission.who[place] == name for admission in self._admitted)
 
     def _end(self, origin: str) -> None:

@@ -30,7 +30,7 @@ class _Round:
     others: list[Any] = field(default_factory=list)
 
 
-class Census:
+class StatusCollector:
     """See the module. What is said is only posted; the owner flushes."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final
 
 from shardmq.bus.messages.base import Refusal
-from shardmq.coordinator.links.shard import Shard
-from shardmq.coordinator.storage.transactions import Conclusion
+from shardmq.coordinator.links.shard import ShardLink
+from shardmq.coordinator.storage.transactions import Decision
 from shardmq.errors import PreconditionFailed, RequestError, request_error
 from shardmq.topology.changes import TransactionEnded
 from shardmq.topology.commands import CommitTransaction
@@ -43,7 +43,7 @@ class _Preparation:
     prepared: Prepared
 
 
-class Endings:
+class TwoPhaseCommit:
     """See the module.
 
     Args:
@@ -51,7 +51,7 @@ class Endings:
         conclusions: of an earlier life of this process, by transaction: shards that have not followed are told again.
     """
 
-    def __init__(self, shards: list[Shard], conclusions: Mapping[int, Conclusion]) -> None:
+    def __init__(self, shards: list[ShardLink], conclusions: Mapping[int, Decision]) -> None:
         self._shards = shards
         self._preparations: dict[int, _Preparation] = {}
         self._concluding: dict[int, set[int]] = {}  # by transaction, the shards that have yet to follow
@@ -97,8 +97,9 @@ class Endings:
 
     def take_concluded(self) -> list[tuple[int, int]]:
         """The transactions that shards have followed since the last call, and which shard each."""
-        concluded = [(transaction, number) for number, shard in enumerate(self._shards)
-                     for transaction in shard.take_concluded()]  # fmt: skip
+        concluded = [
+            (transaction, number) for number, shard in enumerate(self._shards) for transaction in shard.take_concluded()
+        ]
         for transaction, number in concluded:
             missing = self._concluding[transaction]
             missing.discard(number)
@@ -131,13 +132,17 @@ class Endings:
         what = f"of transaction {command.number} ('{command.name}')"
         if NOT_SEALED in counts:
             attempt, _ = command.attempts[counts.index(NOT_SEALED)]
-            return PreconditionFailed(f"attempt {attempt} {what} is not sealed on {shard}, and may still take "
-                                      "messages; seal it, then commit what its seal tells")  # fmt: skip
+            return PreconditionFailed(
+                f"attempt {attempt} {what} is not sealed on {shard}, and may still take "
+                "messages; seal it, then commit what its seal tells"
+            )
         preparation.sums = [total + count for total, count in zip(preparation.sums, counts, strict=True)]
         if preparation.missing:
             return None
         for (attempt, claimed), total in zip(command.attempts, preparation.sums, strict=True):
             if total != claimed:
-                return PreconditionFailed(f"attempt {attempt} {what} has {total} messages, and the commit names "
-                                          f"{claimed}; commit what its seal tells, or abort")  # fmt: skip
+                return PreconditionFailed(
+                    f"attempt {attempt} {what} has {total} messages, and the commit names "
+                    f"{claimed}; commit what its seal tells, or abort"
+                )
         return None

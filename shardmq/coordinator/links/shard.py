@@ -12,16 +12,16 @@ from typing import Final
 import msgspec
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.link import Lost
+from shardmq.bus.link import LinkLost
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.shard import (
-    Assign,
-    Conclude,
-    Condemn,
-    Drop,
+    AssignQueue,
+    DropQueue,
+    FollowDecision,
     FromShard,
     OutOfService,
     Prepare,
+    PrepareDelete,
     Unused,
 )
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
@@ -59,7 +59,7 @@ class _Preparation:
     request: int = 0
 
 
-class Shard:
+class ShardLink:
     """See the module.
 
     Args:
@@ -213,7 +213,7 @@ class Shard:
                     self._unused.append(event.queue)
                 case Identity():
                     self._on_identity(event)
-                case Lost():
+                case LinkLost():
                     self._on_lost()
         return self.dialer.more
 
@@ -303,8 +303,10 @@ class Shard:
             self._asked_once.pop(answer.request)(answer)
         elif answer.request == self._enrolling:
             if refusal is not None:
-                raise StartupRefused(f"{self.dialer.address}: {refusal.text}; this coordinator is of broker "
-                                     f"{self._members.broker}, generation {self._members.generation}")  # fmt: skip
+                raise StartupRefused(
+                    f"{self.dialer.address}: {refusal.text}; this coordinator is of broker "
+                    f"{self._members.broker}, generation {self._members.generation}"
+                )
             self._members.heard(self._number)
 
     def _on_dropped(self, answer: Answer | Refusal) -> None:
@@ -342,20 +344,20 @@ class Shard:
             queues, self._to_assign = self._to_assign, []
             self._request += 1
             self._assigns[self._request] = [queue.id for queue in queues]
-            self.dialer.post(Assign(self._request, queues))
+            self.dialer.post(AssignQueue(self._request, queues))
 
     def _send_condemn(self, queue: int) -> None:
         self._post_assign()  # what was said first is done first
         self._request += 1
         self._condemns[self._request] = queue
         if_unused, if_empty, _ = self._to_condemn[queue]
-        self.dialer.post(Condemn(self._request, queue, if_unused, if_empty))
+        self.dialer.post(PrepareDelete(self._request, queue, if_unused, if_empty))
 
     def _send_drop(self, queue: int) -> None:
         self._post_assign()
         self._request += 1
         self._drops[self._request] = queue
-        self.dialer.post(Drop(self._request, queue))
+        self.dialer.post(DropQueue(self._request, queue))
 
     def _send_prepare(self, transaction: int) -> None:
         self._post_assign()
@@ -369,4 +371,4 @@ class Shard:
         self._post_assign()  # what is to be in a queue finds it there
         self._request += 1
         self._concludes[self._request] = transaction
-        self.dialer.post(Conclude(self._request, transaction, self._to_conclude[transaction]))
+        self.dialer.post(FollowDecision(self._request, transaction, self._to_conclude[transaction]))

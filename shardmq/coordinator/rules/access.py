@@ -8,10 +8,10 @@ import msgspec
 import regex
 
 from shardmq.errors import InvalidRequest, NotFound
-from shardmq.topology.cascade import removal
+from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import (
     Change,
-    ConnectionExpelled,
+    ConnectionClosed,
     ExchangeAdded,
     PermissionPut,
     PermissionRemoved,
@@ -21,10 +21,10 @@ from shardmq.topology.changes import (
     VhostRemoved,
 )
 from shardmq.topology.commands import (
+    CloseConnection,
     DeletePermission,
     DeleteUser,
     DeleteVhost,
-    Expel,
     PutLimits,
     PutPermission,
     PutUser,
@@ -71,7 +71,7 @@ def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
     vhost = command.vhost
     topology.check_vhost(vhost)
     return [
-        *removal(
+        *cascade(
             topology,
             queues=[queue for queue in topology.queues.values() if queue.vhost == vhost],
             exchanges=[exchange for exchange in topology.exchanges.values() if exchange.vhost == vhost],
@@ -134,9 +134,9 @@ def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
     return [VhostPut(msgspec.structs.replace(vhost, limits=limits))] if limits != vhost.limits else []
 
 
-def expel(topology: Topology, command: Expel) -> list[Change]:  # noqa: ARG001  (connections are none of the topology)
+def expel(topology: Topology, command: CloseConnection) -> list[Change]:  # noqa: ARG001  (connections are none of the topology)
     """Nothing of the topology: the gateways are told."""
-    return [ConnectionExpelled(command.connection, command.reason)]
+    return [ConnectionClosed(command.connection, command.reason)]
 
 
 def _without(permissions: Iterable[Permission]) -> list[Change]:

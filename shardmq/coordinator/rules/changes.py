@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shardmq.coordinator.rules import access, exchanges, queues
-from shardmq.coordinator.rules.queues import Places
+from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import (
     Bind,
+    CloseConnection,
     Command,
     DeclareExchange,
     DeclareQueue,
@@ -16,7 +17,6 @@ from shardmq.topology.commands import (
     DeleteQueue,
     DeleteUser,
     DeleteVhost,
-    Expel,
     PutLimits,
     PutPermission,
     PutUser,
@@ -27,7 +27,7 @@ from shardmq.topology.entities import check_nesting
 from shardmq.topology.topology import Topology
 
 
-def changes_for(topology: Topology, command: Command, places: Places) -> list[Change]:
+def changes_for(topology: Topology, command: Command, places: QueuePlacement) -> list[Change]:
     """What a command changes; nothing when all is already as it asks.
 
     Args:
@@ -67,6 +67,6 @@ _ACCESS: Final[dict[type[Any], _Rule]] = {
     PutPermission: access.put_permission,
     DeletePermission: access.delete_permission,
     PutLimits: access.put_limits,
-    Expel: access.expel,
+    CloseConnection: access.expel,
 }
 """On virtual hosts and users."""

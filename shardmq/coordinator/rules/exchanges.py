@@ -4,7 +4,7 @@ from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.errors import AccessRefused, InvalidRequest, PreconditionFailed, ReplyCode
 from shardmq.limits import NAME_BYTES_MAX
 from shardmq.topology.arguments import check_exchange_arguments
-from shardmq.topology.cascade import removal
+from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import BindingAdded, Change, ExchangeAdded
 from shardmq.topology.commands import Bind, DeclareExchange, DeleteExchange, Unbind
 from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, check_name_free
@@ -19,11 +19,19 @@ def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Chang
         raise AccessRefused("the default exchange is always there; it can not be declared")
     if command.type not in TYPES:
         known = ", ".join(TYPES)
-        raise InvalidRequest(f"unknown exchange type '{command.type}' for {thing}; known are {known}",
-                             ReplyCode.COMMAND_INVALID)  # fmt: skip
+        raise InvalidRequest(
+            f"unknown exchange type '{command.type}' for {thing}; known are {known}", ReplyCode.COMMAND_INVALID
+        )
     check_exchange_arguments(thing, command.type, command.arguments)
-    asked = Exchange(command.vhost, command.name, command.type, command.durable, command.arguments,
-                     command.auto_delete, command.internal)  # fmt: skip
+    asked = Exchange(
+        command.vhost,
+        command.name,
+        command.type,
+        command.durable,
+        command.arguments,
+        command.auto_delete,
+        command.internal,
+    )
     there = topology.exchanges.get((command.vhost, command.name))
     if there is None:
         check_name_free("exchange", command.name)
@@ -41,7 +49,7 @@ def delete_exchange(topology: Topology, command: DeleteExchange) -> list[Change]
     exchange = topology.exchange(command.vhost, command.name)
     if command.if_unused and topology.binding_count(command.vhost, command.name):
         raise PreconditionFailed(f"exchange '{command.name}' in vhost '{command.vhost}' in use")
-    return removal(topology, exchanges=[exchange])
+    return cascade(topology, exchanges=[exchange])
 
 
 def bind(topology: Topology, command: Bind) -> list[Change]:
@@ -56,7 +64,7 @@ def bind(topology: Topology, command: Bind) -> list[Change]:
 def unbind(topology: Topology, command: Unbind) -> list[Change]:
     """The binding goes, if it is there; its exchange, too, where it is auto-delete and that was the last."""
     found = topology.bindings.get(binding_id(_binding(topology, command)))
-    return removal(topology, bindings=[found]) if found is not None else []
+    return cascade(topology, bindings=[found]) if found is not None else []
 
 
 def _binding(topology: Topology, command: Bind | Unbind) -> Binding:
@@ -71,8 +79,9 @@ def _binding(topology: Topology, command: Bind | Unbind) -> Binding:
         topology.queue(command.vhost, command.destination)
     if len(command.key.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise InvalidRequest(f"binding key '{command.key[:32]}…' is over {NAME_BYTES_MAX} bytes of UTF-8")
-    return Binding(command.vhost, command.exchange, command.destination, command.key, command.arguments,
-                   command.to_exchange)  # fmt: skip
+    return Binding(
+        command.vhost, command.exchange, command.destination, command.key, command.arguments, command.to_exchange
+    )
 
 
 def _comparable(exchange: Exchange) -> dict[str, object]:

@@ -9,7 +9,7 @@ from xxhash import xxh3_64_intdigest
 from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.errors import NotFound, PreconditionFailed, ResourceLocked
 from shardmq.topology.arguments import check_queue_arguments
-from shardmq.topology.cascade import removal
+from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change, QueueAdded
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_name, check_name_free
@@ -20,7 +20,7 @@ SERVER_NAMED: Final = ("amq.gen-", REPLY_QUEUES)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class QueuePlacement:
     """Where the next queue goes.
 
     Attributes:
@@ -38,14 +38,16 @@ class Places:
         return xxh3_64_intdigest(f"{vhost}\0{name}".encode()) % self.shards
 
 
-def declare_queue(topology: Topology, command: DeclareQueue, places: Places) -> list[Change]:
+def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacement) -> list[Change]:
     """A new queue, or nothing where the same one is there."""
     thing = f"queue '{command.name}' in vhost '{command.vhost}'"
     there = topology.queues.get((command.vhost, command.name))
     if there is not None and there.owner != command.owner:
-        raise ResourceLocked(f"cannot obtain exclusive access to locked {thing}. It could be originally declared on "
-                             "another connection or the exclusive property value does not match that of the original "
-                             "declaration.")  # fmt: skip
+        raise ResourceLocked(
+            f"cannot obtain exclusive access to locked {thing}. It could be originally declared on "
+            "another connection or the exclusive property value does not match that of the original "
+            "declaration."
+        )
     check_queue_arguments(thing, command.arguments)
     if there is not None:
         check_same(thing, _comparable(command), _comparable(there))
@@ -57,8 +59,16 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: Places) -> 
     if not command.name.startswith(REPLY_QUEUES):  # which nobody has declared
         _check_limit(topology, command, places)
     shard = places.of(command.vhost, command.name)
-    queue = Queue(command.vhost, command.name, places.next_queue, shard, command.durable, command.arguments,
-                  command.auto_delete, command.owner)  # fmt: skip
+    queue = Queue(
+        command.vhost,
+        command.name,
+        places.next_queue,
+        shard,
+        command.durable,
+        command.arguments,
+        command.auto_delete,
+        command.owner,
+    )
     return [QueueAdded(queue)]
 
 
@@ -67,10 +77,10 @@ def delete_queue(topology: Topology, command: DeleteQueue) -> list[Change]:
     queue = topology.queues.get((command.vhost, command.name))
     if queue is None or command.queue not in (0, queue.id):
         raise NotFound(f"no queue '{command.name}' in vhost '{command.vhost}'")
-    return removal(topology, queues=[queue])
+    return cascade(topology, queues=[queue])
 
 
-def _check_limit(topology: Topology, command: DeclareQueue, places: Places) -> None:
+def _check_limit(topology: Topology, command: DeclareQueue, places: QueuePlacement) -> None:
     vhost = command.vhost
     limit = topology.vhosts[vhost].limits.get("max-queues")
     if limit is not None and topology.queue_count(vhost) + places.coming.get(vhost, 0) >= limit:

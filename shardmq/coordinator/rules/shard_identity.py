@@ -164,8 +164,10 @@ def judge(founding: Founding, members: Mapping[int, Member], shard: int, said: I
         ShardRefused: the shard's is not.
     """
     if said.shard != shard:
-        raise StartupRefused(f"the address given for shard {shard} is answered by shard {said.shard}; give the shards' "
-                             "addresses in order of their numbers")  # fmt: skip
+        raise StartupRefused(
+            f"the address given for shard {shard} is answered by shard {said.shard}; give the shards' "
+            "addresses in order of their numbers"
+        )
     member = members.get(shard)
     if said.broker and said.broker != founding.broker:
         _refuse_stranger(founding, shard, said)
@@ -208,8 +210,10 @@ def _check_place(member: Member | None, shard: int, said: Identity, known: Expec
 
 def _check_age(member: Member, shard: int, said: Identity) -> None:
     if said.generation > member.told:
-        raise _older(shard, f"the shard has heard of generation {said.generation}, and the coordinator told it "
-                            f"{member.told or 'none'}")  # fmt: skip
+        raise _older(
+            shard,
+            f"the shard has heard of generation {said.generation}, and the coordinator told it {member.told or 'none'}",
+        )
     if said.generation < member.heard:
         raise ShardRefused(
             f"shard {shard}'s store is older than the coordinator's: it has heard of generation {said.generation}, and "
@@ -222,20 +226,30 @@ def _check_queues(founding: Founding, shard: int, said: Identity, known: Expecte
     for queue, vhost, name in said.queues:
         there = known.queues.get(queue)
         if there is None and queue not in known.gone:
-            raise _older(shard, f"the shard has queue '{name}' in vhost '{vhost}' (id {queue}), which the coordinator "
-                                "does not know")  # fmt: skip
+            raise _older(
+                shard,
+                f"the shard has queue '{name}' in vhost '{vhost}' (id {queue}), which the coordinator does not know",
+            )
         if there is not None and there != (vhost, name):
-            raise _older(shard, f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
-                                f"in vhost '{there[0]}' for the coordinator")  # fmt: skip
+            raise _older(
+                shard,
+                f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
+                f"in vhost '{there[0]}' for the coordinator",
+            )
     was_told_now = said.generation == founding.generation  # ids that it has had since are this coordinator's own
     if not was_told_now and said.queue >= founding.first_queue:
-        raise _older(shard, f"the shard was given queue id {said.queue}, and the coordinator's next one would be "
-                            f"{founding.first_queue}")  # fmt: skip
+        raise _older(
+            shard,
+            f"the shard was given queue id {said.queue}, and the coordinator's next one would be "
+            f"{founding.first_queue}",
+        )
 
 
 def _older(shard: int, how: str) -> StartupRefused:
-    return StartupRefused(f"the coordinator's store is older than shard {shard}'s: {how}; put the newer copy of the "
-                          f"coordinator's store back, {ADOPT}")  # fmt: skip
+    return StartupRefused(
+        f"the coordinator's store is older than shard {shard}'s: {how}; put the newer copy of the "
+        f"coordinator's store back, {ADOPT}"
+    )
 
 
 def _count(number: int, noun: str) -> str:

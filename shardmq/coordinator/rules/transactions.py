@@ -15,14 +15,14 @@ from shardmq.errors import AccessRefused, InvalidRequest, NotAllowed, Preconditi
 from shardmq.limits import TRANSACTION_TIMEOUT_MS, TRANSACTIONS_MAX
 from shardmq.topology.changes import Change, TransactionBegun, TransactionEnded
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
-from shardmq.topology.entities import Transaction, check_name
+from shardmq.topology.entities import OpenTransaction, check_name
 from shardmq.topology.topology import Topology
 
 TransactionCommand = BeginTransaction | CommitTransaction | AbortTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class TransactionFacts:
     """What the rules need to know beside the topology.
 
     Attributes:
@@ -51,7 +51,7 @@ class Outcome:
     result: tuple[int, bool] | None = None
 
 
-def outcome_of(topology: Topology, command: TransactionCommand, now: Circumstances) -> Outcome:
+def outcome_of(topology: Topology, command: TransactionCommand, now: TransactionFacts) -> Outcome:
     """What a command on a transaction changes. Whether a commit's attempts are complete, the shards are asked besides.
 
     Args:
@@ -72,7 +72,7 @@ def end_all(topology: Topology, vhost: str, now_ms: int) -> list[Change]:
     return [_ended(there, now_ms) for there in topology.transactions.values() if there.vhost == vhost]
 
 
-def _begin(topology: Topology, command: BeginTransaction, now: Circumstances) -> Outcome:
+def _begin(topology: Topology, command: BeginTransaction, now: TransactionFacts) -> Outcome:
     there = topology.transaction(command.vhost, command.name)
     timeout_ms = command.timeout_ms or TRANSACTION_TIMEOUT_MS
     current = there.number if there is not None else now.committed
@@ -85,16 +85,20 @@ def _begin(topology: Topology, command: BeginTransaction, now: Circumstances) ->
     if now.committed is not None:
         return Outcome([], (now.committed, True))
     if len(topology.transactions) >= TRANSACTIONS_MAX:
-        raise NotAllowed(f"cannot begin transaction '{command.name}': {TRANSACTIONS_MAX} are undecided, which is the "
-                         "limit; commit or abort some of them")  # fmt: skip
+        raise NotAllowed(
+            f"cannot begin transaction '{command.name}': {TRANSACTIONS_MAX} are undecided, which is the "
+            "limit; commit or abort some of them"
+        )
     if now.concluding >= TRANSACTIONS_MAX:
-        raise Unavailable(f"cannot begin transaction '{command.name}': {now.concluding} that are decided wait for a "
-                          "shard that is away or busy; try again later")  # fmt: skip
-    new = Transaction(command.vhost, command.name, now.next_number, command.user, timeout_ms, now.now_ms)
+        raise Unavailable(
+            f"cannot begin transaction '{command.name}': {now.concluding} that are decided wait for a "
+            "shard that is away or busy; try again later"
+        )
+    new = OpenTransaction(command.vhost, command.name, now.next_number, command.user, timeout_ms, now.now_ms)
     return Outcome([TransactionBegun(new)], (new.number, False))
 
 
-def _commit(topology: Topology, command: CommitTransaction, now: Circumstances) -> Outcome:
+def _commit(topology: Topology, command: CommitTransaction, now: TransactionFacts) -> Outcome:
     there = topology.transaction(command.vhost, command.name)
     if there is None or there.number != command.number:
         if now.committed == command.number:
@@ -107,7 +111,7 @@ def _commit(topology: Topology, command: CommitTransaction, now: Circumstances) 
     return Outcome([_ended(there, now.now_ms, attempts)])
 
 
-def _abort(topology: Topology, command: AbortTransaction, now: Circumstances) -> Outcome:
+def _abort(topology: Topology, command: AbortTransaction, now: TransactionFacts) -> Outcome:
     there = topology.transaction(command.vhost, command.name)
     if there is not None and command.number in (0, there.number):
         if command.has_expired and not is_overdue(there, now.now_ms):
@@ -115,17 +119,19 @@ def _abort(topology: Topology, command: AbortTransaction, now: Circumstances) ->
         _check_user(there, command.user, "abort it")
         return Outcome([_ended(there, now.now_ms)])
     if now.committed is not None and command.number in (0, now.committed):
-        raise PreconditionFailed(f"transaction {now.committed} ('{command.name}') was committed already; that stands, "
-                                 "and its messages are in their queues or on their way there")  # fmt: skip
+        raise PreconditionFailed(
+            f"transaction {now.committed} ('{command.name}') was committed already; that stands, "
+            "and its messages are in their queues or on their way there"
+        )
     return Outcome([])
 
 
-def is_overdue(transaction: Transaction, now_ms: int) -> bool:
+def is_overdue(transaction: OpenTransaction, now_ms: int) -> bool:
     """Whether nobody has begun it again in time (steady)."""
     return now_ms >= transaction.touched_ms + transaction.timeout_ms
 
 
-def _ended(there: Transaction, now_ms: int, attempts: list[int] | None = None) -> TransactionEnded:
+def _ended(there: OpenTransaction, now_ms: int, attempts: list[int] | None = None) -> TransactionEnded:
     return TransactionEnded(there.vhost, there.name, there.number, attempts is not None, attempts or [], now_ms)
 
 
@@ -135,14 +141,16 @@ def _over(number: int) -> PreconditionFailed:
     )
 
 
-def _check_user(there: Transaction, user: str, verb: str) -> None:
+def _check_user(there: OpenTransaction, user: str, verb: str) -> None:
     """Who began it may go on with it. An administrator is "" where one may, too."""
     if user not in ("", there.user):
-        raise AccessRefused(f"transaction '{there.name}' in vhost '{there.vhost}' was begun by user '{there.user}'; "
-                            f"user '{user}' may not {verb}")  # fmt: skip
+        raise AccessRefused(
+            f"transaction '{there.name}' in vhost '{there.vhost}' was begun by user '{there.user}'; "
+            f"user '{user}' may not {verb}"
+        )
 
 
-_RULES: Final[dict[type[Any], Callable[[Topology, Any, Circumstances], Outcome]]] = {
+_RULES: Final[dict[type[Any], Callable[[Topology, Any, TransactionFacts], Outcome]]] = {
     BeginTransaction: _begin,
     CommitTransaction: _commit,
     AbortTransaction: _abort,

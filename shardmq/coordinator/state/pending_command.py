@@ -34,7 +34,7 @@ class Stage(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class PendingCommand:
     """A command under way.
 
     Attributes:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from shardmq.coordinator.rules.transactions import Circumstances, TransactionCommand, is_overdue
+from shardmq.coordinator.rules.transactions import TransactionCommand, TransactionFacts, is_overdue
 from shardmq.coordinator.storage.store import Store
 from shardmq.runtime.clock import ClockNote, SteadyClock
 from shardmq.topology.changes import Change, TransactionBegun, TransactionEnded, VhostRemoved
-from shardmq.topology.entities import Transaction
+from shardmq.topology.entities import OpenTransaction
 from shardmq.topology.topology import Topology
 
 NOTE_SECONDS: Final = 1.0
@@ -18,7 +18,7 @@ SWEEP_SECONDS: Final = 1.0
 """How often a portion of the committed names is forgotten, if any are past their time."""
 
 
-class Registry:
+class TransactionState:
     """See the module.
 
     Args:
@@ -45,10 +45,10 @@ class Registry:
         """Steady time."""
         return self._clock.now_ms()
 
-    def circumstances(self, command: TransactionCommand, concluding: int) -> Circumstances:
+    def circumstances(self, command: TransactionCommand, concluding: int) -> TransactionFacts:
         """What the rules need to know for a command."""
         now_ms = self.now_ms
-        return Circumstances(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), concluding)
+        return TransactionFacts(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), concluding)
 
     def take_in(self, changes: Iterable[Change]) -> None:
         """These changes are decided, and will be on disk by the end of the pass."""
@@ -64,8 +64,9 @@ class Registry:
                         self._committed[change.vhost, change.name] = change.number
                 case VhostRemoved():
                     self._removed.add(change.name)
-                    self._committed = {name: number for name, number in self._committed.items()
-                                       if name[0] != change.name}  # fmt: skip
+                    self._committed = {
+                        name: number for name, number in self._committed.items() if name[0] != change.name
+                    }
 
     def written(self) -> None:
         """All that was taken in is on disk."""
@@ -88,7 +89,7 @@ class Registry:
             self._sweep_at = now + SWEEP_SECONDS
             self._store.forget_committed(self.now_ms)
 
-    def take_overdue(self) -> list[Transaction]:
+    def take_overdue(self) -> list[OpenTransaction]:
         """The transactions whose time is over, each once until it is `expired`."""
         now_ms = self.now_ms
         if now_ms < self._next_due_ms:

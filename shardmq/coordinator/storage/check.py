@@ -68,8 +68,9 @@ class ClosedRegistry:
         self.file = folder / "data.mdb"
         self._version = check_file(self.file, stored.FORMAT, stored.DATABASES)
         try:
-            self._env = lmdb.open(str(folder), readonly=True, lock=False, create=False, max_dbs=64,
-                                  map_size=MAP_BYTES, readahead=False)  # fmt: skip
+            self._env = lmdb.open(
+                str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
+            )
             with self._env.begin() as reading:
                 there = {bytes(name) for name in reading.cursor().iternext(values=False)}
             self._dbs = {name: self._env.open_db(name, create=False) for name in stored.DATABASES if name in there}
@@ -135,8 +136,16 @@ class ClosedRegistry:
             mend = f"deletes {title}; declare it again"
         if database == b"queues" or (database == b"state" and key in _IRREPLACEABLE):
             edits, mend = (), ""
-        return Finding(store="coordinator", file=str(self.file), database=database.decode(), key=key.hex(),
-                       title=title, what="the row is not what was written", mend=mend, edits=edits)  # fmt: skip
+        return Finding(
+            store="coordinator",
+            file=str(self.file),
+            database=database.decode(),
+            key=key.hex(),
+            title=title,
+            what="the row is not what was written",
+            mend=mend,
+            edits=edits,
+        )
 
 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:

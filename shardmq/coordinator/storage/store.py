@@ -33,19 +33,24 @@ import lmdb
 import msgspec
 
 from shardmq.coordinator.rules.shard_identity import Founding, Member, new_broker, next_generation
-from shardmq.coordinator.storage.transactions import LEDGER_DATABASES, NEXT_TRANSACTION, Ledger, StoredTransactions
+from shardmq.coordinator.storage.transactions import (
+    LEDGER_DATABASES,
+    NEXT_TRANSACTION,
+    StoredTransactions,
+    TransactionTable,
+)
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.disk_space import Space, writing
 from shardmq.storage.lmdb_engine import VERSION, open_environment
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.storage.table import Table, rewrite
-from shardmq.topology.cascade import removal
+from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
     Change,
-    ConnectionExpelled,
+    ConnectionClosed,
     ExchangeAdded,
     ExchangeRemoved,
     PermissionPut,
@@ -64,9 +69,16 @@ from shardmq.topology.topology import Topology, TopologySnapshot, binding_id
 
 FORMAT: Final = b"shardmq-coordinator"
 DATABASES: Final = (
-    b"exchanges", b"queues", b"bindings", b"vhosts", b"users", b"permissions", b"tombstones", b"state",
+    b"exchanges",
+    b"queues",
+    b"bindings",
+    b"vhosts",
+    b"users",
+    b"permissions",
+    b"tombstones",
+    b"state",
     *LEDGER_DATABASES,
-)  # fmt: skip
+)
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
 BOOT: Final = b"boot"
@@ -149,7 +161,7 @@ class Store:
         self._environment = open_environment(folder, FORMAT, DATABASES)
         self._env = self._environment.env
         self._tables = {name: Table(self._environment.file, name, db) for name, db in self._environment.dbs.items()}
-        self._ledger = Ledger(self._env, self._tables)
+        self._ledger = TransactionTable(self._env, self._tables)
         self._shards = 0
         self.space = Space(self._environment, RESERVE_BYTES, MARGIN_BYTES)
         if self._environment.version < VERSION:
@@ -192,7 +204,7 @@ class Store:
                 transactions=transactions.undecided,
             )
         )
-        gone = removal(
+        gone = cascade(
             topology,
             bindings=[binding for boot, binding in bindings if self._is_over(boot)],
             queues=[queue for boot, queue in queues if self._is_over(boot)],
@@ -213,8 +225,9 @@ class Store:
             int.from_bytes(key, "big"): int.from_bytes(value, "big") for key, value in self._entries(b"tombstones")
         }
         is_restart = state.get(BOOT) == self._boot_id.encode()
-        return Stored(topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions,
-                      founding)  # fmt: skip
+        return Stored(
+            topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions, founding
+        )
 
     def _founding(self, state: Mapping[bytes, bytes], topology: Topology, next_queue: int) -> Founding:
         """Whose the store is; a store of an earlier version learns it now."""
@@ -333,8 +346,10 @@ class Store:
         if added:
             self.space.left -= added * CHANGE_BYTES
             if self.space.left < 0:
-                raise Unavailable(f"the disk of the coordinator is full at {self._environment.folder}; consume what is "
-                                  "queued, or make room, and try again")  # fmt: skip
+                raise Unavailable(
+                    f"the disk of the coordinator is full at {self._environment.folder}; consume what is "
+                    "queued, or make room, and try again"
+                )
 
     # --- one change each ----------------------------------------------------------------------------------------------
 
@@ -391,7 +406,7 @@ class Store:
     def _remove_permission(self, transaction: lmdb.Transaction, change: PermissionRemoved) -> None:
         self._tables[b"permissions"].delete(transaction, _key(change.user, change.vhost))
 
-    def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionExpelled) -> None:
+    def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionClosed) -> None:
         """A connection is sent away once; nothing of it is kept."""
 
     def _begin_transaction(self, transaction: lmdb.Transaction, change: TransactionBegun) -> None:
@@ -440,7 +455,7 @@ _WRITE: Final[Mapping[type[Any], Callable[[Store, lmdb.Transaction, Any], None]]
     VhostRemoved: Store._remove_vhost,
     PermissionPut: Store._put_permission,
     PermissionRemoved: Store._remove_permission,
-    ConnectionExpelled: Store._tell_only,
+    ConnectionClosed: Store._tell_only,
     TransactionBegun: Store._begin_transaction,
     TransactionEnded: Store._end_transaction,
 }

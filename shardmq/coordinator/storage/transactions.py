@@ -27,11 +27,16 @@ from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.table import Table
 from shardmq.topology.changes import TransactionEnded
-from shardmq.topology.entities import RESERVED_TRANSACTIONS, Transaction
+from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction
 
 LEDGER_DATABASES: Final = (
-    b"transactions", b"decisions", b"conclusions", b"committed", b"committed_times", b"births",
-)  # fmt: skip
+    b"transactions",
+    b"decisions",
+    b"conclusions",
+    b"committed",
+    b"committed_times",
+    b"births",
+)
 NEXT_TRANSACTION: Final = b"next_transaction"
 CLOCK: Final = b"clock"
 
@@ -43,13 +48,13 @@ _CONCLUSION: Final = struct.Struct(">QI")
 _PAIR: Final = struct.Struct(">QQ")
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_transaction = msgspec.msgpack.Decoder(Transaction).decode
+_decode_transaction = msgspec.msgpack.Decoder(OpenTransaction).decode
 _decode_attempts = msgspec.msgpack.Decoder(list[int]).decode
 _decode_note = msgspec.msgpack.Decoder(ClockNote).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class Decision:
     """A decision that some shards have yet to follow.
 
     Attributes:
@@ -72,13 +77,13 @@ class StoredTransactions:
         clock: the last note taken of the steady clock; None where there never was a transaction.
     """
 
-    undecided: list[Transaction]
-    conclusions: dict[int, Conclusion]
+    undecided: list[OpenTransaction]
+    conclusions: dict[int, Decision]
     next_number: int
     clock: ClockNote | None
 
 
-class Ledger:
+class TransactionTable:
     """See the module. Its writes are part of the store's: each gets the `lmdb.Transaction`, called `write` here.
 
     Args:
@@ -103,7 +108,7 @@ class Ledger:
             note = tables[b"state"].get(read, CLOCK)
             undecided = [_decode_transaction(value) for _, value in tables[b"transactions"].items(read)]
             conclusions = {
-                _number(key): Conclusion(_decode_attempts(value), []) for key, value in tables[b"decisions"].items(read)
+                _number(key): Decision(_decode_attempts(value), []) for key, value in tables[b"decisions"].items(read)
             }
             for key, _ in tables[b"conclusions"].items(read):
                 number, shard = _CONCLUSION.unpack(key)
@@ -145,7 +150,7 @@ class Ledger:
                 committed.delete(write, name)
             times.delete(write, key)
 
-    def begin(self, write: lmdb.Transaction, transaction: Transaction) -> None:
+    def begin(self, write: lmdb.Transaction, transaction: OpenTransaction) -> None:
         """A new one, or its time begins anew."""
         number = transaction.number
         self._tables[b"transactions"].put(write, _NUMBER.pack(number), _encode(transaction))

@@ -63,16 +63,18 @@ _TEXTS: Final = tuple(
         (r"(queue '.*' in vhost '.*' not empty): .*", r"\1"),
         (r"(queue '.*' in vhost '.*') has consumers already", r"\1 in exclusive use"),
         (r"(queue '.*' in vhost '.*') has x-single-active-consumer: .*", r"\1 in exclusive use"),
-        (r"cannot obtain access to locked (queue '.*' in vhost '.*'): it is exclusive .*",
-         rf"cannot obtain exclusive access to locked \1. {LOCKED}"),
+        (
+            r"cannot obtain access to locked (queue '.*' in vhost '.*'): it is exclusive .*",
+            rf"cannot obtain exclusive access to locked \1. {LOCKED}",
+        ),
         (r"(unknown delivery tag \d+): .*", r"\1"),
         (r"(user_id property set to '.*' but authenticated user was '.*'); set your own, or none", r"\1"),
     )
-)  # fmt: skip
+)
 """The broker's texts, and what RabbitMQ says. Names may hold anything, hence whole texts are matched."""
 
 
-class AmqpFault(ShardmqError):
+class AmqpError(ShardmqError):
     """What came made no sense, or can not be done.
 
     Attributes:
@@ -86,11 +88,11 @@ class AmqpFault(ShardmqError):
         self.is_hard = code in HARD
 
 
-def as_fault(error: ShardmqError, method: tuple[int, int] = NO_METHOD) -> AmqpFault:
+def as_amqp_error(error: ShardmqError, method: tuple[int, int] = NO_METHOD) -> AmqpError:
     """An error of the broker as AMQP clients see it, about that method unless it says which."""
-    if isinstance(error, AmqpFault):
+    if isinstance(error, AmqpError):
         return error
-    fault = AmqpFault(_CODES.get(type(error), error.code), said(error.text), method)
+    fault = AmqpError(_CODES.get(type(error), error.code), said(error.text), method)
     if isinstance(error, _PASSING):
         fault.is_hard = False
     return fault

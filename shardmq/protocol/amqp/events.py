@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
 from shardmq.protocol.amqp.methods.fields import Method
 
@@ -24,8 +24,9 @@ FRAME_MIN: Final = 4096
 """The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on: who
 sends a larger one is not let in, as with RabbitMQ."""
 
+
 @dataclass(slots=True)
-class Published:
+class PublishesReceived:
     """Messages that were published one after the other on a channel, by the same method.
 
     Attributes:
@@ -45,7 +46,7 @@ class Published:
 
 
 @dataclass(slots=True)
-class Acked:
+class AcksReceived:
     """Deliveries were acknowledged one after the other, each by a basic.ack of its own.
 
     Attributes:
@@ -62,7 +63,7 @@ class Acked:
 
 
 @dataclass(slots=True)
-class Came:
+class MethodReceived:
     """A method."""
 
     channel: int
@@ -70,22 +71,22 @@ class Came:
 
 
 @dataclass(slots=True)
-class Refused:
+class PublishTooLarge:
     """A message that is too large; whatever comes after it on its channel is ignored already."""
 
     channel: int
     method: BasicPublish
-    fault: AmqpFault
+    fault: AmqpError
 
 
 @dataclass(slots=True)
-class Beat:
+class HeartbeatReceived:
     """A heartbeat, which is on channel 0."""
 
     channel: int = 0
 
 
-Event = Published | Acked | Came | Refused | Beat
+Event = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge | HeartbeatReceived
 
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"

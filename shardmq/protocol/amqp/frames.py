@@ -22,7 +22,7 @@ from typing import Final
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX
 from shardmq.message.record import too_large_text
-from shardmq.protocol.amqp.errors import NO_METHOD, AmqpFault
+from shardmq.protocol.amqp.errors import NO_METHOD, AmqpError
 from shardmq.protocol.amqp.events import (
     BODY,
     END,
@@ -31,12 +31,12 @@ from shardmq.protocol.amqp.events import (
     HEADER,
     HEARTBEAT,
     METHOD,
-    Acked,
-    Beat,
-    Came,
+    AcksReceived,
     Event,
-    Published,
-    Refused,
+    HeartbeatReceived,
+    MethodReceived,
+    PublishesReceived,
+    PublishTooLarge,
 )
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
@@ -158,12 +158,12 @@ class FrameReader:
             end = at + 7 + length
             if length > self.frame_max:
                 reason = f"{{frame_too_large,{length},{self.frame_max - FRAME_OVERHEAD}}}"
-                raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, b'')}: {reason}")
+                raise AmqpError(ReplyCode.FRAME_ERROR, f"{_shown(kind, b'')}: {reason}")
             if end >= size:
                 break
             if data[end] != END:
                 reason = f"{{invalid_frame_end_marker,{data[end]}}}"
-                raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, data[at + 7 : end])}: {reason}")
+                raise AmqpError(ReplyCode.FRAME_ERROR, f"{_shown(kind, data[at + 7 : end])}: {reason}")
             event: Event | None
             if kind == METHOD and channel and channel not in self._contents and channel not in self.ignored:
                 if data.startswith(_PUBLISH, at + 7):
@@ -186,7 +186,7 @@ class FrameReader:
 
     # --- many at once -----------------------------------------------------------------------------------------------
 
-    def _publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[Published | None, int]:
+    def _publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[PublishesReceived | None, int]:
         """Publishes by the method in data[at:end + 1] that are here whole, each in a frame for its body at most.
 
         Returns:
@@ -225,7 +225,7 @@ class FrameReader:
                 lists += [newest] * len(alike)
                 bodies += alike
             at = after
-        return (Published(channel, method, lists, bodies), at) if bodies else (None, at)
+        return (PublishesReceived(channel, method, lists, bodies), at) if bodies else (None, at)
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
@@ -235,12 +235,12 @@ class FrameReader:
             return self._method(channel, payload, content)
         if kind == HEARTBEAT and not payload:
             if channel:
-                raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
-            return Beat()
+                raise AmqpError(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
+            return HeartbeatReceived()
         if kind != BODY and (kind != HEADER or len(payload) < _CONTENT.size):
-            raise AmqpFault(ReplyCode.FRAME_ERROR, f"{_shown(kind, payload)}: unknown_frame")
+            raise AmqpError(ReplyCode.FRAME_ERROR, f"{_shown(kind, payload)}: unknown_frame")
         if channel == 0:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, _shown(kind, payload))
         if channel in self.ignored:
             return None
         if content is None:
@@ -251,13 +251,13 @@ class FrameReader:
 
     def _method(self, channel: int, payload: bytes, content: _Content | None) -> Event | None:
         if channel in self.ignored:
-            return Came(channel, methods.decode(payload, channel)) if payload[:_IDS] in _ON_IGNORED else None
+            return MethodReceived(channel, methods.decode(payload, channel)) if payload[:_IDS] in _ON_IGNORED else None
         if content is not None:
             raise _misplaced(content)
         if channel and payload.startswith(_PUBLISH):
             self._contents[channel] = _Content(_publish(payload, channel))
             return None
-        return Came(channel, methods.decode(payload, channel))
+        return MethodReceived(channel, methods.decode(payload, channel))
 
     def _header(self, kind: int, channel: int, payload: bytes, content: _Content) -> Event | None:
         class_id, weight, size = _CONTENT.unpack_from(payload) if kind == HEADER else (0, 1, 0)
@@ -270,7 +270,9 @@ class FrameReader:
         if size > self.message_max:
             self.ignore(channel)
             text = too_large_text(size, self.message_max)
-            return Refused(channel, content.method, AmqpFault(ReplyCode.PRECONDITION_FAILED, text, content.method.id))
+            return PublishTooLarge(
+                channel, content.method, AmqpError(ReplyCode.PRECONDITION_FAILED, text, content.method.id)
+            )
         content.properties = properties
         content.missing = size
         self._count(len(properties), content)
@@ -281,7 +283,7 @@ class FrameReader:
             raise _misplaced(content)
         if len(payload) > content.missing:
             text = "content body frame exceeds remaining content size"
-            raise AmqpFault(ReplyCode.FRAME_ERROR, text, content.method.id)
+            raise AmqpError(ReplyCode.FRAME_ERROR, text, content.method.id)
         content.missing -= len(payload)
         if not content.missing:
             return self._finished(channel, content, b"".join((content.body, payload)) if content.body else payload)
@@ -294,16 +296,16 @@ class FrameReader:
         most = max(UNFINISHED_BYTES_MAX, self.message_max + REQUEST_BYTES_MAX)
         if self._unfinished_bytes > most:
             text = f"over {most} bytes of messages that are not complete; finish some before others"
-            raise AmqpFault(ReplyCode.RESOURCE_ERROR, text, content.method.id)
+            raise AmqpError(ReplyCode.RESOURCE_ERROR, text, content.method.id)
 
     def _finished(self, channel: int, content: _Content, body: bytes) -> Event:
         del self._contents[channel]
         self._unfinished_bytes -= content.size
         assert content.properties is not None
-        return Published(channel, content.method, [content.properties], [body])
+        return PublishesReceived(channel, content.method, [content.properties], [body])
 
 
-def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[Acked, int]:
+def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[AcksReceived, int]:
     """Acknowledgements that follow one another, from the one at `at` on; where they end."""
     head, first, _ = _ACK.unpack_from(data, at)
     last, step = first, _ACK.size
@@ -319,7 +321,7 @@ def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[Acked, int]:
         last = tag
         at += step
     ranges.append((first, last))
-    return Acked(channel, ranges), at
+    return AcksReceived(channel, ranges), at
 
 
 def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[bytes], int]:
@@ -343,11 +345,11 @@ def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[by
     return bodies, at
 
 
-def _unexpected(text: str, method: tuple[int, int] = NO_METHOD) -> AmqpFault:
-    return AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, method)
+def _unexpected(text: str, method: tuple[int, int] = NO_METHOD) -> AmqpError:
+    return AmqpError(ReplyCode.UNEXPECTED_FRAME, text, method)
 
 
-def _misplaced(content: _Content) -> AmqpFault:
+def _misplaced(content: _Content) -> AmqpError:
     """A frame where a part of a message belongs."""
     if content.properties is None:
         text = f"expected content header for class {_BASIC}, got non content header frame instead"

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from shardmq.errors import ReplyCode
 from shardmq.limits import PROPERTIES_BYTES_MAX
 from shardmq.message.properties import Properties
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.tables import (
     check_table,
     decode_table,
@@ -322,14 +322,14 @@ def _write_death(death: Any) -> bytes:
     return wrapped(b"F", encode_entry("count", encode_long(count)) + rest[4:])
 
 
-def _cut_off() -> AmqpFault:
-    return AmqpFault(ReplyCode.SYNTAX_ERROR, "a content header ends in the middle of a property")
+def _cut_off() -> AmqpError:
+    return AmqpError(ReplyCode.SYNTAX_ERROR, "a content header ends in the middle of a property")
 
 
-def _too_long(at: int, size: int) -> AmqpFault:
+def _too_long(at: int, size: int) -> AmqpError:
     if at > size:
         return _cut_off()
-    return AmqpFault(ReplyCode.SYNTAX_ERROR, f"a content header has {size - at} bytes too many")
+    return AmqpError(ReplyCode.SYNTAX_ERROR, f"a content header has {size - at} bytes too many")
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------

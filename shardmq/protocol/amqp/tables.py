@@ -36,7 +36,7 @@ from typing import Any, Final
 from msgspec.msgpack import Ext
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 
 Table = dict[str, Any]
 
@@ -256,16 +256,16 @@ def _time(seconds: int) -> datetime.datetime | int:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
-def _cut_off() -> AmqpFault:
-    return AmqpFault(ReplyCode.SYNTAX_ERROR, "a field table ends in the middle of a value")
+def _cut_off() -> AmqpError:
+    return AmqpError(ReplyCode.SYNTAX_ERROR, "a field table ends in the middle of a value")
 
 
-def _too_deep() -> AmqpFault:
-    return AmqpFault(ReplyCode.SYNTAX_ERROR, f"a field table nests deeper than {TABLE_DEPTH_MAX} levels")
+def _too_deep() -> AmqpError:
+    return AmqpError(ReplyCode.SYNTAX_ERROR, f"a field table nests deeper than {TABLE_DEPTH_MAX} levels")
 
 
-def _unknown(kind: int) -> AmqpFault:
-    return AmqpFault(ReplyCode.SYNTAX_ERROR, f"a field table has a value of the unknown type {chr(kind)!r}")
+def _unknown(kind: int) -> AmqpError:
+    return AmqpError(ReplyCode.SYNTAX_ERROR, f"a field table has a value of the unknown type {chr(kind)!r}")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -368,10 +368,19 @@ _DECIMAL_DIGITS_MAX: Final = 10
 _FIXED: Final = {
     ord(letter): struct.Struct(layout)
     for letter, layout in {
-        "t": ">?", "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q",
-        "f": ">f", "d": ">d",
+        "t": ">?",
+        "b": ">b",
+        "B": ">B",
+        "s": ">h",
+        "u": ">H",
+        "I": ">i",
+        "i": ">I",
+        "l": ">q",
+        "L": ">q",
+        "f": ">f",
+        "d": ">d",
     }.items()
-}  # fmt: skip
+}
 _INT_LETTER, _LONG_LETTER, _STRING, _BYTES, _TABLE, _ARRAY, _TIMESTAMP, _DECIMAL, _VOID = map(ord, "IlSxFATDV")
 _NESTS: Final = frozenset((_TABLE, _ARRAY))
 _SAYS_ITSELF: Final = 0
@@ -391,9 +400,7 @@ _SIZES: Final = tuple(
 _SHORT: Final = b"(?:%b)" % b"|".join(
     [b"\\x%02x%b" % (size, b".{%d}" % size if size else b"") for size in range(SHORT_BYTES_MAX + 1)]
 )
-_VALUE: Final = (
-    b"(?:V|[tbB].|[su].{2}|[Iif].{4}|[lLdT].{8}|D.{5}|[FA]\\x00{4}|[Sx]\\x00{3}%b)" % _SHORT
-)
+_VALUE: Final = b"(?:V|[tbB].|[su].{2}|[Iif].{4}|[lLdT].{8}|D.{5}|[FA]\\x00{4}|[Sx]\\x00{3}%b)" % _SHORT
 _VALUES: Final = re.compile(b"(?:%b){1,256}+" % _VALUE, re.DOTALL)
 _ENTRIES: Final = re.compile(b"(?:%b%b){1,256}+" % (_SHORT, _VALUE), re.DOTALL)
 """Neighbouring values, and entries, of the most frequent kinds."""

@@ -39,7 +39,7 @@ class Listener(Protocol):
         """A BASIC_CONFIRM, BASIC_REFUSED, BASIC_RETURN or CHANNEL_CLOSE."""
 
 
-class Broker:
+class BrokerConnection:
     """A connection to one of a URL's gateways.
 
     Args:
@@ -298,23 +298,23 @@ class Broker:
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
 
-_connections: dict[tuple[int, str], Broker] = {}
+_connections: dict[tuple[int, str], BrokerConnection] = {}
 
 
-def connection(url: str, timeout: float = 30.0) -> Broker:
+def connection(url: str, timeout: float = 30.0) -> BrokerConnection:
     """This process's connection to a URL: Spark's python workers do one task after the other.
 
     Args:
-        url: as `Broker` takes it.
+        url: as `BrokerConnection` takes it.
         timeout: from now on.
 
     Raises:
-        As `Broker`.
+        As `BrokerConnection`.
     """
     key = os.getpid(), url  # workers are forked; a parent's connection is not theirs
     broker = _connections.get(key)
     if broker is None:
-        broker = _connections[key] = Broker(url, timeout)
+        broker = _connections[key] = BrokerConnection(url, timeout)
     broker.timeout = timeout
     broker.listener = None
     if broker.unsent or not broker.is_alive():

@@ -170,8 +170,9 @@ class Link:
     def _open(self, seconds: float) -> None:
         address = self.address
         client = {"product": "shardmq.spark", "version": VERSION}
-        self.send(encode(Op.CONNECTION_OPEN, 1, PROTOCOL_VERSION, address.user, address.password, address.vhost, 0,
-                         client))  # fmt: skip
+        self.send(
+            encode(Op.CONNECTION_OPEN, 1, PROTOCOL_VERSION, address.user, address.password, address.vhost, 0, client)
+        )
         server = self._await_ok(1, seconds)
         self.body_max = server.get("message_max", MESSAGE_BYTES_MAX)
         self.send(encode(Op.CHANNEL_OPEN, 2, CHANNEL))

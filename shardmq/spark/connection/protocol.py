@@ -49,8 +49,19 @@ class Op(IntEnum):
 FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.CHANNEL_OPEN: ("request", "channel"),
     Op.CHANNEL_CLOSE: ("request", "channel", "code", "text"),
-    Op.BASIC_PUBLISH: ("request", "channel", "exchange", "routing_key", "flags", "count", "records", "delay_ms",
-                       "producer", "sequence", "transaction"),
+    Op.BASIC_PUBLISH: (
+        "request",
+        "channel",
+        "exchange",
+        "routing_key",
+        "flags",
+        "count",
+        "records",
+        "delay_ms",
+        "producer",
+        "sequence",
+        "transaction",
+    ),
     Op.CONNECTION_OPEN: ("request", "version", "user", "password", "vhost", "heartbeat", "client"),
     Op.CONNECTION_CLOSE: ("code", "text"),
     Op.HEARTBEAT: (),
@@ -69,7 +80,7 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.QUEUE_READ: ("request", "channel", "queue", "first", "end", "count", "reservation"),
     Op.QUEUE_RESERVE: ("request", "channel", "queue", "reservation", "messages_max", "lease_ms"),
     Op.RESERVATION_END: ("request", "channel", "queue", "reservation", "acknowledge", "ranges"),
-}  # fmt: skip
+}
 """Fields in their order on the wire. All of them are sent."""
 
 _PUBLISH_FIELDS: Final = bytes([0x90 | len(FIELDS[Op.BASIC_PUBLISH])])
@@ -88,9 +99,18 @@ def encode(operation: Op, *values: object) -> bytes:
 
 
 def encode_publish(
-    request: int, channel: int, exchange: str, routing_key: str, flags: int, count: int, records: Buffer,
-    delay_ms: int, producer: int, sequence: int, transaction: int,
-) -> list[Buffer]:  # fmt: skip
+    request: int,
+    channel: int,
+    exchange: str,
+    routing_key: str,
+    flags: int,
+    count: int,
+    records: Buffer,
+    delay_ms: int,
+    producer: int,
+    sequence: int,
+    transaction: int,
+) -> list[Buffer]:
     """The frame of a BasicPublish in pieces, of which `records` is one: it is sent from where it lies."""
     size = len(records)
     head = msgpack.packb((request, channel, exchange, routing_key, flags, count))
@@ -117,9 +137,11 @@ def decode(kind: int, payload: memoryview) -> tuple[Op, list[Any]]:
         operation = Op(kind)
         values = msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException) as fault:
-        raise ProtocolError(f"the broker sent a frame of type {kind} that makes no sense here: {fault}",
-                            ReplyCode.SYNTAX_ERROR) from fault  # fmt: skip
+        raise ProtocolError(
+            f"the broker sent a frame of type {kind} that makes no sense here: {fault}", ReplyCode.SYNTAX_ERROR
+        ) from fault
     if type(values) is not list or len(values) != len(FIELDS[operation]):
-        raise ProtocolError(f"the broker sent {operation.name} with other fields than {FIELDS[operation]}",
-                            ReplyCode.SYNTAX_ERROR)  # fmt: skip
+        raise ProtocolError(
+            f"the broker sent {operation.name} with other fields than {FIELDS[operation]}", ReplyCode.SYNTAX_ERROR
+        )
     return operation, values

@@ -29,7 +29,7 @@ from shardmq.spark.jobs.transaction import FORMAT, Sent, asking, claim, is_commi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from shardmq.spark.connection.broker import Broker
+    from shardmq.spark.connection.broker import BrokerConnection
 
 LOOK: Final = "headers map<string,string>, timestamp timestamp, position long"
 WHOLE: Final = (
@@ -198,11 +198,16 @@ def grouped(messages: "DataFrame") -> tuple[Group, ...]:
     )
     return tuple(
         Group(
-            row["reason"], row["from_queue"], row["from_exchange"], _moment(row["hour"]), row["count"],
-            _known(row["oldest"]), _known(row["newest"]),
+            row["reason"],
+            row["from_queue"],
+            row["from_exchange"],
+            _moment(row["hour"]),
+            row["count"],
+            _known(row["oldest"]),
+            _known(row["newest"]),
         )
         for row in counted.collect()
-    )  # fmt: skip
+    )
 
 
 class _Republishing:
@@ -252,7 +257,7 @@ class _Republishing:
         with asking(self._url) as broker:
             claim(broker, self._name, digest, "queue, choice or limit")
 
-    def _reserve(self, broker: "Broker") -> None:
+    def _reserve(self, broker: "BrokerConnection") -> None:
         """Set aside as many of the queue's first messages as hold those that are wanted, and no more: then all that is
         chosen of the reservation is published and acknowledged, also by whoever finishes it later.
 
@@ -311,7 +316,7 @@ class _Republishing:
         condition = self._choice.condition() & F.col("reason").isNotNull() & F.col("from_exchange").isNotNull()
         return look(self._spark, self._url, self._queue, columns, reservation, self._lease_ms).where(condition)
 
-    def _finish(self, broker: "Broker") -> int:
+    def _finish(self, broker: "BrokerConnection") -> int:
         """Take what was published off the queue, put the rest back; returns how many were taken off."""
         taken = 0
         found = ranges(self._chosen(LOOK, self._name))
@@ -320,7 +325,7 @@ class _Republishing:
         broker.end_reservation(self._queue, self._name, False)
         return taken
 
-    def _check_there(self, broker: "Broker") -> None:
+    def _check_there(self, broker: "BrokerConnection") -> None:
         """Make sure that what is reserved is what was published: no new reservation under the old name."""
         try:
             broker.slices(self._queue, 1, self._name)

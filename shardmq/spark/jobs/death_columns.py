@@ -64,13 +64,15 @@ def deaths(messages: "DataFrame") -> "DataFrame":
     # try_element_at counts from 1, and gives null where there is none; what is no such JSON is null, too.
     death = F.try_element_at(F.from_json(F.col("headers")["x-death"], _X_DEATH), F.lit(1))
     known = messages.withColumn("death", death)
-    return known.withColumns({
-        "reason": F.col("death.reason"),
-        "from_queue": F.col("death.queue"),
-        "from_exchange": F.col("death.exchange"),
-        "from_keys": F.coalesce(F.array_distinct("death.routing-keys"), F.array().cast("array<string>")),
-        "died_at": F.try_to_timestamp("death.time"),
-    }).drop("death")  # fmt: skip
+    return known.withColumns(
+        {
+            "reason": F.col("death.reason"),
+            "from_queue": F.col("death.queue"),
+            "from_exchange": F.col("death.exchange"),
+            "from_keys": F.coalesce(F.array_distinct("death.routing-keys"), F.array().cast("array<string>")),
+            "died_at": F.try_to_timestamp("death.time"),
+        }
+    ).drop("death")
 
 
 def republished(chosen: "DataFrame", properties: "Column") -> "DataFrame":

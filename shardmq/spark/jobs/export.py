@@ -157,8 +157,10 @@ class _Drain:
             try:
                 broker.end_reservation(self._queue, name, True)
             except NotFound:
-                self._note(f"messages of export '{name}' were back in queue '{self._queue}' before they could be "
-                           "acknowledged, its time was over: they are exported again")  # fmt: skip
+                self._note(
+                    f"messages of export '{name}' were back in queue '{self._queue}' before they could be "
+                    "acknowledged, its time was over: they are exported again"
+                )
         landing.clear(self._target, name)
 
     def _note(self, sentence: str) -> None:

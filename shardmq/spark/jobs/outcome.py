@@ -15,10 +15,18 @@ _OURS: Final = re.compile(
 
 _FOREIGN: Final = re.compile(r"^(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Fault)): (.+)$", re.M)
 
-_INPUT: Final = frozenset({
-    "PATH_NOT_FOUND", "PATH_ALREADY_EXISTS", "UNABLE_TO_INFER_SCHEMA", "DATA_SOURCE_NOT_FOUND",
-    "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER", "UNRESOLVED_COLUMN", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
-})  # fmt: skip
+_INPUT: Final = frozenset(
+    {
+        "PATH_NOT_FOUND",
+        "PATH_ALREADY_EXISTS",
+        "UNABLE_TO_INFER_SCHEMA",
+        "DATA_SOURCE_NOT_FOUND",
+        "FAILED_READ_FILE",
+        "CANNOT_READ_FILE_FOOTER",
+        "UNRESOLVED_COLUMN",
+        "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
+    }
+)
 """Conditions that whoever started the job can see to; those below them, with a point between, count too."""
 
 

@@ -79,8 +79,16 @@ def publish(
         rows = messages(files.read(spark, paths, format, read_options), key, value, headers, message_id)
     if partitions is not None:
         rows = rows.repartition(partitions)
-    sent = send(rows, url=url, doing=doing, exchange=exchange, txn_id=txn_id, delivery=delivery, mandatory=mandatory,
-                options=said)  # fmt: skip
+    sent = send(
+        rows,
+        url=url,
+        doing=doing,
+        exchange=exchange,
+        txn_id=txn_id,
+        delivery=delivery,
+        mandatory=mandatory,
+        options=said,
+    )
     notes = []
     if sent.is_repeat:
         notes.append(f"transaction '{txn_id}' was committed before: nothing was published now")

@@ -14,7 +14,7 @@ from shardmq.errors import InvalidRequest
 from shardmq.spark.jobs import files
 from shardmq.spark.jobs import preconditions as targets
 from shardmq.spark.jobs.outcome import plain_faults
-from shardmq.spark.jobs.replay_plan import Pace, Plan, chunk_rows, usual_id
+from shardmq.spark.jobs.replay_plan import Pace, ReplayPlan, chunk_rows, usual_id
 from shardmq.spark.jobs.summary import Summary
 from shardmq.spark.jobs.transaction import asking, claim, is_committed, send
 
@@ -75,7 +75,7 @@ def replay(
     with plain_faults(f"reading {', '.join(paths)}"):
         rows = files.read(spark, paths, "parquet")
         check_exported(rows, keep_exchange)
-        plan = Plan(tuple(files.described(rows)), chunk_rows(rate))
+        plan = ReplayPlan(tuple(files.described(rows)), chunk_rows(rate))
     txn_id = txn_id or usual_id(plan.files, target)
     say(f"replaying {plan.rows:,} rows of {len(plan.files):,} files as '{txn_id}', in chunks: {plan.chunks:,}")
     sender = _Sender(url, exchange, txn_id, mandatory, plan, Pace(rate), say, progress or (lambda _done, _all: None))
@@ -121,7 +121,7 @@ class _Sender:
         exchange: str | None,
         txn_id: str,
         mandatory: bool,
-        plan: Plan,
+        plan: ReplayPlan,
         pace: Pace,
         say: Callable[[str], None],
         progress: Progress,
@@ -176,7 +176,9 @@ class _Sender:
         self._progress(self._done, self._plan.rows)
 
 
-def block_of(spark: "SparkSession", rows: "DataFrame", plan: Plan, chunks: range, keep_exchange: bool) -> "DataFrame":
+def block_of(
+    spark: "SparkSession", rows: "DataFrame", plan: ReplayPlan, chunks: range, keep_exchange: bool
+) -> "DataFrame":
     """The rows of consecutive chunks, in order, as the data source takes them, each with the number of its chunk."""
     from pyspark.sql import functions as F
 
@@ -187,13 +189,16 @@ def block_of(spark: "SparkSession", rows: "DataFrame", plan: Plan, chunks: range
     numbered = (
         rows.where(path.isin([part.path for part in parts]))
         .select(
-            F.col("body").alias("value"), *columns, with_id(rows).alias("raw_properties"),
-            path.alias("path"), row.alias("row"),
+            F.col("body").alias("value"),
+            *columns,
+            with_id(rows).alias("raw_properties"),
+            path.alias("path"),
+            row.alias("row"),
         )
         .join(F.broadcast(where), "path")
         .where((F.col("row") >= F.col("first")) & (F.col("row") < F.col("end")))
         .withColumn("number", F.col("before") + F.col("row"))
-    )  # fmt: skip
+    )
     return numbered.orderBy("number").select(
         "value", *columns, "raw_properties", F.floor(F.col("number") / plan.chunk_rows).cast("long").alias("chunk")
     )

@@ -34,7 +34,7 @@ class File(NamedTuple):
     rows: int
 
 
-class Part(NamedTuple):
+class ReplayPart(NamedTuple):
     """Rows of one file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplayPlan:
     """A replay.
 
     Attributes:
@@ -82,14 +82,14 @@ class Plan:
         for first in range(start, self.chunks, step):
             yield range(first, min(first + step, self.chunks))
 
-    def parts(self, chunks: range) -> list[Part]:
+    def parts(self, chunks: range) -> list[ReplayPart]:
         """Where the rows of consecutive chunks lie."""
         first, end = chunks.start * self.chunk_rows, min(chunks.stop * self.chunk_rows, self.rows)
         found, before = [], 0
         for file in self.files:
             low, high = max(first - before, 0), min(end - before, file.rows)
             if low < high:
-                found.append(Part(file.path, low, high, before))
+                found.append(ReplayPart(file.path, low, high, before))
             before += file.rows
         return found
 

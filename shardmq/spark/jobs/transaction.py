@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shardmq.errors import ConnectionFault, PreconditionFailed, RequestError, ShardmqError
-from shardmq.spark.connection.broker import Broker
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.jobs.outcome import plain_faults
 from shardmq.spark.options import EXACTLY_ONCE
 
@@ -30,9 +30,9 @@ class Sent(NamedTuple):
 
 
 @contextlib.contextmanager
-def asking(url: str) -> Iterator[Broker]:
+def asking(url: str) -> Iterator[BrokerConnection]:
     """A connection for the driver's own questions."""
-    broker = Broker(url)
+    broker = BrokerConnection(url)
     try:
         yield broker
     finally:
@@ -117,7 +117,7 @@ def put_back(url: str, queue: str, reservation: str, fault: BaseException) -> No
         fault.add_note(f"what is set aside under '{reservation}' could not be put back ({gone.text})")
 
 
-def is_committed(broker: Broker, name: str) -> bool:
+def is_committed(broker: BrokerConnection, name: str) -> bool:
     """Whether a transaction of that name is committed. One that is open is aborted."""
     number, is_done = broker.begin(name)
     if not is_done:
@@ -125,7 +125,7 @@ def is_committed(broker: Broker, name: str) -> bool:
     return is_done
 
 
-def claim(broker: Broker, name: str, digest: str, what: str) -> None:
+def claim(broker: BrokerConnection, name: str, digest: str, what: str) -> None:
     """Make a name stand for one thing that is to be done once, by transactions without messages.
 
     Args:

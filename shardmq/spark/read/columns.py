@@ -36,36 +36,40 @@ Delivery = dict[str, Any]
 DECIMAL: Final = 1
 """The extension type of decimals, as in `shardmq.message.record`, which takes more than executors have to have."""
 
-PROPERTIES: Final = StructType([
-    StructField("content_type", StringType()),
-    StructField("content_encoding", StringType()),
-    StructField("delivery_mode", IntegerType()),
-    StructField("priority", IntegerType()),
-    StructField("correlation_id", StringType()),
-    StructField("reply_to", StringType()),
-    StructField("expiration", StringType()),
-    StructField("message_id", StringType()),
-    StructField("timestamp", TimestampType()),
-    StructField("type", StringType()),
-    StructField("user_id", StringType()),
-    StructField("app_id", StringType()),
-])  # fmt: skip
+PROPERTIES: Final = StructType(
+    [
+        StructField("content_type", StringType()),
+        StructField("content_encoding", StringType()),
+        StructField("delivery_mode", IntegerType()),
+        StructField("priority", IntegerType()),
+        StructField("correlation_id", StringType()),
+        StructField("reply_to", StringType()),
+        StructField("expiration", StringType()),
+        StructField("message_id", StringType()),
+        StructField("timestamp", TimestampType()),
+        StructField("type", StringType()),
+        StructField("user_id", StringType()),
+        StructField("app_id", StringType()),
+    ]
+)
 """What the publisher set, but for headers. Numbers and times that Spark's types cannot hold are null."""
 
-READ_SCHEMA: Final = StructType([
-    StructField("body", BinaryType()),
-    StructField("exchange", StringType()),
-    StructField("routing_key", StringType()),
-    StructField("message_id", StringType()),
-    StructField("properties", PROPERTIES),
-    StructField("headers", MapType(StringType(), StringType())),
-    StructField("redelivered", BooleanType()),
-    StructField("deliveries", IntegerType()),
-    StructField("timestamp", TimestampType()),
-    StructField("position", LongType()),
-    StructField("persistent", BooleanType()),
-    StructField("raw_properties", BinaryType()),
-])  # fmt: skip
+READ_SCHEMA: Final = StructType(
+    [
+        StructField("body", BinaryType()),
+        StructField("exchange", StringType()),
+        StructField("routing_key", StringType()),
+        StructField("message_id", StringType()),
+        StructField("properties", PROPERTIES),
+        StructField("headers", MapType(StringType(), StringType())),
+        StructField("redelivered", BooleanType()),
+        StructField("deliveries", IntegerType()),
+        StructField("timestamp", TimestampType()),
+        StructField("position", LongType()),
+        StructField("persistent", BooleanType()),
+        StructField("raw_properties", BinaryType()),
+    ]
+)
 """All columns.
 
 message_id is the publisher's, or else the one that the broker gave. headers has strings as they are, bytes as base64,
@@ -283,8 +287,9 @@ def _decoded(raw: bytes | None) -> dict[str, Any] | None:
         if not isinstance(table, dict):
             raise ValueError("they are no map")
     except (ValueError, TypeError, RecursionError, OverflowError) as fault:
-        raise ProtocolError(f"the broker sent properties that make no sense: {raw[:80]!r}: {fault}",
-                            ReplyCode.SYNTAX_ERROR) from fault  # fmt: skip
+        raise ProtocolError(
+            f"the broker sent properties that make no sense: {raw[:80]!r}: {fault}", ReplyCode.SYNTAX_ERROR
+        ) from fault
     return table
 
 
@@ -309,8 +314,10 @@ def _as_text(name: str, value: Any) -> str:
         except TypeError:  # keys that JSON has not
             return _json(_with_text_keys(value))
     except RecursionError:
-        raise InvalidRequest(f"header '{name}' of a message is a table too deep for text; leave out the column headers "
-                             "and read raw_properties") from None  # fmt: skip
+        raise InvalidRequest(
+            f"header '{name}' of a message is a table too deep for text; leave out the column headers "
+            "and read raw_properties"
+        ) from None
 
 
 def _bare(value: bytes | datetime) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from shardmq.errors import NotFound, PreconditionFailed, ShardmqError
 from shardmq.limits import RESERVATION_MS, SLICES_MAX
-from shardmq.spark.connection.broker import Broker
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.options import Options, new_drain_id, parse
 from shardmq.spark.read.reader import naming
 
@@ -103,7 +103,7 @@ def acknowledge(
         NotFound: no such queue or reservation: it was released, or ran out.
         ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
     """
-    with naming(queue), _closing(Broker(url, timeout)) as broker:
+    with naming(queue), _closing(BrokerConnection(url, timeout)) as broker:
         if ranges is None:
             return broker.end_reservation(queue, drain_id, True)
         joined = _joined(ranges)
@@ -125,7 +125,7 @@ def release(url: str, queue: str, drain_id: str, *, timeout: float = 60.0) -> in
     Raises:
         As `acknowledge`; that there is no such reservation is none.
     """
-    with naming(queue), _closing(Broker(url, timeout)) as broker:
+    with naming(queue), _closing(BrokerConnection(url, timeout)) as broker:
         return broker.end_reservation(queue, drain_id, False)
 
 
@@ -157,7 +157,7 @@ class _Lease:
         self._seconds = (options.drain_timeout_ms or RESERVATION_MS) / 1000
         self._is_over = threading.Event()
         self._lost = ""
-        self._broker = Broker(options.url, options.timeout)
+        self._broker = BrokerConnection(options.url, options.timeout)
         try:
             self._renewed = _now()
             messages, state = self._reserve()
@@ -202,8 +202,14 @@ class _Lease:
             try:
                 broker.end_reservation(options.queue, options.drain_id, False)
             except ShardmqError as fault:
-                _log.warning("queue '%s': what is reserved as '%s' could not be released, and returns by itself within "
-                             "%.0f s: %s", options.queue, options.drain_id, self._seconds, fault)  # fmt: skip
+                _log.warning(
+                    "queue '%s': what is reserved as '%s' could not be released, and returns by itself within "
+                    "%.0f s: %s",
+                    options.queue,
+                    options.drain_id,
+                    self._seconds,
+                    fault,
+                )
 
     def _stop(self) -> None:
         self._is_over.set()
@@ -226,8 +232,12 @@ class _Lease:
                 self._lost = "is not there any more: it ran out, or was released"
                 return
             except ShardmqError as fault:
-                _log.warning("queue '%s': reservation '%s' could not be renewed, trying again: %s", options.queue,
-                             options.drain_id, fault)  # fmt: skip
+                _log.warning(
+                    "queue '%s': reservation '%s' could not be renewed, trying again: %s",
+                    options.queue,
+                    options.drain_id,
+                    fault,
+                )
                 continue
             if state != "held":
                 return  # the block has acknowledged all of it
@@ -245,7 +255,7 @@ def _now() -> float:
 
 
 @contextmanager
-def _closing(broker: Broker) -> Iterator[Broker]:
+def _closing(broker: BrokerConnection) -> Iterator[BrokerConnection]:
     try:
         yield broker
     finally:

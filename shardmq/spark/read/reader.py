@@ -92,8 +92,12 @@ class QueueReader(DataSourceReader):
                             f"queue '{options.queue}': what was reserved as '{options.drain_id}' is acknowledged, as "
                             "the block of shardmq.spark.drain is over: write what is to be kept inside the block"
                         )
-                    _log.warning("queue '%s': what was reserved as '%s' has been read and acknowledged before; "
-                                 "there is nothing left of it", options.queue, options.drain_id)  # fmt: skip
+                    _log.warning(
+                        "queue '%s': what was reserved as '%s' has been read and acknowledged before; "
+                        "there is nothing left of it",
+                        options.queue,
+                        options.drain_id,
+                    )
                     return []
             goal = options.min_partitions or PARTITIONS
             # Cut finely where parts are put together here, as how many there are is known only then.

@@ -21,9 +21,20 @@ from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX, frame_bytes_max
 
 PROPERTIES: Final = (
-    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
-    "expiration", "message_id", "timestamp", "type", "user_id", "app_id",
-)  # fmt: skip
+    "content_type",
+    "content_encoding",
+    "headers",
+    "delivery_mode",
+    "priority",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "timestamp",
+    "type",
+    "user_id",
+    "app_id",
+)
 """A message's properties, in the order in which `shardmq.message.record` packs them."""
 
 RANGES: Final = {"delivery_mode": (1, 2), "priority": (0, 255), "timestamp": (0, 2**63 - 1), "delay_ms": (0, 2**32 - 1)}
@@ -49,9 +60,7 @@ class Encoder:
         body_max: the largest body of a message that the broker takes.
     """
 
-    def __init__(
-        self, columns: frozenset[str], defaults: Mapping[str, Any], body_max: int = MESSAGE_BYTES_MAX
-    ) -> None:
+    def __init__(self, columns: frozenset[str], defaults: Mapping[str, Any], body_max: int = MESSAGE_BYTES_MAX) -> None:
         self._body_max = body_max
         self._columns = [name for name in PROPERTIES if name in columns]
         self._is_raw = "raw_properties" in columns
@@ -70,8 +79,10 @@ class Encoder:
         longest = pc.max(pc.binary_length(body)).as_py() or 0
         if longest > self._body_max:
             over = pc.sum(pc.greater(pc.binary_length(body), self._body_max)).as_py()
-            raise ContentTooLarge(f"{_of(over, batch)} are over the limit of {self._body_max} bytes a message: column "
-                                  f"value has {longest} bytes in the largest")  # fmt: skip
+            raise ContentTooLarge(
+                f"{_of(over, batch)} are over the limit of {self._body_max} bytes a message: column "
+                f"value has {longest} bytes in the largest"
+            )
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
             properties: list[Piece] = [_RECORD, pc.fill_null(raw, _NIL)]
@@ -80,21 +91,22 @@ class Encoder:
         made = _join([*properties, *_sized(body, body_header)])
         longest, most = pc.max(pc.binary_length(made)).as_py() or 0, frame_bytes_max(self._body_max) - _FRAME_BYTES
         if longest > most:  # it would not fit into a frame; the broker refuses less than that by itself
-            raise ContentTooLarge(f"column value and its properties have {longest} bytes in the largest of a batch; "
-                                  f"the limit is {most}")  # fmt: skip
+            raise ContentTooLarge(
+                f"column value and its properties have {longest} bytes in the largest of a batch; the limit is {most}"
+            )
         return made
 
     def is_transient(self, batch: pa.RecordBatch) -> pa.Array | bool:
-        """Which rows have delivery mode 1: their runs have no persistent flag. One answer where it is the same for all.
-        """
+        """Which rows have delivery mode 1, and are not persistent. One answer where it is the same for all."""
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
             # A text in a header that looks like that costs a message its place on disk, unless it is looked at closely.
             maybe = pc.fill_null(pc.match_substring(raw, _TRANSIENT), False)
             if not pc.any(maybe).as_py():
                 return False
-            said = [bool(may) and _is_transient(text) for may, text in zip(maybe.to_pylist(), raw.to_pylist(),
-                                                                          strict=True)]  # fmt: skip
+            said = [
+                bool(may) and _is_transient(text) for may, text in zip(maybe.to_pylist(), raw.to_pylist(), strict=True)
+            ]
             return pa.array(said)
         default = self._defaults.get("delivery_mode", b"").endswith(b"\x01")
         if "delivery_mode" not in self._columns:
@@ -238,10 +250,12 @@ def _headers(column: pa.Array, key: bytes) -> list[Piece]:
     if names.null_count:
         raise InvalidRequest(f"column headers has null in place of {names.null_count} names; leave such headers out")
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    pairs = _join([
-        *_sized(_bytes(names), _text_header),
-        *_sized(_bytes(values), _text_header if is_text else body_header, of_null=_NIL),
-    ])  # fmt: skip
+    pairs = _join(
+        [
+            *_sized(_bytes(names), _text_header),
+            *_sized(_bytes(values), _text_header if is_text else body_header, of_null=_NIL),
+        ]
+    )
     offsets = pc.cast(pc.subtract(offsets, start), pa.int32())
     tables = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), pa.scalar(b"", pa.binary()))
     counts = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
@@ -280,6 +294,8 @@ def _is_transient(properties: bytes) -> bool:
     try:
         table = msgpack.unpackb(properties)
     except (ValueError, msgpack.UnpackException) as fault:
-        raise InvalidRequest(f"column raw_properties has what is no msgpack map ({fault}); it is what reading a queue "
-                             "gives in the column of that name") from fault  # fmt: skip
+        raise InvalidRequest(
+            f"column raw_properties has what is no msgpack map ({fault}); it is what reading a queue "
+            "gives in the column of that name"
+        ) from fault
     return isinstance(table, dict) and table.get("delivery_mode") == 1

@@ -16,7 +16,7 @@ from shardmq.errors import (
     request_error,
 )
 from shardmq.limits import FRAMED_PRODUCERS
-from shardmq.spark.connection.broker import Broker
+from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.connection.link import CHANNEL
 from shardmq.spark.connection.protocol import Buffer, Op, encode_publish
 
@@ -64,7 +64,7 @@ class _Run:
         return place(self.exchange, self.routing_key)
 
 
-class Publisher:
+class PublishWindow:
     """Publishes on a connection, which is its alone meanwhile.
 
     In a transaction every message has a number, counted from 0, and is sent again with that number: the broker stages
@@ -79,7 +79,7 @@ class Publisher:
             that says it is blocked does not count.
     """
 
-    def __init__(self, broker: Broker, transaction: int = 0, attempt: int = 0, timeout: float = 60.0) -> None:
+    def __init__(self, broker: BrokerConnection, transaction: int = 0, attempt: int = 0, timeout: float = 60.0) -> None:
         self.attempt = attempt or FRAMED_PRODUCERS + secrets.randbelow(FRAMED_PRODUCERS)
         self.messages = 0
         self._broker = broker
@@ -102,7 +102,7 @@ class Publisher:
         broker.listener = self
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerConnection:
         """The connection."""
         return self._broker
 
@@ -221,8 +221,10 @@ class Publisher:
             self._waited += time.monotonic() - now
         if self._runs and self._waited - self._moved_at > self._timeout:
             run = next(iter(self._runs.values()))
-            raise Timeout(f"the broker confirmed nothing for {self._timeout:.0f} s (option timeoutMs); the first of "
-                          f"{len(self._runs)} publishes that wait is to {run}")  # fmt: skip
+            raise Timeout(
+                f"the broker confirmed nothing for {self._timeout:.0f} s (option timeoutMs); the first of "
+                f"{len(self._runs)} publishes that wait is to {run}"
+            )
 
     def _send(self, run: _Run) -> None:
         self._broker.connect()
@@ -234,9 +236,21 @@ class Publisher:
     def _put(self, run: _Run) -> None:
         request = self._broker.next_request()
         self._runs[request] = run
-        self._broker.send(*encode_publish(
-            request, CHANNEL, run.exchange, run.routing_key, run.flags, run.count, run.records, run.delay_ms,
-            self.attempt, run.sequence, self._transaction))  # fmt: skip
+        self._broker.send(
+            *encode_publish(
+                request,
+                CHANNEL,
+                run.exchange,
+                run.routing_key,
+                run.flags,
+                run.count,
+                run.records,
+                run.delay_ms,
+                self.attempt,
+                run.sequence,
+                self._transaction,
+            )
+        )
 
     def _follow(self) -> None:
         """On a new connection, publish again what the old one left unconfirmed, in the order of its numbers."""

@@ -36,17 +36,21 @@ COLUMNS: Final[dict[str, frozenset[str]]] = {
     "exchange": _TEXT,
     "routing_key": _TEXT,
     **dict.fromkeys(PROPERTIES, _TEXT),
-    "headers": frozenset({
-        "map<string,string>", "map<string,binary>",
-        "array<struct<key:string,value:binary>>", "array<struct<key:string,value:string>>",
-    }),
+    "headers": frozenset(
+        {
+            "map<string,string>",
+            "map<string,binary>",
+            "array<struct<key:string,value:binary>>",
+            "array<struct<key:string,value:string>>",
+        }
+    ),
     "delivery_mode": _NUMBER,
     "priority": _NUMBER,
     "expiration": _TEXT | _NUMBER,
     "timestamp": frozenset({"timestamp", "timestamp_ntz", "bigint", "int"}),
     "raw_properties": frozenset({"binary"}),
     "delay_ms": _NUMBER,
-}  # fmt: skip
+}
 """The columns a DataFrame may have when it is written, and their types as Spark writes them."""
 
 
@@ -59,13 +63,17 @@ def check_columns(schema: StructType, options: Options) -> None:
     """
     names = [field.name for field in schema.fields]
     if "value" not in names:
-        raise InvalidRequest(f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}: "
-                             "make it of one of them, or of all: selectExpr('to_json(struct(*)) value')")  # fmt: skip
+        raise InvalidRequest(
+            f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}: "
+            "make it of one of them, or of all: selectExpr('to_json(struct(*)) value')"
+        )
     for field in schema.fields:
         types = COLUMNS.get(field.name)
         if types is None:
-            raise InvalidRequest(f"column {field.name} has no meaning for shardmq; there are {', '.join(COLUMNS)}: "
-                                 f"leave it out with select(…), or put it into value")  # fmt: skip
+            raise InvalidRequest(
+                f"column {field.name} has no meaning for shardmq; there are {', '.join(COLUMNS)}: "
+                f"leave it out with select(…), or put it into value"
+            )
         if names.count(field.name) > 1:
             raise InvalidRequest(f"column {field.name} is there twice")
         said = field.dataType.simpleString()
@@ -74,17 +82,20 @@ def check_columns(schema: StructType, options: Options) -> None:
             raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}: cast it")
     targets = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
     if not targets:
-        raise InvalidRequest("nothing says where to publish to: set option exchange, or option routing_key to a "
-                             "queue's name (the default exchange takes it), or add columns of these names")  # fmt: skip
+        raise InvalidRequest(
+            "nothing says where to publish to: set option exchange, or option routing_key to a "
+            "queue's name (the default exchange takes it), or add columns of these names"
+        )
     if "raw_properties" in names:
         twice = [name for name in PROPERTIES if name in names or getattr(options, name) is not None]
         if twice:
-            raise InvalidRequest(f"column raw_properties has all properties; column or option {twice[0]} would be a "
-                                 "second saying")  # fmt: skip
+            raise InvalidRequest(
+                f"column raw_properties has all properties; column or option {twice[0]} would be a second saying"
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RowBatch:
     """What one publish says.
 
     Attributes:
@@ -100,7 +111,7 @@ class Run:
     records: memoryview
 
 
-class Cutter:
+class RowSplitter:
     """Cuts batches that have the same columns into runs.
 
     Args:
@@ -116,7 +127,7 @@ class Cutter:
         self._encoder = Encoder(self._columns, defaults, body_max)
         self._is_spread = not self._columns.isdisjoint(("exchange", "routing_key", "delay_ms"))
 
-    def runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
+    def runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
         """The runs of all batches.
 
         Raises:
@@ -126,7 +137,7 @@ class Cutter:
             for batch in _pieces(whole):
                 yield from self._cut(batch)
 
-    def _cut(self, batch: pa.RecordBatch) -> Iterator[Run]:
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[RowBatch]:
         records = self._encoder.records(batch)
         targets = [self._exchanges(batch), self._routing_keys(batch), self._flags(batch), self._delays(batch)]
         varying = [target for target in targets if isinstance(target, pa.Array)]
@@ -156,8 +167,10 @@ class Cutter:
             return default or ""
         column = batch.column("exchange")
         if column.null_count and default is None:
-            raise InvalidRequest(f"column exchange is null in {column.null_count} of {batch.num_rows} rows of a batch, "
-                                 "and there is no option exchange for them")  # fmt: skip
+            raise InvalidRequest(
+                f"column exchange is null in {column.null_count} of {batch.num_rows} rows of a batch, "
+                "and there is no option exchange for them"
+            )
         return _names(column, "exchange", default or "")
 
     def _routing_keys(self, batch: pa.RecordBatch) -> Any:
@@ -229,7 +242,9 @@ class _Laid:
         self._offsets = memoryview(offsets).cast("i")[records.offset :]
         self._data = memoryview(data) if data is not None else memoryview(b"")
 
-    def runs(self, start: int, end: int, exchange: str, routing_key: str, flags: int, delay_ms: int) -> Iterator[Run]:
+    def runs(
+        self, start: int, end: int, exchange: str, routing_key: str, flags: int, delay_ms: int
+    ) -> Iterator[RowBatch]:
         """Runs of rows [start, end)."""
         offsets = self._offsets
         while start < end:
@@ -237,5 +252,5 @@ class _Laid:
             begin = offsets[start]
             if offsets[stop] - begin > RUN_BYTES:
                 stop = max(bisect_right(offsets, begin + RUN_BYTES, start + 1, stop) - 1, start + 1)
-            yield Run(exchange, routing_key, flags, delay_ms, stop - start, self._data[begin : offsets[stop]])
+            yield RowBatch(exchange, routing_key, flags, delay_ms, stop - start, self._data[begin : offsets[stop]])
             start = stop

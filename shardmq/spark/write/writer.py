@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest, PreconditionFailed, ShardmqError
 from shardmq.limits import ATTEMPTS_MAX, TRANSACTION_TIMEOUT_MS
-from shardmq.spark.connection.broker import Broker, connection
+from shardmq.spark.connection.broker import BrokerConnection, connection
 from shardmq.spark.options import AT_LEAST_ONCE, Options, new_transaction_id
-from shardmq.spark.write.publisher import MANDATORY, Publisher
-from shardmq.spark.write.rows import Cutter, check_columns
+from shardmq.spark.write.publisher import MANDATORY, PublishWindow
+from shardmq.spark.write.rows import RowSplitter, check_columns
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -70,7 +70,7 @@ class _Writing:
         self.options = options
         self.columns = list(schema.fieldNames())
 
-    def begin(self, transaction: str, number: int = 0, broker: Broker | None = None) -> int:
+    def begin(self, transaction: str, number: int = 0, broker: BrokerConnection | None = None) -> int:
         """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
         was committed. A publisher in the middle of its work brings its own connection."""
         number, is_committed = (broker or self.broker()).begin(transaction, self.options.transaction_timeout_ms, number)
@@ -79,7 +79,7 @@ class _Writing:
     def stage(self, transaction: str, number: int, batches: Iterator[pa.RecordBatch]) -> Staged:
         """Publish a partition: staged in a transaction, or at once where its number is 0."""
         broker = self.broker()
-        publisher = Publisher(broker, number, timeout=self.options.timeout)
+        publisher = PublishWindow(broker, number, timeout=self.options.timeout)
         try:
             size = self._publish(publisher, transaction, number, batches)
         except BaseException:
@@ -92,11 +92,15 @@ class _Writing:
         """Commit what tasks staged."""
         attempts = [(staged.attempt, staged.messages) for staged in _staged(messages) if staged.messages]
         if len(attempts) > ATTEMPTS_MAX:
-            raise InvalidRequest(f"{len(attempts)} partitions in one transaction; the broker takes {ATTEMPTS_MAX}: "
-                                 "coalesce(…) the DataFrame before it is written")  # fmt: skip
+            raise InvalidRequest(
+                f"{len(attempts)} partitions in one transaction; the broker takes {ATTEMPTS_MAX}: "
+                "coalesce(…) the DataFrame before it is written"
+            )
         if not self.broker().commit(transaction, number, attempts):
-            _log.warning("transaction %s is committed, but some shard has yet to follow; its messages appear when it "
-                         "does", transaction)  # fmt: skip
+            _log.warning(
+                "transaction %s is committed, but some shard has yet to follow; its messages appear when it does",
+                transaction,
+            )
 
     def abort(self, transaction: str, number: int = 0) -> None:
         """Abort what is not committed."""
@@ -105,7 +109,7 @@ class _Writing:
         except PreconditionFailed as refused:
             _log.warning("transaction '%s' is not aborted, as it was committed before: %s", transaction, refused.text)
 
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerConnection:
         """This process's connection."""
         return connection(self.options.url, self.options.timeout)
 
@@ -123,15 +127,16 @@ class _Writing:
             raise type(fault)(f"{doing} {self.target()} failed: {fault.text}", fault.code) from fault
 
     def _publish(
-        self, publisher: Publisher, transaction: str, number: int, batches: Iterator[pa.RecordBatch]
+        self, publisher: PublishWindow, transaction: str, number: int, batches: Iterator[pa.RecordBatch]
     ) -> int:
         """Publish all, and see to it that the transaction does not end meanwhile; returns the bytes."""
         mandatory = MANDATORY if self.options.is_mandatory else 0
         renewed, period = time.monotonic(), (self.options.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS) / 3000
         size = 0
-        for run in Cutter(self.columns, self.options, publisher.broker.body_max).runs(batches):
-            publisher.publish(run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records,
-                              run.delay_ms)  # fmt: skip
+        for run in RowSplitter(self.columns, self.options, publisher.broker.body_max).runs(batches):
+            publisher.publish(
+                run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records, run.delay_ms
+            )
             size += len(run.records)
             if number and time.monotonic() - renewed > period:
                 self.go_on(transaction, number, publisher.broker)
@@ -139,7 +144,7 @@ class _Writing:
         publisher.flush()
         return size
 
-    def go_on(self, transaction: str, number: int, broker: Broker | None = None) -> None:
+    def go_on(self, transaction: str, number: int, broker: BrokerConnection | None = None) -> None:
         """Begin a transaction's time anew.
 
         Raises:
@@ -252,8 +257,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if numbers == {0}:
             _log.warning(
                 "transaction '%s' was committed before: nothing was published now. So it may be with the first "
-                "micro-batch after a restart; with more, another checkpoint has had that txnAppId", name,
-            )  # fmt: skip
+                "micro-batch after a restart; with more, another checkpoint has had that txnAppId",
+                name,
+            )
             return
         if len(numbers) > 1:
             found = self._writing.begin(name)

@@ -176,7 +176,8 @@ def check_noted(pages: PageFile) -> None:
     """
     meta = pages.meta
     if meta.free.flags not in _FREE_FLAGS or meta.main.flags or meta.main.pad:
-        raise StoreDamaged(pages.file, f"its meta page has flags {meta.free.flags:#x}, {meta.main.flags:#x}, "
-                           f"{meta.main.pad:#x}")  # fmt: skip
+        raise StoreDamaged(
+            pages.file, f"its meta page has flags {meta.free.flags:#x}, {meta.main.flags:#x}, {meta.main.pad:#x}"
+        )
     if not 1 <= meta.last_page < NO_PAGE // pages.page_bytes:
         raise StoreDamaged(pages.file, f"its meta page says that its last page is {meta.last_page}")

@@ -110,8 +110,9 @@ def check_pages(
             tree = Tree._make(TREE.unpack(value))
             walk = _Walk(pages, account, tree, name, (heads or {}).get(name), (keys or {}).get(name))
             entries[name] = walk.walk().entries
-        return Structure(pages.meta.transaction, pages.page_bytes, pages.meta.last_page + 1, entries, free,
-                         account.lost())  # fmt: skip
+        return Structure(
+            pages.meta.transaction, pages.page_bytes, pages.meta.last_page + 1, entries, free, account.lost()
+        )
     finally:
         pages.close()
 
@@ -141,8 +142,11 @@ def _check_newest(pages: PageFile, free: dict[int, tuple[int, ...]]) -> None:
     """
     newest, older = pages.meta.transaction, pages.older
     if newest > 1 and max(free, default=0) != newest:
-        raise StoreDamaged(pages.file, f"its last transaction has number {newest}, and its last free pages are of "
-                           f"transaction {max(free, default=0)}")  # fmt: skip
+        raise StoreDamaged(
+            pages.file,
+            f"its last transaction has number {newest}, and its last free pages are of "
+            f"transaction {max(free, default=0)}",
+        )
     last = _last_freed(pages, older.free)
     if last is not None and last > older.transaction:
         raise StoreDamaged(pages.file, f"the state of transaction {last} is noted as that of {older.transaction}")
@@ -175,8 +179,10 @@ def _free(pages: PageFile, account: Account) -> dict[int, tuple[int, ...]]:
         (transaction,) = NUMBER.unpack(key)
         count = int.from_bytes(value[: NUMBER.size], byteorder)
         if transaction > pages.meta.transaction or len(value) % NUMBER.size or len(value) != (count + 1) * NUMBER.size:
-            raise StoreDamaged(pages.file, f"the record of pages that transaction {transaction} freed has {len(value)} "
-                               f"bytes for {count}")  # fmt: skip
+            raise StoreDamaged(
+                pages.file,
+                f"the record of pages that transaction {transaction} freed has {len(value)} bytes for {count}",
+            )
         ids = _numbers(count).unpack_from(value, NUMBER.size)
         if any(map(le, ids, islice(ids, 1, None))):
             raise StoreDamaged(pages.file, f"the pages that transaction {transaction} freed are out of order")
@@ -199,9 +205,16 @@ class _Walk:
     """
 
     def __init__(
-        self, pages: PageFile, account: Account, tree: Tree, name: str, head: Head | None = None,
-        keys: Keys | None = None, is_free: bool = False, is_main: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        pages: PageFile,
+        account: Account,
+        tree: Tree,
+        name: str,
+        head: Head | None = None,
+        keys: Keys | None = None,
+        is_free: bool = False,
+        is_main: bool = False,
+    ) -> None:
         self._pages = pages
         self._account = account
         self._tree = tree
@@ -236,8 +249,9 @@ class _Walk:
         noted = (tree.depth, tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries)
         there = (depth, found.branch_pages, found.leaf_pages, found.overflow_pages, found.entries)
         if noted != there:
-            raise self._damaged("its depth, branch, leaf and overflow pages and entries are noted as "
-                                f"{noted}, and are {there}")  # fmt: skip
+            raise self._damaged(
+                f"its depth, branch, leaf and overflow pages and entries are noted as {noted}, and are {there}"
+            )
         return found
 
     def _subtree(self, number: int, depth: int) -> None:
@@ -263,8 +277,12 @@ class _Walk:
         for offset in offsets:
             low, high, size = NODE.unpack_from(page, offset)
             nodes.append((low | high << 32, page[offset + NODE.size : offset + NODE.size + size]))
-        self._check_tiles(number, page, offsets, [offset + NODE.size + len(key) for offset, (_, key) in
-                                                  zip(offsets, nodes, strict=True)])  # fmt: skip
+        self._check_tiles(
+            number,
+            page,
+            offsets,
+            [offset + NODE.size + len(key) for offset, (_, key) in zip(offsets, nodes, strict=True)],
+        )
         for place, (child, key) in enumerate(nodes):
             if place:
                 separator = self._ordered(key)

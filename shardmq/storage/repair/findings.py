@@ -47,10 +47,18 @@ class Finding:
     def table(self) -> dict[str, Any]:
         """It, for machines."""
         return {
-            "store": self.store, "file": self.file, "database": self.database, "key": self.key, "queue": self.queue,
-            "title": self.title, "what": self.what, "repair": self.mend, "messages_lost": self.messages,
-            "numbers": self.numbers or [], "damage": self.is_damage,
-        }  # fmt: skip
+            "store": self.store,
+            "file": self.file,
+            "database": self.database,
+            "key": self.key,
+            "queue": self.queue,
+            "title": self.title,
+            "what": self.what,
+            "repair": self.mend,
+            "messages_lost": self.messages,
+            "numbers": self.numbers or [],
+            "damage": self.is_damage,
+        }
 
 
 def numbers_text(numbers: Ranges) -> str:

@@ -31,8 +31,10 @@ def check_room(disk: Path, needed: int) -> None:
     stats = os.statvfs(disk)
     free = stats.f_bavail * stats.f_frsize
     if free < needed + ROOM_BYTES:
-        raise StoreRefused(f"{disk} has {free >> 20} MB free, and keeping the original aside takes {needed >> 20} MB "
-                           f"and {ROOM_BYTES >> 20} MB more; make room, or work on a copy on another disk")  # fmt: skip
+        raise StoreRefused(
+            f"{disk} has {free >> 20} MB free, and keeping the original aside takes {needed >> 20} MB "
+            f"and {ROOM_BYTES >> 20} MB more; make room, or work on a copy on another disk"
+        )
 
 
 def keep_aside(folder: Path, aside: Path) -> Path:
@@ -56,8 +58,12 @@ def keep_aside(folder: Path, aside: Path) -> Path:
     return copy
 
 
-def write_edits(folder: Path, databases: Sequence[bytes], edits: Iterable[Edit],
-                sealed: Callable[[int, bytes, bytes], bytes | bytearray]) -> None:  # fmt: skip
+def write_edits(
+    folder: Path,
+    databases: Sequence[bytes],
+    edits: Iterable[Edit],
+    sealed: Callable[[int, bytes, bytes], bytes | bytearray],
+) -> None:
     """Write to a closed store, all or nothing.
 
     Args:

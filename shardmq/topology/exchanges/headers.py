@@ -17,8 +17,11 @@ from shardmq.topology.exchanges.exchange_type import NONE, Destination, Exchange
 
 MATCH: Final = "x-match"
 HOWS: Final[dict[str, Callable[[Iterable[bool]], bool]]] = {
-    "all": all, "any": any, "all-with-x": all, "any-with-x": any,
-}  # fmt: skip
+    "all": all,
+    "any": any,
+    "all-with-x": all,
+    "any-with-x": any,
+}
 """What `x-match` may be."""
 
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
@@ -34,12 +37,16 @@ class _Wish:
         with_x = how.endswith("-with-x")
         self.destination = destination
         self.combine = HOWS[how]
-        self.headers = [(name, value) for name, value in arguments.items()
-                        if name != MATCH and (with_x or not name.startswith("x-"))]  # fmt: skip
+        self.headers = [
+            (name, value)
+            for name, value in arguments.items()
+            if name != MATCH and (with_x or not name.startswith("x-"))
+        ]
 
     def is_met(self, headers: Mapping[str, Any]) -> bool:
-        return self.combine(name in headers and (value is None or equal(headers[name], value))
-                            for name, value in self.headers)  # fmt: skip
+        return self.combine(
+            name in headers and (value is None or equal(headers[name], value)) for name, value in self.headers
+        )
 
 
 class Headers(ExchangeType):

@@ -44,8 +44,11 @@ def some_sectors(dice: random.Random, _sector: int, versions: int) -> int:
 
 
 LUCKS: dict[str, Luck] = {
-    "nothing more": nothing_more, "all of it": all_of_it, "some pages": some_pages, "some sectors": some_sectors,
-}  # fmt: skip
+    "nothing more": nothing_more,
+    "all of it": all_of_it,
+    "some pages": some_pages,
+    "some sectors": some_sectors,
+}
 
 
 @dataclass(frozen=True, slots=True)

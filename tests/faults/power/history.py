@@ -57,8 +57,9 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = ("lost", "unknown", "unmarked", "reordered", "copies", "torn")
-        wrong = ", ".join(f"{len(getattr(self, part))} {part} {getattr(self, part)[:3]}" for part in parts
-                          if getattr(self, part))  # fmt: skip
+        wrong = ", ".join(
+            f"{len(getattr(self, part))} {part} {getattr(self, part)[:3]}" for part in parts if getattr(self, part)
+        )
         return f"{self.confirmed} confirmed, {self.found} found: {wrong or 'all promises kept'}"
 
 
@@ -80,9 +81,7 @@ class History:
                 place = self._places[publisher]
                 self._places[publisher] += 1
                 ids.append(f"{publisher}:{place}")
-                self.sent[ids[-1]] = Sent(
-                    tuple(queues), publisher, place, time.monotonic_ns(), transaction=transaction
-                )
+                self.sent[ids[-1]] = Sent(tuple(queues), publisher, place, time.monotonic_ns(), transaction=transaction)
             return ids
 
     def confirm(self, ids: Sequence[str]) -> None:
@@ -111,9 +110,11 @@ class History:
             if sent.transaction is None and sent.confirmed_at is not None and sent.confirmed_at <= moment:
                 verdict.confirmed += 1
                 for queue in sent.queues:
-                    if not self._is_settled(queue, name, moment) and not there[queue][name] and (
-                        queue not in dead or not there[dead[queue]][name]
-                    ):  # fmt: skip
+                    if (
+                        not self._is_settled(queue, name, moment)
+                        and not there[queue][name]
+                        and (queue not in dead or not there[dead[queue]][name])
+                    ):
                         verdict.lost.append(f"{name} in {queue}")
         for queue, messages in found.items():
             self._check_queue(verdict, queue, messages, {source for source, home in dead.items() if home == queue})
@@ -138,8 +139,9 @@ class History:
                 if sent.place < places.get(sent.publisher, -1):
                     verdict.reordered.append(f"{name} in {queue}")
                 places[sent.publisher] = sent.place
-        verdict.copies += [f"{name} in {queue}" for name, count in Counter(name for name, _ in messages).items()
-                           if count > 1]  # fmt: skip
+        verdict.copies += [
+            f"{name} in {queue}" for name, count in Counter(name for name, _ in messages).items() if count > 1
+        ]
 
     def _check_transactions(self, verdict: Verdict, there: Mapping[str, Counter[str]]) -> None:
         parts: dict[str, Counter[str]] = defaultdict(Counter)

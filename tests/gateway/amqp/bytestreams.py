@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from shardmq.errors import ReplyCode
 from shardmq.protocol.amqp import encoder as sending
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import (
     BODY,
     END,
     HEADER,
     HEARTBEAT,
     METHOD,
-    Acked,
-    Came,
+    AcksReceived,
     Event,
-    Published,
-    Refused,
+    MethodReceived,
+    PublishesReceived,
+    PublishTooLarge,
 )
 from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods import codec as methods
@@ -57,16 +57,16 @@ def ack(tag: int, channel: int = 1, *, multiple: bool = False) -> bytes:
 def told(event: Event) -> list[Said]:
     """What an event says, message by message."""
     match event:
-        case Published(channel, method, lists, bodies):
+        case PublishesReceived(channel, method, lists, bodies):
             contents = zip(lists, bodies, strict=True)
             return [("publish", channel, method, properties, data) for properties, data in contents]
-        case Acked(channel, ranges):
+        case AcksReceived(channel, ranges):
             return [("ack", channel, tag) for first, last in ranges for tag in range(first, last + 1)]
-        case Came(channel, BasicAck(tag, False)):
+        case MethodReceived(channel, BasicAck(tag, False)):
             return [("ack", channel, tag)]
-        case Came(channel, method):
+        case MethodReceived(channel, method):
             return [("method", channel, method)]
-        case Refused(channel, _, fault):
+        case PublishTooLarge(channel, _, fault):
             return [("refused", channel, fault.text)]
     return [("beat",)]
 
@@ -78,7 +78,7 @@ def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[Said], Said
         for chunk in chunks:
             for event in reader.feed(chunk):
                 said += told(event)
-    except AmqpFault as fault:
+    except AmqpError as fault:
         return said, (fault.code, fault.text, fault.method)
     return said, None
 
@@ -100,29 +100,29 @@ class PlainReader:
                 kind, channel, size = struct.unpack_from(">BHI", data)
                 if size > self._frame_max:
                     reason = f"{{frame_too_large,{size},{self._frame_max - 8}}}"
-                    raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, b'')}: {reason}")
+                    raise AmqpError(ReplyCode.FRAME_ERROR, f"{shown(kind, b'')}: {reason}")
                 if len(data) < size + 8:
                     break
                 payload, end, data = data[7 : size + 7], data[size + 7], data[size + 8 :]
                 if end != END:
                     reason = f"{{invalid_frame_end_marker,{end}}}"
-                    raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: {reason}")
+                    raise AmqpError(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: {reason}")
                 self._take(kind, channel, payload)
-        except AmqpFault as fault:
+        except AmqpError as fault:
             return self._said, (fault.code, fault.text, fault.method)
         return self._said, None
 
     def _take(self, kind: int, channel: int, payload: bytes) -> None:
         sizes = {METHOD: len(payload) >= 4, HEADER: len(payload) >= 12, BODY: True, HEARTBEAT: not payload}
         if not sizes.get(kind):
-            raise AmqpFault(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: unknown_frame")
+            raise AmqpError(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: unknown_frame")
         if (kind == HEARTBEAT) == (channel != 0) and kind != METHOD:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, shown(kind, payload))
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, shown(kind, payload))
         if kind == HEARTBEAT:
             self._said.append(("beat",))
         elif kind == METHOD and channel in self._ignored:
             if struct.unpack_from(">HH", payload) in (ChannelClose.id, ChannelCloseOk.id):
-                self._said += told(Came(channel, methods.decode(payload, channel)))
+                self._said += told(MethodReceived(channel, methods.decode(payload, channel)))
         elif channel not in self._ignored:
             self._take_on_channel(kind, channel, payload)
 
@@ -133,29 +133,29 @@ class PlainReader:
             if isinstance(method, BasicPublish) and channel:
                 self._started[channel] = [method, None, 0, b""]
             else:
-                self._said += told(Came(channel, method))
+                self._said += told(MethodReceived(channel, method))
         elif started is None:
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         elif started[1] is None:
             self._take_header(kind, channel, payload, started)
         elif kind != BODY:
             text = "expected content body, got non content body frame instead"
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
         else:
             started[3] += payload
             if len(started[3]) > started[2]:
                 text = "content body frame exceeds remaining content size"
-                raise AmqpFault(ReplyCode.FRAME_ERROR, text, BasicPublish.id)
+                raise AmqpError(ReplyCode.FRAME_ERROR, text, BasicPublish.id)
             self._finish(channel, started)
 
     def _take_header(self, kind: int, channel: int, payload: bytes, started: list[Any]) -> None:
         class_id, weight, size = CONTENT.unpack_from(payload) if kind == HEADER else (0, 1, 0)
         if weight:
             text = "expected content header for class 60, got non content header frame instead"
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
         if class_id != 60:
             text = f"expected content header for class 60, got one for class {class_id} instead"
-            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
+            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, text, BasicPublish.id)
         if size > self._message_max:
             self._ignored.add(channel)
             text = f"message size {size} is larger than configured max size {self._message_max}"

@@ -24,14 +24,31 @@ NAMES: Final = [
     "amq.rabbitmq.reply-to",
 ]
 TABLES: Final[list[dict[str, Any]]] = [
-    {}, {}, {"x-max-length": 5}, {"x-max-length": "five"}, {"x-message-ttl": 100, "x-dead-letter-exchange": ""},
-    {"x-match": "any", "a": 1}, {"x-max-priority": 3}, {"x-queue-type": "quorum"}, {"x-overflow": "reject-publish"},
-    {"a": [1, {"b": None}], "c": b"\xff", "d": -1.5}, {"alternate-exchange": "amq.fanout"},
-]  # fmt: skip
+    {},
+    {},
+    {"x-max-length": 5},
+    {"x-max-length": "five"},
+    {"x-message-ttl": 100, "x-dead-letter-exchange": ""},
+    {"x-match": "any", "a": 1},
+    {"x-max-priority": 3},
+    {"x-queue-type": "quorum"},
+    {"x-overflow": "reject-publish"},
+    {"a": [1, {"b": None}], "c": b"\xff", "d": -1.5},
+    {"alternate-exchange": "amq.fanout"},
+]
 LISTS: Final = [
-    b"\0\0", PERSISTENT_LIST, b"\x18\0\2\5", b"\x02\0\3dlx", b"\x01\0\x03100", b"\0\x10\5other",
-    b"\x02\0\x15amq.rabbitmq.reply-to", b"\x20\0\0\0\0\7\2CCA\0\0\0\0", b"\x20\0\0\0\0\0", b"", b"\xff\xff\xff",
-]  # fmt: skip
+    b"\0\0",
+    PERSISTENT_LIST,
+    b"\x18\0\2\5",
+    b"\x02\0\3dlx",
+    b"\x01\0\x03100",
+    b"\0\x10\5other",
+    b"\x02\0\x15amq.rabbitmq.reply-to",
+    b"\x20\0\0\0\0\7\2CCA\0\0\0\0",
+    b"\x20\0\0\0\0\0",
+    b"",
+    b"\xff\xff\xff",
+]
 
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "bit": st.booleans(),

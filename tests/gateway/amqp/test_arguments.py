@@ -18,9 +18,7 @@ def forget_names() -> None:
 def test_an_unknown_argument_is_named_once_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
     for queue in ("q", "another"):
         assert arguments.of_queue("/", queue, {"x-mesage-ttl": 5, "x-max-length": 3}) == {"x-max-length": 3}
-    assert caplog.messages == [
-        "unknown argument 'x-mesage-ttl' of queue 'q' is ignored; did you mean 'x-message-ttl'?"
-    ]  # fmt: skip
+    assert caplog.messages == ["unknown argument 'x-mesage-ttl' of queue 'q' is ignored; did you mean 'x-message-ttl'?"]
 
 
 def test_each_kind_of_thing_has_its_own_known_arguments(caplog: pytest.LogCaptureFixture) -> None:

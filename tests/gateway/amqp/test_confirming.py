@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from shardmq.gateway.amqp.outbox import Told
+from shardmq.gateway.amqp.outbox import ConfirmWriter
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack
 
@@ -31,7 +31,7 @@ def ack(tag: int, *, multiple: bool = False) -> BasicAck:
 
 
 def test_what_is_settled_without_a_gap_is_told_by_one_frame() -> None:
-    told = Told()
+    told = ConfirmWriter()
     assert frames(told.acks(1, [(1, 1)])) == [ack(1)]
     assert frames(told.acks(1, [(2, 500)])) == [ack(500, multiple=True)]
     assert frames(told.acks(1, [(502, 600), (501, 501)])) == [ack(600, multiple=True)]
@@ -40,7 +40,7 @@ def test_what_is_settled_without_a_gap_is_told_by_one_frame() -> None:
 
 
 def test_what_is_behind_a_gap_is_told_one_by_one() -> None:
-    told = Told()
+    told = ConfirmWriter()
     assert frames(told.acks(7, [(1, 3), (5, 6), (8, 8)]), 7) == [ack(3, multiple=True), ack(5), ack(6), ack(8)]
     assert frames(told.nacks(7, [(10, 11)]), 7) == [nack(10), nack(11)]
     assert frames(told.acks(7, [(4, 4)]), 7) == [ack(4)]
@@ -51,7 +51,7 @@ def test_what_is_behind_a_gap_is_told_one_by_one() -> None:
 
 
 def test_a_nack_tells_of_no_more_than_what_is_not_stored() -> None:
-    told = Told()
+    told = ConfirmWriter()
     assert frames(told.nacks(1, [(3, 4)])) == [nack(3), nack(4)]
     assert frames(told.nacks(1, [(1, 1)])) == [nack(1)]
     assert frames(told.acks(1, [(2, 2)])) == [ack(2)]
@@ -83,7 +83,7 @@ def test_in_whatever_order_shards_settle_clients_hear_of_each_publish_once_and_t
         ranges.append((number, last, random.random() < 0.8))
         number = last + 1
     random.shuffle(ranges)
-    told, client = Told(), Client(number - 1)
+    told, client = ConfirmWriter(), Client(number - 1)
     while ranges:
         count = random.randint(1, 5)
         some, ranges = ranges[:count], ranges[count:]

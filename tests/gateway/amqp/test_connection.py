@@ -12,25 +12,25 @@ import pytest
 
 from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import (
+    Ack,
     Alarm,
     Consume,
     Delivered,
     Publish,
     Release,
-    Settle,
 )
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.connection import AmqpConnection
-from shardmq.gateway.amqp.opening import Opening
+from shardmq.gateway.amqp.opening import Handshake
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.gateway.protocol_detector import Doorway
+from shardmq.gateway.protocol_detector import ProtocolDetector
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.connection import PARTING_SECONDS
 from shardmq.gateway.session.session import Session
 from shardmq.message.record import pack
-from shardmq.message.record_batch import Run
+from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.amqp.encoder import content_frames, method_frame
 from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods.basic import (
@@ -64,7 +64,7 @@ from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSele
 from shardmq.protocol.native.operations.administration import ConnectionExpel, LimitsPut
 from shardmq.protocol.native.operations.topology import TopologyList
 from shardmq.topology.changes import (
-    ConnectionExpelled,
+    ConnectionClosed,
     QueueAdded,
     QueueRemoved,
     UserRemoved,
@@ -248,9 +248,10 @@ def test_what_was_asked_before_the_client_closes_is_done_first(broker: Broker) -
     with RawClient(broker.port) as client:
         publish = method_frame(1, BasicPublish(0, "", "farewell")) + content_frames(1, b"\0\0", b"x", 4096)
         client.socket.sendall(
-            method_frame(1, QueueDeclare(0, "farewell", nowait=True)) + publish * 3
+            method_frame(1, QueueDeclare(0, "farewell", nowait=True))
+            + publish * 3
             + method_frame(0, ConnectionClose(200, "", 0, 0))
-        )  # fmt: skip
+        )
         client.expect(ConnectionCloseOk)
         client.expect_end()
     with RawClient(broker.port) as client:
@@ -349,7 +350,9 @@ def consuming(stage: Stage, client: RawClient, deliveries: int = 0) -> int:
     stage.say(0, Answer(asked.request))
     client.expect(BasicConsumeOk)
     if deliveries:
-        stage.say(0, Delivered(asked.consumer, 0, False, Run("", "q", 0, 0, 1, 1, deliveries, packed(deliveries))))
+        stage.say(
+            0, Delivered(asked.consumer, 0, False, RecordBatch("", "q", 0, 0, 1, 1, deliveries, packed(deliveries)))
+        )
         for _ in range(deliveries):
             client.expect(BasicDeliver)
     return asked.consumer
@@ -380,7 +383,7 @@ def test_who_loses_user_virtual_host_or_favour_is_told(start_stage: StartStage) 
             client.expect_close(ReplyCode.CONNECTION_FORCED, words)
     stage = start_stage([("q", 0, {})])
     with RawClient(stage.port):
-        stage.tell(ConnectionExpelled("nobody.1", "who?"))
+        stage.tell(ConnectionClosed("nobody.1", "who?"))
 
 
 def test_lists_say_what_clients_call_themselves_and_how_their_channels_are(broker: Broker) -> None:
@@ -417,8 +420,9 @@ def test_a_broker_that_stops_answers_publishes_and_then_says_so(start_broker: Ca
             assert isinstance(method, BasicAck)
             confirmed = method.delivery_tag
         assert (method.reply_code, method.reply_text) == (
-            320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
-        )  # fmt: skip
+            320,
+            "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'",
+        )
         assert confirmed == 500
         client.send(0, ConnectionCloseOk())
         client.expect_end()
@@ -479,12 +483,12 @@ def test_acks_go_on_under_an_alarm(start_stage: StartStage) -> None:
         stage.say(0, FULL)
         stage.until(lambda: bool(stage.hub.alarms.reason))
         client.send(1, BasicAck(1))
-        assert stage.expect(0, Settle).ranges == [(0, 1)]
+        assert stage.expect(0, Ack).ranges == [(0, 1)]
         client.publish(BasicPublish(0, "", "q"), b"x")
         client.expect(ConnectionBlocked)
         client.send(1, BasicAck(2))
         stage.say(0, EMPTY)
-        assert stage.expect(0, Settle).ranges == [(1, 2)]
+        assert stage.expect(0, Ack).ranges == [(1, 2)]
         assert published(stage) == 1
 
 
@@ -507,7 +511,7 @@ def test_what_was_published_under_an_alarm_goes_on_when_its_channel_or_connectio
 # --- nothing is left --------------------------------------------------------------------------------------------------
 
 
-LEFT = (AmqpConnection, AmqpChannel, Opening, FrameReader, Doorway, Session, Channel, Consumer)
+LEFT = (AmqpConnection, AmqpChannel, Handshake, FrameReader, ProtocolDetector, Session, Channel, Consumer)
 
 
 def test_connections_that_end_are_gone_at_once_and_not_when_the_collector_comes(start_stage: StartStage) -> None:
@@ -516,11 +520,12 @@ def test_connections_that_end_are_gone_at_once_and_not_when_the_collector_comes(
     gc.disable()
     try:
         for end in (
-            RawClient.hang_up, RawClient.reset,
+            RawClient.hang_up,
+            RawClient.reset,
             lambda client: client.send(1, ChannelOpen()),
             lambda client: client.socket.sendall(b"garbage that is no frame at all"),
             lambda client: client.socket.shutdown(socket.SHUT_WR),
-        ):  # fmt: skip
+        ):
             with RawClient(stage.port) as client:
                 consuming(stage, client, deliveries=3)
                 client.publish(BasicPublish(0, "", "q"), b"x")

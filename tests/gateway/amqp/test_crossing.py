@@ -12,7 +12,7 @@ from msgspec.msgpack import Ext
 
 from shardmq.message.properties import Properties
 from shardmq.message.record import check, pack, pack_raw, unpack
-from shardmq.message.record_batch import AMQP, PERSISTENT, Run, continues
+from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch, can_join
 from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp.tables import encode_table, wrapped
 from shardmq.protocol.translation import KNOWN_MAX, to_amqp, to_native
@@ -22,15 +22,15 @@ from .test_properties import EVERY_TYPE, lists
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 
 
-def run_of(records: list[bytes], flags: int = PERSISTENT) -> Run:
-    return Run("e", "k", flags, 1_700_000_000_000, 2**63, 7, len(records), b"".join(records), 3, 1000)
+def run_of(records: list[bytes], flags: int = PERSISTENT) -> RecordBatch:
+    return RecordBatch("e", "k", flags, 1_700_000_000_000, 2**63, 7, len(records), b"".join(records), 3, 1000)
 
 
-def amqp_run(*contents: tuple[bytes, bytes], flags: int = PERSISTENT) -> Run:
+def amqp_run(*contents: tuple[bytes, bytes], flags: int = PERSISTENT) -> RecordBatch:
     return run_of([pack_raw(raw, body) for raw, body in contents], flags | AMQP)
 
 
-def native_run(*contents: tuple[Properties | None, bytes], flags: int = PERSISTENT) -> Run:
+def native_run(*contents: tuple[Properties | None, bytes], flags: int = PERSISTENT) -> RecordBatch:
     return run_of([pack(known, body) for known, body in contents], flags)
 
 
@@ -71,11 +71,26 @@ def test_every_type_arrives() -> None:
     [record] = unpack(run.records, 1)
     assert record.properties is not None
     assert record.properties.headers == {
-        "b": -1, "B": 255, "s": -1, "u": 65535, "I": 1, "i": 1, "l": 1, "L": 1, "f": 0.5, "d": 0.5,
-        "D": Decimal("1.25"), "t": True, "S": "a", "x": b"a",
-        "T": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC), "A": [None, 257], "F": {"n": 1}, "V": None,
+        "b": -1,
+        "B": 255,
+        "s": -1,
+        "u": 65535,
+        "I": 1,
+        "i": 1,
+        "l": 1,
+        "L": 1,
+        "f": 0.5,
+        "d": 0.5,
+        "D": Decimal("1.25"),
+        "t": True,
+        "S": "a",
+        "x": b"a",
+        "T": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC),
+        "A": [None, 257],
+        "F": {"n": 1},
+        "V": None,
         "\\xff": None,
-    }  # fmt: skip
+    }
 
 
 def test_what_native_clients_are_given_they_may_publish() -> None:
@@ -181,8 +196,8 @@ def test_messages_that_came_back_say_how_often() -> None:
 
 def test_runs_of_one_kind_never_join_those_of_the_other() -> None:
     native = native_run((None, b"1"))
-    assert continues(native, msgspec.structs.replace(native, serial=native.serial + 1))
-    assert not continues(native, msgspec.structs.replace(native, serial=native.serial + 1, flags=PERSISTENT | AMQP))
+    assert can_join(native, msgspec.structs.replace(native, serial=native.serial + 1))
+    assert not can_join(native, msgspec.structs.replace(native, serial=native.serial + 1, flags=PERSISTENT | AMQP))
 
 
 def test_translations_that_are_forgotten_are_made_again() -> None:

@@ -17,7 +17,7 @@ from shardmq.errors import (
     Unavailable,
     request_error,
 )
-from shardmq.protocol.amqp.errors import HARD, AmqpFault, as_fault, said
+from shardmq.protocol.amqp.errors import HARD, AmqpError, as_amqp_error, said
 
 ODD = "a'; declare it first' in vhost '/"
 """Names may hold anything."""
@@ -38,13 +38,13 @@ ODD = "a'; declare it first' in vhost '/"
         (Timeout("x"), 506, False),
         (request_error(506, "x"), 506, False),
         (request_error(541, "x"), 541, True),
-        (AmqpFault(ReplyCode.SYNTAX_ERROR, "x", (1, 2)), 502, True),
+        (AmqpError(ReplyCode.SYNTAX_ERROR, "x", (1, 2)), 502, True),
     ],
 )
 def test_every_error_has_a_code_and_a_weight(error: ShardmqError, code: int, is_hard: bool) -> None:
-    fault = as_fault(error, (60, 20))
+    fault = as_amqp_error(error, (60, 20))
     assert (fault.code, fault.is_hard, fault.text) == (code, is_hard, "x")
-    assert fault.method == (error.method if isinstance(error, AmqpFault) else (60, 20))
+    assert fault.method == (error.method if isinstance(error, AmqpError) else (60, 20))
 
 
 def test_what_is_soft_and_what_is_hard_is_the_specifications() -> None:
@@ -61,12 +61,16 @@ def test_what_is_soft_and_what_is_hard_is_the_specifications() -> None:
         ("queue 'q' in vhost '/' not empty: 2 are ready; purge it", "queue 'q' in vhost '/' not empty"),
         ("queue 'q' in vhost '/' has consumers already", "queue 'q' in vhost '/' in exclusive use"),
         ("unknown delivery tag 7: never given on this channel, or settled before", "unknown delivery tag 7"),
-        ("queue name 'amq.x' contains reserved prefix 'amq.*'; choose another name",
-         "queue name 'amq.x' contains reserved prefix 'amq.*'"),
-        ("cannot publish to internal exchange 'e' in vhost '/'; use one bound to it",
-         "cannot publish to internal exchange 'e' in vhost '/'"),
+        (
+            "queue name 'amq.x' contains reserved prefix 'amq.*'; choose another name",
+            "queue name 'amq.x' contains reserved prefix 'amq.*'",
+        ),
+        (
+            "cannot publish to internal exchange 'e' in vhost '/'; use one bound to it",
+            "cannot publish to internal exchange 'e' in vhost '/'",
+        ),
         ("shard-0 did not answer in time; see `shardmq status`, then try again",) * 2,
     ],
-)  # fmt: skip
+)
 def test_texts_are_in_rabbitmqs_words(native: str, words: str) -> None:
     assert said(native) == words

@@ -9,17 +9,17 @@ import pytest
 from shardmq.errors import ReplyCode
 from shardmq.protocol.amqp import encoder as sending
 from shardmq.protocol.amqp import frames
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import (
     HEADER,
     HEARTBEAT,
     METHOD,
-    Acked,
-    Beat,
-    Came,
+    AcksReceived,
     Event,
-    Published,
-    Refused,
+    HeartbeatReceived,
+    MethodReceived,
+    PublishesReceived,
+    PublishTooLarge,
 )
 from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
@@ -44,13 +44,13 @@ def events(data: bytes, frame_max: int = 4096) -> list[Event]:
 
 
 def fault(data: bytes, frame_max: int = 4096) -> tuple[int, str, tuple[int, int]]:
-    with pytest.raises(AmqpFault) as raised:
+    with pytest.raises(AmqpError) as raised:
         events(data, frame_max)
     return raised.value.code, raised.value.text, raised.value.method
 
 
 def lists_and_bodies(event: Event) -> list[tuple[bytes, bytes]]:
-    assert isinstance(event, Published)
+    assert isinstance(event, PublishesReceived)
     return list(zip(event.lists, event.bodies, strict=True))
 
 
@@ -60,7 +60,7 @@ def lists_and_bodies(event: Event) -> list[tuple[bytes, bytes]]:
 def test_alike_publishes_are_one_event_and_share_their_property_list() -> None:
     bodies = [b"%05d" % number for number in range(1000)]
     (event,) = events(b"".join([publish(data, properties=PERSISTENT_LIST) for data in bodies]))
-    assert isinstance(event, Published)
+    assert isinstance(event, PublishesReceived)
     assert (event.channel, event.method, event.bodies) == (1, PUBLISH, bodies)
     assert len(event.lists) == 1000
     assert all(properties is event.lists[0] for properties in event.lists)
@@ -96,16 +96,20 @@ def test_a_body_that_looks_like_what_is_between_messages_is_a_body() -> None:
 def test_another_method_or_channel_begins_another_event() -> None:
     other = BasicPublish(0, routing_key="q2")
     data = publish(b"1") + publish(b"2", method=other) + publish(b"3", channel=2) + publish(b"4")
-    found = [(event.channel, event.method, event.bodies) for event in events(data) if isinstance(event, Published)]
+    found = [
+        (event.channel, event.method, event.bodies) for event in events(data) if isinstance(event, PublishesReceived)
+    ]
     assert found == [(1, PUBLISH, [b"1"]), (1, other, [b"2"]), (2, PUBLISH, [b"3"]), (1, PUBLISH, [b"4"])]
 
 
 def test_acks_that_follow_one_another_are_one_event() -> None:
     data = b"".join([*map(ack, [5, 6, 7, 9, 10, 3]), ack(4, channel=2), ack(20, multiple=True), ack(21)])
     assert events(data) == [
-        Acked(1, [(5, 7), (9, 10), (3, 3)]), Acked(2, [(4, 4)]), Came(1, BasicAck(20, multiple=True)),
-        Acked(1, [(21, 21)]),
-    ]  # fmt: skip
+        AcksReceived(1, [(5, 7), (9, 10), (3, 3)]),
+        AcksReceived(2, [(4, 4)]),
+        MethodReceived(1, BasicAck(20, multiple=True)),
+        AcksReceived(1, [(21, 21)]),
+    ]
 
 
 def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
@@ -115,8 +119,8 @@ def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
     assert len(frames._known) <= frames.PUBLISHES_KNOWN
     (one,) = known.feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     (same,) = reader().feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
-    assert isinstance(one, Published)
-    assert isinstance(same, Published)
+    assert isinstance(one, PublishesReceived)
+    assert isinstance(same, PublishesReceived)
     assert one.method is same.method
 
 
@@ -133,7 +137,7 @@ def test_a_body_may_come_in_many_frames_some_of_them_empty() -> None:
 def test_a_message_without_a_body_has_no_frame_for_it() -> None:
     (event, beat) = events(sending.method_frame(1, PUBLISH) + header(1, 0) + sending.BEAT)
     assert lists_and_bodies(event) == [(b"\0\0", b"")]
-    assert beat == Beat()
+    assert beat == HeartbeatReceived()
 
 
 def test_messages_of_several_channels_may_be_interleaved() -> None:
@@ -141,7 +145,7 @@ def test_messages_of_several_channels_may_be_interleaved() -> None:
     data = method(1, PUBLISH) + method(2, PUBLISH) + header(2, 2) + header(1, 2)
     data += body(1, b"a") + body(2, b"x") + sending.BEAT + ack(1, 3) + body(2, b"y") + body(1, b"b")
     beat, acked, second, first = events(data)
-    assert (beat, acked) == (Beat(), Acked(3, [(1, 1)]))
+    assert (beat, acked) == (HeartbeatReceived(), AcksReceived(3, [(1, 1)]))
     assert [lists_and_bodies(event) for event in (second, first)] == [[(b"\0\0", b"xy")], [(b"\0\0", b"ab")]]
 
 
@@ -163,10 +167,18 @@ DELETE = sending.method_frame(1, QueueDelete(0, "q"))
         (b"\x05\0\1\0\0\0\0\xce", FRAME_ERROR, "type 5, all octets = <<>>: unknown_frame", None),
         (b"\x05\0\1\0\0\0\2\1\2\xce", FRAME_ERROR, "type 5, all octets = <<1,2>>: unknown_frame", None),
         (sending.frame(METHOD, 1, b"\0\1"), FRAME_ERROR, "type 1, all octets = <<0,1>>: unknown_frame", None),
-        (STARTED + sending.frame(HEADER, 1, b'"\\345678901'), FRAME_ERROR,
-         'type 2, all octets = <<"\\"\\\\345678901">>: unknown_frame', None),
-        (sending.frame(HEARTBEAT, 0, b"x" * 17), FRAME_ERROR,
-         f'type 8, first 16 octets = <<"{"x" * 16}">>: unknown_frame', None),
+        (
+            STARTED + sending.frame(HEADER, 1, b'"\\345678901'),
+            FRAME_ERROR,
+            'type 2, all octets = <<"\\"\\\\345678901">>: unknown_frame',
+            None,
+        ),
+        (
+            sending.frame(HEARTBEAT, 0, b"x" * 17),
+            FRAME_ERROR,
+            f'type 8, first 16 octets = <<"{"x" * 16}">>: unknown_frame',
+            None,
+        ),
         (sending.frame(HEARTBEAT, 1, b""), UNEXPECTED, "type 8, all octets = <<>>", None),
         (body(0, b"x"), UNEXPECTED, 'type 3, all octets = <<"x">>', None),
         (body(1, b"x"), UNEXPECTED, NOT_METHOD, None),
@@ -176,15 +188,19 @@ DELETE = sending.method_frame(1, QueueDelete(0, "q"))
         (STARTED + STARTED, UNEXPECTED, NOT_HEADER, PUBLISH),
         (STARTED + body(1, b"x"), UNEXPECTED, NOT_HEADER, PUBLISH),
         (STARTED + header(1, 1, weight=1), UNEXPECTED, NOT_HEADER, PUBLISH),
-        (STARTED + header(1, 1, class_id=50), UNEXPECTED,
-         "expected content header for class 60, got one for class 50 instead", PUBLISH),
+        (
+            STARTED + header(1, 1, class_id=50),
+            UNEXPECTED,
+            "expected content header for class 60, got one for class 50 instead",
+            PUBLISH,
+        ),
         (STARTED + header(1, 1) + DELETE, UNEXPECTED, NOT_BODY, PUBLISH),
         (STARTED + header(1, 1) + ack(1), UNEXPECTED, NOT_BODY, PUBLISH),
         (STARTED + header(1, 1) + header(1, 1), UNEXPECTED, NOT_BODY, PUBLISH),
         (STARTED + header(1, 1) + body(1, b"xy"), FRAME_ERROR, TOO_LONG, PUBLISH),
         (STARTED + header(1, 2) + body(1, b"x") + body(1, b"xy"), FRAME_ERROR, TOO_LONG, PUBLISH),
     ],
-)  # fmt: skip
+)
 def test_frames_that_make_no_sense_are_refused_in_rabbitmqs_words(
     data: bytes, code: ReplyCode, text: str, method: BasicPublish | None
 ) -> None:
@@ -194,7 +210,7 @@ def test_frames_that_make_no_sense_are_refused_in_rabbitmqs_words(
 def test_what_came_before_a_fault_is_said() -> None:
     fed = reader().feed(publish(b"1") + publish(b"2") + body(1, b"x"))
     assert lists_and_bodies(next(fed)) == [(b"\0\0", b"1"), (b"\0\0", b"2")]
-    with pytest.raises(AmqpFault):
+    with pytest.raises(AmqpError):
         next(fed)
 
 
@@ -212,11 +228,11 @@ def test_a_payload_may_be_as_large_as_the_largest_frame() -> None:
 def test_a_message_that_is_too_large_is_refused_before_its_body_comes(size: int) -> None:
     fed = reader()
     (event,) = fed.feed(STARTED + header(1, size))
-    assert isinstance(event, Refused)
+    assert isinstance(event, PublishTooLarge)
     assert (event.fault.code, event.fault.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
     assert event.fault.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
     late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + sending.method_frame(1, ChannelClose(200, "", 0, 0))
-    assert list(fed.feed(late)) == [Came(1, ChannelClose(200, "", 0, 0))]
+    assert list(fed.feed(late)) == [MethodReceived(1, ChannelClose(200, "", 0, 0))]
 
 
 def test_the_largest_message_is_taken() -> None:
@@ -226,7 +242,7 @@ def test_the_largest_message_is_taken() -> None:
     (event,) = events(publish(largest, room=MESSAGE_MAX), frame_max=MESSAGE_MAX)
     assert lists_and_bodies(event) == [(b"\0\0", largest)]
     (refused,) = events(publish(largest + b"x", room=MESSAGE_MAX), frame_max=MESSAGE_MAX)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, PublishTooLarge)
 
 
 def test_what_a_channel_says_is_ignored_once_the_server_has_closed_it_until_it_knows() -> None:
@@ -236,9 +252,9 @@ def test_what_a_channel_says_is_ignored_once_the_server_has_closed_it_until_it_k
     assert list(fed.feed(body(1, b"67890") + header(1, 5) + publish(b"x") + ack(1) + DELETE)) == []
     assert list(fed.feed(publish(b"x", channel=2)))
     closed = sending.method_frame(1, ChannelCloseOk())
-    assert list(fed.feed(closed)) == [Came(1, ChannelCloseOk())]
+    assert list(fed.feed(closed)) == [MethodReceived(1, ChannelCloseOk())]
     fed.ignored -= {1}
-    assert list(fed.feed(OPEN_CHANNEL)) == [Came(1, ChannelOpen())]
+    assert list(fed.feed(OPEN_CHANNEL)) == [MethodReceived(1, ChannelOpen())]
     (event,) = fed.feed(publish(b"new"))
     assert lists_and_bodies(event) == [(b"\0\0", b"new")]
 
@@ -266,7 +282,7 @@ def test_messages_that_are_not_complete_are_bounded_for_all_channels_together(mo
     assert begin(6) == []
     assert len(list(fed.feed(body(2, b"x" * 1100) + body(3, b"x" * 1100)))) == 2  # nor what is complete
     assert [begin(channel) for channel in (7, 8)] == [[], []]
-    with pytest.raises(AmqpFault) as raised:
+    with pytest.raises(AmqpError) as raised:
         begin(9)
     assert (raised.value.code, raised.value.is_hard) == (ReplyCode.RESOURCE_ERROR, True)
 
@@ -279,7 +295,7 @@ def test_one_of_the_largest_messages_may_always_be_incomplete() -> None:
         assert list(fed.feed(body(1, bytes(1 << 20)))) == []
     assert list(fed.feed(sending.method_frame(2, PUBLISH) + header(2, 5 << 20))) == []
     assert list(fed.feed(body(2, bytes(1 << 20)))) == []
-    with pytest.raises(AmqpFault, match="bytes of messages that are not complete"):
+    with pytest.raises(AmqpError, match="bytes of messages that are not complete"):
         list(fed.feed(body(2, bytes(1 << 20))))
 
 

@@ -26,13 +26,34 @@ CODES = {501, 502, 505, 540}
 channels = st.sampled_from([0, 1, 1, 1, 1, 2, 2, 65535])
 short = st.binary(max_size=24)
 lists = st.sampled_from([b"\0\0", PERSISTENT_LIST, PERSISTENT_LIST, b"\x80\0\3a/b", b"\x10\0\1", b"", b"\xff"]) | short
-bodies = st.sampled_from([b"", b"x", b"y", b"x" * 100, b"y" * 100, b"z" * 299, b"z" * 300, b"z" * 301,
-                           b"z" * 690, b"z" * 699, b"z" * 700, b"z" * 701])  # fmt: skip
+bodies = st.sampled_from(
+    [
+        b"",
+        b"x",
+        b"y",
+        b"x" * 100,
+        b"y" * 100,
+        b"z" * 299,
+        b"z" * 300,
+        b"z" * 301,
+        b"z" * 690,
+        b"z" * 699,
+        b"z" * 700,
+        b"z" * 701,
+    ]
+)
 publishes = st.sampled_from([PUBLISH, PUBLISH, BasicPublish(0, "e", "k"), BasicPublish(0, "", "q", True)])
 others = st.sampled_from(
-    [ChannelOpen(), ChannelClose(200, "", 0, 0), ChannelCloseOk(), BasicQos(0, 10, False), BasicReject(3, True),
-     ConnectionCloseOk(), QueueDeclare(0, "q", arguments={"x-max-length": 5})]
-)  # fmt: skip
+    [
+        ChannelOpen(),
+        ChannelClose(200, "", 0, 0),
+        ChannelCloseOk(),
+        BasicQos(0, 10, False),
+        BasicReject(3, True),
+        ConnectionCloseOk(),
+        QueueDeclare(0, "q", arguments={"x-max-length": 5}),
+    ]
+)
 
 messages = st.builds(publish, bodies | short, channels, lists, publishes, st.sampled_from([50, 292, 300, 301, 900]))
 alike = st.builds(lambda message, count: message * count, messages, st.integers(2, 40))
@@ -40,8 +61,11 @@ acks = st.builds(
     lambda first, count, channel, multiple: b"".join(
         [ack(first + n, channel, multiple=multiple) for n in range(count)]
     ),
-    st.integers(0, 2**64 - 100), st.integers(1, 20), channels, st.booleans(),
-)  # fmt: skip
+    st.integers(0, 2**64 - 100),
+    st.integers(1, 20),
+    channels,
+    st.booleans(),
+)
 pieces = (
     messages
     | alike

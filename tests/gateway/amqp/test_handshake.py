@@ -16,7 +16,7 @@ from shardmq.gateway.amqp.handshake import CAPABILITIES
 from shardmq.gateway.amqp.opening import State
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.amqp.encoder import content_frames, method_frame
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PROTOCOL_HEADER
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
@@ -51,9 +51,20 @@ def client(broker: Broker) -> Iterator[RawClient]:
 
 @pytest.mark.parametrize(
     "header",
-    [b"AMQP\0\0\x09\0", b"AMQP\0\0\x08\0", b"AMQP\1\1\0\x09", b"AMQP\1\1\x08\0", b"AMQP\0\1\0\0", b"AMQP\3\1\0\0",
-     b"AMQP\2\1\0\0", b"AMQPXXXX", b"AXXXXXXX", b"AMQP\0\0\x09\x01"[:7] + b"\x02", b"A" * 300_000],
-)  # fmt: skip
+    [
+        b"AMQP\0\0\x09\0",
+        b"AMQP\0\0\x08\0",
+        b"AMQP\1\1\0\x09",
+        b"AMQP\1\1\x08\0",
+        b"AMQP\0\1\0\0",
+        b"AMQP\3\1\0\0",
+        b"AMQP\2\1\0\0",
+        b"AMQPXXXX",
+        b"AXXXXXXX",
+        b"AMQP\0\0\x09\x01"[:7] + b"\x02",
+        b"A" * 300_000,
+    ],
+)
 def test_another_header_is_answered_with_ours_and_an_end_that_resets_nothing(client: RawClient, header: bytes) -> None:
     with contextlib.suppress(ConnectionError):  # the server says its word after the first bytes
         client.socket.sendall(header)
@@ -91,10 +102,16 @@ def test_the_server_says_what_it_is_and_can(client: RawClient) -> None:
     assert (start.version_major, start.version_minor) == (0, 9)
     assert properties["capabilities"] == CAPABILITIES == dict.fromkeys(CAPABILITIES, True)
     assert CAPABILITIES.keys() == {
-        "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
-        "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "connection.blocked",
+        "consumer_priorities",
+        "authentication_failure_close",
+        "per_consumer_qos",
         "direct_reply_to",
-    }  # fmt: skip
+    }
     assert properties["product"] == "shardmq"
     assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
     for name in ("platform", "cluster_name", "information", "copyright"):
@@ -227,7 +244,7 @@ def test_a_frame_before_tune_may_have_4096_bytes(client: RawClient) -> None:
     ],
 )
 def test_limits_that_were_not_offered_are_refused(channel_max: int, frame_max: int, text: str) -> None:
-    with pytest.raises(AmqpFault) as refused:
+    with pytest.raises(AmqpError) as refused:
         handshake.check_tuned(ConnectionTuneOk(channel_max, frame_max, 60))
     assert (refused.value.code, refused.value.text) == (ReplyCode.NOT_ALLOWED, text)
 
@@ -255,11 +272,14 @@ def test_a_virtual_host_that_is_not_there_is_named(client: RawClient) -> None:
 def test_who_is_known_is_told_of_mistakes(broker: Broker) -> None:
     for say, code, text in (
         (method_frame(0, ChannelOpen()), ReplyCode.CHANNEL_ERROR, "unexpected method in connection state opening"),
-        (method_frame(0, ConnectionClose(200, "", 0, 0)), ReplyCode.CHANNEL_ERROR,
-         "unexpected method in connection state opening"),
+        (
+            method_frame(0, ConnectionClose(200, "", 0, 0)),
+            ReplyCode.CHANNEL_ERROR,
+            "unexpected method in connection state opening",
+        ),
         (method_frame(1, ChannelOpen()), ReplyCode.UNEXPECTED_FRAME, None),
         (b"\x09\0\0\0\0\0\0\xce", ReplyCode.FRAME_ERROR, None),
-    ):  # fmt: skip
+    ):
         with RawClient(broker.port, is_open=False) as client:
             known(client).socket.sendall(say)
             client.expect_close(code, text)

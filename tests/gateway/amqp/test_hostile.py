@@ -304,9 +304,11 @@ def test_connections_that_come_and_go_leave_nothing_behind(
     broker: Broker, connection: shardmq.Connection, gateway: psutil.Process
 ) -> None:
     ends: list[Callable[[RawClient], object]] = [
-        RawClient.hang_up, RawClient.reset, lambda client: client.socket.close(),
+        RawClient.hang_up,
+        RawClient.reset,
+        lambda client: client.socket.close(),
         lambda client: client.send(1, ChannelOpen()),
-    ]  # fmt: skip
+    ]
 
     def churn(rounds: int) -> None:
         for number in range(rounds):

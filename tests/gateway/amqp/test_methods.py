@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pamqp import commands as pamqp
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.codec import METHODS, fields
 from shardmq.protocol.amqp.methods.connection import ChannelClose
@@ -20,9 +20,10 @@ from shardmq.protocol.amqp.tables import TABLE_DEPTH_MAX
 
 short_strings = st.text(max_size=60)
 tables = st.dictionaries(
-    st.text(max_size=20), st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20),
+    st.text(max_size=20),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20),
     max_size=4,
-)  # fmt: skip
+)
 DOMAINS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "bit": st.booleans(),
     "octet": st.integers(0, 2**8 - 1),
@@ -55,8 +56,8 @@ def test_every_method_is_written_and_read(kind: type[Method], data: st.DataObjec
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def refused(payload: bytes) -> AmqpFault:
-    with pytest.raises(AmqpFault) as refusal:
+def refused(payload: bytes) -> AmqpError:
+    with pytest.raises(AmqpError) as refusal:
         methods.decode(payload, 7)
     return refusal.value
 
@@ -106,7 +107,7 @@ def test_a_table_that_makes_no_sense_is_a_fault_of_its_method() -> None:
 def test_any_bytes_are_a_method_or_refused(ids: tuple[int, int], payload: bytes) -> None:
     try:
         method = methods.decode(ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big") + payload, 1)
-    except AmqpFault as fault:
+    except AmqpError as fault:
         assert fault.code in (ReplyCode.SYNTAX_ERROR, ReplyCode.FRAME_ERROR)
         assert fault.method == ids
     else:

@@ -11,7 +11,7 @@ from pamqp.header import ContentHeader
 
 from shardmq.errors import ReplyCode
 from shardmq.message.properties import Properties
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.properties import (
     DIRECT_REPLY,
     FIELDS,
@@ -52,7 +52,7 @@ lists = st.builds(
 def outcome(look: Any, raw: bytes) -> Any:
     try:
         return look(raw)
-    except AmqpFault as fault:
+    except AmqpError as fault:
         assert fault.code == ReplyCode.SYNTAX_ERROR
         return None
 
@@ -96,10 +96,12 @@ def test_strings_that_are_not_utf8_are_read_escaped() -> None:
         (Properties(timestamp=2**70), Properties(timestamp=2**64 - 1)),
         (Properties(type="x" * 256, app_id="x" * 255), Properties(app_id="x" * 255)),
         (Properties(message_id="é" * 200), Properties(headers={"x-message-id": "é" * 200})),
-        (Properties(correlation_id="x" * 300, headers={"a": 1}),
-         Properties(headers={"x-correlation-id": "x" * 300, "a": 1})),
+        (
+            Properties(correlation_id="x" * 300, headers={"a": 1}),
+            Properties(headers={"x-correlation-id": "x" * 300, "a": 1}),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_becomes_the_nearest_that_does(known: Properties, read: Properties) -> None:
     assert decode(encode(known)) == read
 
@@ -146,7 +148,7 @@ def test_counts_of_deaths_are_longs_as_rabbitmq_writes_them() -> None:
 )
 def test_what_is_no_property_list_is_a_syntax_error(raw: bytes) -> None:
     for look in (decode, read_facts, lambda given: edited(given, {})):
-        with pytest.raises(AmqpFault) as refusal:
+        with pytest.raises(AmqpError) as refusal:
             look(raw)
         assert refusal.value.code == ReplyCode.SYNTAX_ERROR
 

@@ -96,17 +96,32 @@ def test_a_run_ends_where_terms_change(start_stage: StartStage) -> None:
     with confirming(stage) as client:
         urgent, brief = listed(priority=5), listed(priority=200, expiration="+0010", delivery_mode=2)
         messages = [
-            (NO_LIST, b"1"), (listed(app_id="x"), b"2"), (PERSISTENT_LIST, b"3"), (PERSISTENT_LIST, b"4"),
-            (urgent, b"5"), (urgent, b"6"), (listed(priority=5, app_id="x"), b"7"), (brief, b"8"), (NO_LIST, b"9"),
-        ]  # fmt: skip
+            (NO_LIST, b"1"),
+            (listed(app_id="x"), b"2"),
+            (PERSISTENT_LIST, b"3"),
+            (PERSISTENT_LIST, b"4"),
+            (urgent, b"5"),
+            (urgent, b"6"),
+            (listed(priority=5, app_id="x"), b"7"),
+            (brief, b"8"),
+            (NO_LIST, b"9"),
+        ]
         publish(client, to("a"), *messages)
         runs = [stage.expect(0, Publish) for _ in range(5)]
         assert [contents(run) for run in runs] == [
-            messages[:2], messages[2:4], messages[4:7], messages[7:8], messages[8:]
-        ]  # fmt: skip
+            messages[:2],
+            messages[2:4],
+            messages[4:7],
+            messages[7:8],
+            messages[8:],
+        ]
         assert [(run.run.flags & PERSISTENT, run.run.priority, run.run.ttl_ms) for run in runs] == [
-            (0, 0, None), (1, 0, None), (0, 5, None), (1, 9, 10), (0, 0, None)
-        ]  # fmt: skip
+            (0, 0, None),
+            (1, 0, None),
+            (0, 5, None),
+            (1, 9, 10),
+            (0, 0, None),
+        ]
         stage.confirm(0, 5)
         assert heard(client, 1) == [ack(9, multiple=True)]
 
@@ -281,16 +296,32 @@ INTERNAL = "cannot publish to internal exchange 'inner' in vhost '/'"
         (to("a", "inner"), NO_LIST, ReplyCode.ACCESS_REFUSED, INTERNAL),
         (to("a"), listed(expiration="soon"), ReplyCode.PRECONDITION_FAILED, "invalid expiration 'soon': no_integer"),
         (to("a"), listed(expiration=""), ReplyCode.PRECONDITION_FAILED, "invalid expiration '': no_integer"),
-        (to("a"), listed(expiration="10s"), ReplyCode.PRECONDITION_FAILED,
-         "invalid expiration '10s': {leftover_string,\"s\"}"),
-        (to("a"), listed(expiration="-1"), ReplyCode.PRECONDITION_FAILED,
-         "invalid expiration '-1': {value_negative,-1}"),
-        (to("a"), listed(expiration="315360000001"), ReplyCode.PRECONDITION_FAILED,
-         "invalid expiration '315360000001': {value_too_big,315360000001}"),
-        (to("a"), listed(user_id="other"), ReplyCode.PRECONDITION_FAILED,
-         "user_id property set to 'other' but authenticated user was 'guest'"),
+        (
+            to("a"),
+            listed(expiration="10s"),
+            ReplyCode.PRECONDITION_FAILED,
+            "invalid expiration '10s': {leftover_string,\"s\"}",
+        ),
+        (
+            to("a"),
+            listed(expiration="-1"),
+            ReplyCode.PRECONDITION_FAILED,
+            "invalid expiration '-1': {value_negative,-1}",
+        ),
+        (
+            to("a"),
+            listed(expiration="315360000001"),
+            ReplyCode.PRECONDITION_FAILED,
+            "invalid expiration '315360000001': {value_too_big,315360000001}",
+        ),
+        (
+            to("a"),
+            listed(user_id="other"),
+            ReplyCode.PRECONDITION_FAILED,
+            "user_id property set to 'other' but authenticated user was 'guest'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_published_ends_the_channel_and_what_came_before_is_sent(
     start_stage: StartStage, method: BasicPublish, raw: bytes, code: ReplyCode, text: str
 ) -> None:

@@ -17,7 +17,7 @@ from pamqp import encode as pamqp_encode
 
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.tables import (
     TABLE_DEPTH_MAX,
     check_table,
@@ -40,9 +40,15 @@ times = st.datetimes(
     min_value=datetime.datetime(1970, 1, 1), max_value=datetime.datetime(9999, 12, 31), timezones=st.just(UTC)
 ).map(lambda moment: moment.replace(microsecond=0))
 scalars = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=20)
-    | st.binary(max_size=20) | decimals | times
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
+    | decimals
+    | times
+)
 names = st.text(max_size=60)
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4), max_leaves=20
@@ -112,7 +118,7 @@ def test_every_type_that_rabbitmq_reads_is_read(value: bytes, meaning: Any) -> N
 def test_there_are_no_other_types(letter: str) -> None:
     packed = table_of(entry(b"n", letter.encode("latin-1") + bytes(12)))
     for read in (decode_table, check_table):
-        with pytest.raises(AmqpFault, match="unknown type") as refusal:
+        with pytest.raises(AmqpError, match="unknown type") as refusal:
             read(packed, 0)
         assert refusal.value.code == ReplyCode.SYNTAX_ERROR
 
@@ -156,7 +162,7 @@ def test_names_that_are_not_utf8_are_escaped() -> None:
 )
 def test_a_table_that_ends_in_the_middle_is_refused(cut: bytes) -> None:
     for read in (decode_table, check_table):
-        with pytest.raises(AmqpFault) as refusal:
+        with pytest.raises(AmqpError) as refusal:
             read(cut, 0)
         assert refusal.value.code == ReplyCode.SYNTAX_ERROR
 
@@ -174,7 +180,7 @@ def test_tables_nest_to_a_limit(letter: bytes) -> None:
     check_table(nested(TABLE_DEPTH_MAX, letter), 0)
     for depth in (TABLE_DEPTH_MAX + 1, 5000, 16_000):
         for read in (decode_table, check_table):
-            with pytest.raises(AmqpFault, match="nests deeper than"):
+            with pytest.raises(AmqpError, match="nests deeper than"):
                 read(nested(depth, letter), 0)
 
 
@@ -211,7 +217,7 @@ def test_any_bytes_are_a_table_or_refused(data: bytes) -> None:
     for read in (lambda: decode_table(data, 0)[1], lambda: check_table(data, 0)):
         try:
             outcomes.append(read())
-        except AmqpFault as fault:
+        except AmqpError as fault:
             assert fault.code == ReplyCode.SYNTAX_ERROR
             outcomes.append(None)
     assert outcomes[0] == outcomes[1]  # the short look finds what reading finds
@@ -225,7 +231,7 @@ def test_a_table_with_a_changed_byte_is_one_or_refused(table: dict[str, Any], da
     for read in (lambda: decode_table(bytes(packed), 0)[1], lambda: check_table(bytes(packed), 0)):
         try:
             outcomes.append(read())
-        except AmqpFault:
+        except AmqpError:
             outcomes.append(None)
     assert outcomes[0] == outcomes[1]
 
@@ -276,8 +282,10 @@ def test_entries_are_found_where_they_are(table: dict[str, Any]) -> None:
         (Decimal("1E+999999"), wrapped(b"S", b"1E+999999")),
         (NOON, b"T" + int(NOON.timestamp()).to_bytes(8, "big")),
         (NOON.replace(microsecond=999_999), b"T" + int(NOON.timestamp()).to_bytes(8, "big")),
-        (NOON.astimezone(datetime.timezone(datetime.timedelta(hours=9))),
-         b"T" + int(NOON.timestamp()).to_bytes(8, "big")),
+        (
+            NOON.astimezone(datetime.timezone(datetime.timedelta(hours=9))),
+            b"T" + int(NOON.timestamp()).to_bytes(8, "big"),
+        ),
         (NOON.replace(tzinfo=None), b"T" + int(NOON.timestamp()).to_bytes(8, "big")),
         (datetime.datetime(1969, 12, 31, tzinfo=UTC), wrapped(b"S", b"1969-12-31T00:00:00+00:00")),
         (datetime.datetime(1, 1, 1), wrapped(b"S", b"0001-01-01T00:00:00")),
@@ -290,7 +298,7 @@ def test_entries_are_found_where_they_are(table: dict[str, Any]) -> None:
         ("\ud800", wrapped(b"S", b"\\ud800")),
         (1 + 2j, wrapped(b"S", b"(1+2j)")),
     ],
-)  # fmt: skip
+)
 def test_what_amqp_has_no_type_for_becomes_the_nearest_one(value: Any, written: bytes) -> None:
     assert encode_value(value) == written
     assert encode_table({"n": value}) == table_of(entry(b"n", written))
@@ -334,12 +342,17 @@ near_times = st.datetimes(
     min_value=datetime.datetime(1970, 1, 1), max_value=datetime.datetime(2105, 1, 1), timezones=st.just(UTC)
 ).map(lambda moment: moment.replace(microsecond=0))
 both_have = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(width=32, allow_nan=False)
-    | st.text(max_size=20) | st.binary(max_size=20).map(bytearray) | near_times
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(width=32, allow_nan=False)
+    | st.text(max_size=20)
+    | st.binary(max_size=20).map(bytearray)
+    | near_times
     | st.builds(lambda digits, scale: Decimal(digits).scaleb(-scale), st.integers(-9999, 9999), st.integers(0, 20)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(short_names, inner, max_size=4),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @given(st.dictionaries(short_names, both_have, max_size=6))
@@ -368,7 +381,7 @@ def test_large_tables_are_checked_many_entries_at_a_time_and_as_strictly(
     def outcome(read: Any) -> Any:
         try:
             return read(bytes(table), 0)
-        except AmqpFault as fault:
+        except AmqpError as fault:
             return fault.code
 
     decoded = outcome(decode_table)

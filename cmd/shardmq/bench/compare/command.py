@@ -12,7 +12,7 @@ import click
 
 from shardmq.cmd.bench.compare.load import compiled_program, pika_program
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
-from shardmq.cmd.bench.compare.rows import ROWS, Contestant, Course, Outcome, rate_of
+from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Outcome, rate_of
 from shardmq.cmd.terminal.connection import counted, new_table, print_json
 from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
@@ -88,7 +88,7 @@ def compare(
             "fdatasync_per_s": fdatasync_per_s(disk),
             "cpus": len(os.sched_getaffinity(0)),
         }
-        course = Course(
+        course = Comparison(
             tuple(programs),
             contestants,
             programs,
@@ -165,7 +165,7 @@ def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[
                 signal.signal(number, signal.SIG_IGN)
 
 
-def measure(course: Course, rounds: int, as_json: bool) -> None:
+def measure(course: Comparison, rounds: int, as_json: bool) -> None:
     """Go through all rounds, and show how far they are on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from shardmq.protocol.amqp.errors import AmqpFault
+from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PROTOCOL_HEADER
 from shardmq.protocol.amqp.methods.codec import decode
 from shardmq.protocol.amqp.methods.connection import ConnectionStart
@@ -111,7 +111,7 @@ class Server:
     def _wait(self, server: "subprocess.Popen[bytes]", names: "subprocess.Popen[bytes]", folder: Path) -> None:
         deadline = time.monotonic() + START_SECONDS
         while True:
-            with contextlib.suppress(OSError, AmqpFault):
+            with contextlib.suppress(OSError, AmqpError):
                 self.version = greeted_by(self.port)
                 return
             ended = server.poll() is not None or names.poll() is not None

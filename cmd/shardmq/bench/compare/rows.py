@@ -123,7 +123,7 @@ class Outcome(msgspec.Struct, frozen=True):
     rabbitmq_cpu_us: float | None
 
 
-class Course:
+class Comparison:
     """All measurements of one comparison.
 
     Args:

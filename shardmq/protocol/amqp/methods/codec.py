@@ -9,35 +9,12 @@ import struct
 from typing import Any, Final, get_type_hints
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp.errors import AmqpFault
-from shardmq.protocol.amqp.methods.fields import (
-    READ,
-    WRITE,
-    Method,
-)
+from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.methods import basic, connection, topology, transaction
+from shardmq.protocol.amqp.methods.fields import READ, WRITE, Method
 
-# --- connection ------------------------------------------------------------------------------------------------------
-
-
-# --- channel ---------------------------------------------------------------------------------------------------------
-
-
-# --- access (RabbitMQ answers it, for clients of 0-8) -----------------------------------------------------------------
-
-
-# --- exchange --------------------------------------------------------------------------------------------------------
-
-
-# --- queue -----------------------------------------------------------------------------------------------------------
-
-
-# --- basic -----------------------------------------------------------------------------------------------------------
-
-
-# --- tx, confirm -----------------------------------------------------------------------------------------------------
-
-
-# --- the codec -------------------------------------------------------------------------------------------------------
+CLASSES: Final = (connection, topology, basic, transaction)
+"""The modules that declare the methods."""
 
 
 def fields(method: type[Method]) -> tuple[tuple[str, str], ...]:
@@ -46,7 +23,12 @@ def fields(method: type[Method]) -> tuple[tuple[str, str], ...]:
     return tuple((name, hints[name].__metadata__[0]) for name in method.__struct_fields__)
 
 
-METHODS: Final[dict[tuple[int, int], type[Method]]] = {kind.id: kind for kind in Method.__subclasses__()}
+METHODS: Final[dict[tuple[int, int], type[Method]]] = {
+    kind.id: kind
+    for module in CLASSES
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
+}
 """Every method, by its class and method number."""
 
 _DOMAINS: Final = {kind: tuple(domain for _, domain in fields(kind)) for kind in METHODS.values()}
@@ -61,11 +43,11 @@ def decode(payload: bytes, channel: int) -> Method:
             UTF-8 (501, as in RabbitMQ).
     """
     if len(payload) < _IDS.size:
-        raise AmqpFault(ReplyCode.FRAME_ERROR, f"a method frame of {len(payload)} bytes; it has no room for its ids")
+        raise AmqpError(ReplyCode.FRAME_ERROR, f"a method frame of {len(payload)} bytes; it has no room for its ids")
     ids = _IDS.unpack_from(payload)
     kind = METHODS.get(ids)
     if kind is None:
-        raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, f"unknown method {ids[0]}.{ids[1]} on channel {channel}", ids)
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"unknown method {ids[0]}.{ids[1]} on channel {channel}", ids)
     values: list[Any] = []
     at, bit = _IDS.size, 0
     try:
@@ -80,13 +62,13 @@ def decode(payload: bytes, channel: int) -> Method:
             value, at = READ[domain](payload, at)
             values.append(value)
     except (IndexError, struct.error):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
+        raise AmqpError(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
     except UnicodeDecodeError:
-        raise AmqpFault(ReplyCode.FRAME_ERROR, "Malformed UTF-8 in shortstr", ids) from None
-    except AmqpFault as fault:
-        raise AmqpFault(fault.code, fault.text, ids) from None
+        raise AmqpError(ReplyCode.FRAME_ERROR, "Malformed UTF-8 in shortstr", ids) from None
+    except AmqpError as fault:
+        raise AmqpError(fault.code, fault.text, ids) from None
     if at != len(payload):
-        raise AmqpFault(ReplyCode.SYNTAX_ERROR, f"{kind.name} has {len(payload) - at} bytes too many", ids)
+        raise AmqpError(ReplyCode.SYNTAX_ERROR, f"{kind.name} has {len(payload) - at} bytes too many", ids)
     return kind(*values)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
-from shardmq.protocol.native.operations.fields import Arguments, Channel, Name, Operation, Ranges, Request, Tag
+from shardmq.protocol.native.operations.fields import Arguments, Channel, Name, Operation, Request, Tag, TagRanges
 
 
 class BasicPublish(Operation, frozen=True):
@@ -51,7 +51,7 @@ class BasicConfirm(Operation, frozen=True):
     """Every message of these publishes is in every queue it was routed to, on disk where it is to be durable."""
 
     channel: Channel
-    requests: Ranges
+    requests: TagRanges
 
 
 class BasicRefused(Operation, frozen=True):
@@ -59,7 +59,7 @@ class BasicRefused(Operation, frozen=True):
     the one publish it then is about."""
 
     channel: Channel
-    requests: Ranges
+    requests: TagRanges
     code: int
     text: str
     taken: int = 0
@@ -130,7 +130,7 @@ class BasicAck(Operation, frozen=True):
     """These deliveries are done with."""
 
     channel: Channel
-    tags: Ranges
+    tags: TagRanges
 
 
 class BasicNack(Operation, frozen=True):
@@ -138,7 +138,7 @@ class BasicNack(Operation, frozen=True):
     or dropped."""
 
     channel: Channel
-    tags: Ranges
+    tags: TagRanges
     requeue: bool = True
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
 
@@ -147,7 +147,7 @@ class BasicRenew(Operation, frozen=True):
     """These deliveries are still being worked on: their acknowledgement timeout begins anew."""
 
     channel: Channel
-    tags: Ranges
+    tags: TagRanges
 
 
 class BasicRecover(Operation, frozen=True):

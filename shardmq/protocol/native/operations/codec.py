@@ -4,7 +4,6 @@ A payload is the msgpack array of an operation's fields in the order they stand 
 `request` numbers a client's requests, rising by at least one each on a connection; `channel` 0 is the connection.
 """
 
-
 from typing import Final
 
 import msgspec
@@ -55,7 +54,7 @@ from shardmq.protocol.native.operations.connection import (
     StatusGet,
 )
 from shardmq.protocol.native.operations.fields import Operation as Operation  # noqa: PLC0414 - whoever uses operations finds these two here
-from shardmq.protocol.native.operations.fields import Ranges as Ranges  # noqa: PLC0414
+from shardmq.protocol.native.operations.fields import TagRanges as TagRanges  # noqa: PLC0414
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
@@ -154,9 +153,21 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
 TYPES: Final = {operation: number for number, operation in OPERATIONS.items()}
 
 FROM_SERVER: Final[frozenset[type[Operation]]] = frozenset(
-    {BasicDeliver, ConnectionClose, Heartbeat, Ok, Refused, BasicConfirm, BasicRefused, BasicCancelled, ChannelClose,
-     BasicReturn, ConnectionBlocked, ConnectionUnblocked}
-)  # fmt: skip
+    {
+        BasicDeliver,
+        ConnectionClose,
+        Heartbeat,
+        Ok,
+        Refused,
+        BasicConfirm,
+        BasicRefused,
+        BasicCancelled,
+        ChannelClose,
+        BasicReturn,
+        ConnectionBlocked,
+        ConnectionUnblocked,
+    }
+)
 FROM_CLIENT: Final[frozenset[type[Operation]]] = frozenset(OPERATIONS.values()) - (
     FROM_SERVER - {ConnectionClose, Heartbeat, ChannelClose}
 )
@@ -186,11 +197,13 @@ def decode(kind: int, payload: memoryview | bytes, senders: frozenset[type[Opera
     try:
         operation = _DECODERS[kind](payload)
     except KeyError:
-        raise ProtocolError(f"frame type {kind} is not known to protocol version {PROTOCOL_VERSION}",
-                            ReplyCode.COMMAND_INVALID) from None  # fmt: skip
+        raise ProtocolError(
+            f"frame type {kind} is not known to protocol version {PROTOCOL_VERSION}", ReplyCode.COMMAND_INVALID
+        ) from None
     except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        raise ProtocolError(f"frame type {kind} ({OPERATIONS[kind].__name__}): {fault}",
-                            ReplyCode.SYNTAX_ERROR) from fault  # fmt: skip
+        raise ProtocolError(
+            f"frame type {kind} ({OPERATIONS[kind].__name__}): {fault}", ReplyCode.SYNTAX_ERROR
+        ) from fault
     if type(operation) not in senders:
         raise ProtocolError(f"{type(operation).__name__} goes the other way", ReplyCode.COMMAND_INVALID)
     return operation

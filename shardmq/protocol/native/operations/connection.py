@@ -8,6 +8,7 @@ from shardmq.protocol.native.operations.fields import Arguments, Channel, Operat
 
 PROTOCOL_VERSION: Final = 1
 
+
 class ConnectionOpen(Operation, frozen=True):
     """First frame of a client. `heartbeat` in seconds, 0 for none. Without user and password (both ""), the client is
     the user that is the common name of the certificate it has shown. Answered by Ok with the server's properties:

@@ -12,7 +12,7 @@ Channel = Annotated[int, Meta(ge=0, le=CHANNELS_MAX)]
 Tag = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
 Arguments = dict[str, Any]
-Ranges = list[tuple[Tag, Tag]]
+TagRanges = list[tuple[Tag, Tag]]
 """Inclusive ranges [first, last], as delivery tags or request numbers."""
 
 

@@ -22,8 +22,16 @@ def encode_publish(operation: BasicPublish) -> bytes:
     size = len(records)
     if size < LARGE_BYTES:
         return encode(operation)
-    head = _pack((operation.request, operation.channel, operation.exchange, operation.routing_key, operation.flags,
-                  operation.count))  # fmt: skip
+    head = _pack(
+        (
+            operation.request,
+            operation.channel,
+            operation.exchange,
+            operation.routing_key,
+            operation.flags,
+            operation.count,
+        )
+    )
     tail = _pack((operation.delay_ms, operation.producer, operation.sequence, operation.transaction))
     binary = b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")
     # Both begin with the header of an array of their own, one byte.

@@ -1,7 +1,7 @@
 """The operations by which a queue is read in parallel: looked at without a trace, or reserved, read and acknowledged.
 
-    slices ─► read … by as many clients as there are                             nothing changes
-    reserve ─► slices ─► read … ─► reservation.end: acknowledged, or back to its place
+slices ─► read … by as many clients as there are                             nothing changes
+reserve ─► slices ─► read … ─► reservation.end: acknowledged, or back to its place
 """
 
 from typing import Annotated

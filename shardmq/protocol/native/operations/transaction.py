@@ -1,7 +1,7 @@
 """The operations of transactions: messages to any number of queues that appear whole or not at all.
 
-    begin ─► publish … (basic.publish with the transaction's number) ─► seal ─┬─► commit, naming the attempts that count
-                 └── one attempt each, by as many clients as there are ───────┴─► abort
+begin ─► publish … (basic.publish with the transaction's number) ─► seal ─┬─► commit, naming the attempts that count
+             └── one attempt each, by as many clients as there are ───────┴─► abort
 """
 
 from typing import Annotated
