@@ -83,6 +83,7 @@ bench-spark: $(VENV)/installed-spark
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 test: lint $(VENV)/installed-peers

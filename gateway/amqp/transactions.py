@@ -1,4 +1,4 @@
-"""The class tx: a channel holds what it publishes and settles until it is committed (commits.py tells what that means).
+"""The class tx: a channel holds what it publishes and settles until it is committed, as atomic_commit.py tells.
 
     select ─► holding ──┬─ commit ─► all of it is visible ─► holding, nothing
                         ├─ rollback ─► publishes are forgotten, deliveries are unacked again ─► holding, nothing

@@ -1,7 +1,7 @@
 """Who may come in: users and their passwords, virtual hosts and permissions, limits of connections.
 
-A password goes through the turnstile (turnstile.py), is compared (hashing.py), and where it is wrong its answer waits
-until its delay is over (suspicion.py). One that was right is remembered for a while as a keyed hash, and is then right
+A password waits its turn (login_queue.py), and is compared (password_hashing.py). Where it is wrong, its answer waits
+until its delay is over (failed_logins.py). One that was right is remembered for a while as a keyed hash, and is right
 at once.
 """
 

@@ -1,4 +1,4 @@
-"""One shard as seen from a gateway: consumers, requests under way, dead letters and alarms; publishes: confirms.py."""
+"""One shard as seen from a gateway: consumers, requests, dead letters, alarms; publish_window.py has publishes."""
 
 import math
 import time

@@ -9,6 +9,5 @@ prefetch.py             One prefetch for all consumers of a channel.
 publish_split.py        A publish whose messages differ, cut into parts that go the same way.
 connection_tracking.py  Who is connected: told to the coordinator, and parted from when what it needs is gone.
 client_properties.py    What clients say of themselves, shared and cut to size.
-large_messages.py       A channel's side of loans (loans.py): what is large comes when there is room, and is repaid
-                        when it was read.
+large_messages.py       A channel's large messages, which come when there is room for them.
 """

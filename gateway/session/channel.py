@@ -1,6 +1,6 @@
 """One channel, whatever the protocol: publishing and confirms, consumers and deliveries, acknowledgements.
 
-The front of a protocol (native.py) turns frames into calls here and is called back with what is to be sent.
+The front of a protocol (native/, amqp/) turns frames into calls here and is called back with what is to be sent.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """One client's connection, as far as its protocol does not matter: the socket, what waits to be sent, when not to read.
 
-A protocol's connection (native.py, amqp/connection.py) takes in bytes and says what is to be sent; the rest is here.
+A front's connection (native/connection.py, amqp/connection.py) takes in bytes and says what to send; the rest is here.
 
     coming ──session──► open ──close, part──► parting ──finish──► finished ──the client hangs up, or is late──► lost
        └──────────────────────────────────────────┘

@@ -1,4 +1,4 @@
-"""A channel's side of loans (loans.py): what is large comes when there is room, and is repaid when it was read."""
+"""A channel's side of message_loans.py: a large message comes when there is room for it, and is repaid when read."""
 
 from collections.abc import Callable
 from functools import partial

@@ -14,7 +14,7 @@ have none, and are replaced by new ones when what is in them is in LMDB.
 
 An entry that was being written when everything stopped is not whole; nobody was told that it was there, and it is the
 end of the log. One that was damaged later is not: a wrong bit is mended, and where that is not all but others lie
-behind it, the log is refused (redo_scan.py).
+behind it, the log is refused (redo_recovery.py).
 """
 
 import logging

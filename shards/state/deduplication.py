@@ -5,7 +5,7 @@ again, with the same numbers. Each queue keeps what it has seen of each producer
 horizon, it does not know any more. What the SDK's channels send again from there was stored, or went elsewhere, as they
 send again before all else. Programs that number their messages themselves may come with anything, and are told.
 
-Queues are producers, too, of their dead letters (deaths.py), and those come in any order, an old one after a million
+Queues are producers of their dead letters (dead_letter_outbox.py); those come in any order, an old one after a million
 others. They are never taken for stored because they are old: the queue says which numbers will not come any more, and
 beyond many ranges the lowest are forgotten, and not filled up.
 """

@@ -7,15 +7,15 @@
     segments    queue u64 | first u64     body: msgpack [[first, Run], ...]
     spilled     as segments; of transient messages, emptied at start
     timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack Run, delayed; or,
-                with the highest bit of the count set, no body: messages [serial, serial + count) are parked (timers.py)
+                with the highest bit of the count set, no body: messages [serial, serial + count) are parked (delays.py)
     spilled_timers   as timers; of transient messages, emptied at start
-    producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (producers.py)
+    producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (deduplication.py)
     stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
     staged      as stages                 body: msgpack [[queue, ...], delay ms, Run]
     sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
     concluding  transaction u64           msgpack [attempt, ...], whose runs are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
-    state       "redo"                    u64, number of the last entry of the redo log (redo.py) that is in here
+    state       "redo"                    u64, number of the last entry of the redo log (redo_log.py) that is in here
                 "clock"                   msgpack ClockNote
                 "identity"                msgpack StoreIdentity (identity.py)
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided

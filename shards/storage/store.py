@@ -1,4 +1,4 @@
-"""The store of a shard, in LMDB (layout.py), with a redo log before it (redo.py).
+"""The store of a shard, in LMDB (schema.py), with a redo log before it (redo_log.py).
 
 It writes what it is told and decides nothing.
 """

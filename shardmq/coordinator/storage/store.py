@@ -12,9 +12,9 @@
                 "permissions"           -> "1" since one was ever written; stores older than permissions lack it
                 "broker"                -> the broker's id
                 "generation"            -> u64, raised at each start
-                "members"               -> {shard: Member}         the stores that serve as shards (members.py)
+                "members"               -> {shard: Member}         the stores that serve as shards (shard_identity.py)
 
-Transactions are in databases of their own (ledger.py), which older stores lack until they are opened.
+Transactions are in databases of their own (transactions.py), which older stores lack until they are opened.
 
 Every value begins with a checksum (storage/rows.py), which is left out above.
 
