@@ -480,7 +480,7 @@ class AmqpConnection(ClientConnection):
     def send_return(self, *_: object) -> None:
         raise AssertionError("messages that came by AMQP return by send_return_of")
 
-    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:  # noqa: ARG002  (AMQP has no room for it)
+    def send_cancelled(self, channel: int, consumer: str, _fault: RequestError | None) -> None:
         desk = self._desks.get(channel)
         if desk is not None and "consumer_cancel_notify" in self.capabilities:
             desk.cancel(consumer)

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.shard import Delivered
+from shardmq.errors import RequestError
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES
 
 
@@ -56,8 +57,8 @@ class Receiver(Protocol):
     def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
         """Messages for one of its consumers."""
 
-    def cancelled(self, consumer: "Consumer", text: str) -> None:
-        """The consumer's queue is deleted; or out of service, as `text` then says."""
+    def cancelled(self, consumer: "Consumer", fault: RequestError | None) -> None:
+        """It gets nothing more: its queue is deleted where there is no fault."""
 
     def wanted(self, consumer: "Consumer", size: int) -> None:
         """The next message for a consumer does not fit into its window."""

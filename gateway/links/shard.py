@@ -306,7 +306,7 @@ class ShardLink:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.running = False
-            consumer.channel.cancelled(consumer, message.text)
+            consumer.channel.cancelled(consumer, Unavailable(message.text) if message.text else None)
 
     # --- the link -------------------------------------------------------------------------------------------------
 
@@ -374,7 +374,7 @@ class ShardLink:
         def resumed(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError) and consumer.running:
                 consumer.running = False
-                consumer.channel.cancelled(consumer, "" if outcome.code == ReplyCode.NOT_FOUND else outcome.text)
+                consumer.channel.cancelled(consumer, None if outcome.code == ReplyCode.NOT_FOUND else outcome)
 
         return resumed
 

@@ -414,8 +414,11 @@ class NativeConnection(ClientConnection):
     ) -> None:
         self.send(BasicReturn(channel, request, ReplyCode.NO_ROUTE, NO_ROUTE, exchange, key, flags, count, records))
 
-    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:
-        self.send(BasicCancelled(channel, consumer, ReplyCode.RESOURCE_ERROR if text else 0, text))
+    def send_cancelled(self, channel: int, consumer: str, fault: RequestError | None) -> None:
+        if fault is None:
+            self.send(BasicCancelled(channel, consumer))
+        else:
+            self.send(BasicCancelled(channel, consumer, fault.code, fault.text))
 
     # --- alarms -----------------------------------------------------------------------------------------------------
 

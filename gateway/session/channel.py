@@ -464,13 +464,13 @@ class Channel:
         """As `Receiver.spent`."""
         self.session.account.arrived(size, used)
 
-    def cancelled(self, consumer: Consumer, text: str) -> None:
+    def cancelled(self, consumer: Consumer, fault: RequestError | None) -> None:
         """As `Receiver.cancelled`: forget the consumer, tell the client, unless it has cancelled it before."""
         is_running = consumer not in self._retired
         self._forget(consumer)
         self._getters.pop(consumer.queue, None)
         if consumer.tag and is_running:
-            self.session.front.send_cancelled(self.number, consumer.tag, text)
+            self.session.front.send_cancelled(self.number, consumer.tag, fault)
         self.after_settling()
 
     def socket_has_room(self) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from shardmq.errors import RequestError
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel import Channel
 from shardmq.message.record_batch import RecordBatch
@@ -27,8 +28,8 @@ class Front(Protocol):
     ) -> None:
         """Mandatory messages of a publish that no queue took; before its confirm."""
 
-    def send_cancelled(self, channel: int, consumer: str, text: str) -> None:
-        """A consumer's queue is deleted; or out of service, as `text` then says."""
+    def send_cancelled(self, channel: int, consumer: str, fault: RequestError | None) -> None:
+        """A consumer gets nothing more: its queue is deleted where there is no fault."""
 
     def confirms_due(self, channel: "Channel") -> None:
         """The channel has confirms to be collected with `take_confirms` at the end of the pass."""
