@@ -134,7 +134,8 @@ class AmqpChannel:
 
     def cancel(self, consumer: str) -> None:
         """Tell the client that a consumer is over, as its queue is gone. Where the client has deleted that itself, it
-        hears so first, as from RabbitMQ: py-amqp raises in queue.delete what comes before queue.delete-ok."""
+        hears so first, as from RabbitMQ: py-amqp raises in queue.delete what comes before queue.delete-ok.
+        """
         self.cancelled.append(consumer)
         if not self.is_waiting:
             self._tell_cancelled()

@@ -272,7 +272,8 @@ class AmqpConnection(ClientConnection):
 
     def _go_past_alarm(self, desk: AmqpChannel) -> None:
         """A channel that publishes under an alarm can be closed at any time. What is held then is little, and has been
-        taken from the client, who may ask for no confirms: it goes on."""
+        taken from the client, who may ask for no confirms: it goes on.
+        """
         desk.is_parting = True
         if not desk.is_waiting:
             self.catch_up(desk)
@@ -402,7 +403,8 @@ class AmqpConnection(ClientConnection):
 
     def _part_with(self, words: Method, then: Callable[[], None] | None) -> None:
         """Give back what the client has, and say so when its exclusive queues are gone: as with RabbitMQ, a client that
-        has heard it may declare them anew at once, over another connection."""
+        has heard it may declare them anew at once, over another connection.
+        """
         session = self.session
 
         def say() -> None:

@@ -204,7 +204,8 @@ def queue_name(desk: AmqpChannel, name: str, method: Method) -> str:
 
 def about(desk: AmqpChannel, queue: str, reply: Reply) -> Reply:
     """A reply to a question that a queue's shard is asked, which knows only its number: where it is gone, this names
-    it."""
+    it.
+    """
 
     def take(outcome: Outcome) -> None:
         if isinstance(outcome, NotFound):

@@ -76,7 +76,8 @@ class Authenticator:
     @property
     def counts(self) -> dict[str, int]:
         """For the status: logins refused and, of those, answered late, since the start; passwords that are now waiting
-        for their turn, or for the end of their delay."""
+        for their turn, or for the end of their delay.
+        """
         return {
             "logins_refused": self._refusals.count,
             "logins_delayed": self._delayed,

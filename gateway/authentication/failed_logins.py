@@ -119,7 +119,8 @@ class Suspicion:
 
     def rank(self, who: Who) -> int:
         """Whose turn is first, the lowest: 0 who is known there, 1 who is not suspected, 2 who is for what others have
-        done, 3 who is for failures of this user from this source."""
+        done, 3 who is for failures of this user from this source.
+        """
         if self._pairs.count(who, self._clock()) >= FREE:
             return 3
         if self.is_trusted(who):

@@ -127,7 +127,8 @@ class Hashing:
 
 def _is_password(password: str, stored: str) -> bool:
     """Whether it is a user's password; takes as long for a user who is not known (""), or whose hash is a quick one, so
-    that nobody learns which names exist."""
+    that nobody learns which names exist.
+    """
     if stored and verify_password(password, stored):
         return True
     if not stored.startswith("scrypt$"):

@@ -161,7 +161,8 @@ class ChannelCommit:
 
     def _route_one(self, gathered: BufferedPublish) -> None:
         """A run's way. Queues that were deleted since it was routed have had it, and are gone with it; where none is
-        left, a mandatory one comes back."""
+        left, a mandatory one comes back.
+        """
         hub = self._hub
         exchange, key, flags, records, count, plan, priority, ttl_ms, is_mandatory = gathered
         serial = hub.next_serial
@@ -203,7 +204,8 @@ class ChannelCommit:
 
     def _decided(self, outcome: Outcome) -> None:
         """What is published is there, or will not be. What is settled follows; that can fail only where the shard has
-        died with it, or has taken it back: then it comes again."""
+        died with it, or has taken it back: then it comes again.
+        """
         if isinstance(outcome, RequestError):
             self._reply(outcome)
             return

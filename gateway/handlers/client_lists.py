@@ -148,7 +148,8 @@ def gather_rows(hub: GatewayState, noun: str, then: Callable[[list[Row]], None])
 
 def visible(noun: str, rows: list[Row], session: Session, tags: tuple[str, ...]) -> list[Row]:
     """The rows that a user may see: administrators and monitors all, others those of their own connections, and with
-    the tag "management" the consumers in their virtual host."""
+    the tag "management" the consumers in their virtual host.
+    """
     if "administrator" in tags or "monitoring" in tags:
         return rows
     if noun == "consumers" and ("management" in tags or "policymaker" in tags):

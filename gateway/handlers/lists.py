@@ -162,7 +162,8 @@ def _list_transactions(session: Session, reply: Reply) -> None:
 
 def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
     """How the broker is. Those who do not see all are told of the queues in their virtual hosts and of how many
-    connections, channels and consumers are theirs."""
+    connections, channels and consumers are theirs.
+    """
     session = channel.session
     if _sees_all(session.tags):
         gather(session.hub, reply)

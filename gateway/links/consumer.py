@@ -65,7 +65,8 @@ class Receiver(Protocol):
 
     def spent(self, consumer: "Consumer", size: int, used: int) -> None:
         """Of room for `size` bytes beyond its window so much was used; or less than nothing, where what was used before
-        is free, too."""
+        is free, too.
+        """
 
 
 class Consumer:

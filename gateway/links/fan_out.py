@@ -51,7 +51,8 @@ class FanOut:
 
 class FanOutOfMany(FanOut):
     """Publishes of one message each, which go to several shards together: each of them is confirmed where all parts of
-    the run are certain to have its message."""
+    the run are certain to have its message.
+    """
 
     __slots__ = ("last",)
     is_of_many: ClassVar = True

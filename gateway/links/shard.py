@@ -147,7 +147,8 @@ class ShardLink:
 
     def ask_once(self, message: Any, reply: Reply) -> None:
         """As `ask`, for what may not be carried out twice: refused where the shard is not there, and where it goes away
-        before it has answered. In between there is no deadline."""
+        before it has answered. In between there is no deadline.
+        """
         if self.dialer.is_open:
             self._send(_Asked(message, reply, math.inf, is_once=True))
         else:
@@ -363,7 +364,8 @@ class ShardLink:
 
     def _is_wanted(self, asked: _Asked) -> bool:
         """Whether a request that was not carried out still should be: not when its channel is gone, and with it whoever
-        asked, nor when a consumer that was to be resumed has been cancelled."""
+        asked, nor when a consumer that was to be resumed has been cancelled.
+        """
         number: int | None = getattr(asked.message, "consumer", None)
         if number is None:
             return True

@@ -332,7 +332,8 @@ class Channel:
 
     def share(self, prefetch: int) -> None:
         """Limit what all consumers hold together, beside what each may; 0 for no such limit. Those without
-        acknowledgements hold nothing, but get nothing either while the others have used it up."""
+        acknowledgements hold nothing, but get nothing either while the others have used it up.
+        """
         shared = self._shared
         if shared is None and not prefetch:
             return
@@ -408,7 +409,8 @@ class Channel:
 
     def _room(self) -> int | None:
         """For how many messages there is room within the shared limit; None where there is none. What basic.get got
-        does not count."""
+        does not count.
+        """
         if self._shared is None:
             return None
         return self._shared.limit - sum([consumer.unacked for consumer in (*self.consumers.values(), *self._retired)])
@@ -562,7 +564,8 @@ class Channel:
 
     def _disown(self, consumer: Consumer, start: int, count: int) -> None:
         """Messages come again to who has them: they returned by themselves. What is said of them under their old tags
-        is of no consequence from now on; it would be taken for the new delivery, which has the same numbers."""
+        is of no consequence from now on; it would be taken for the new delivery, which has the same numbers.
+        """
         holding = consumer, consumer.link.life
         if self._shared is not None:
             for late in self._shared.drop(consumer, start, start + count):
@@ -572,7 +575,8 @@ class Channel:
 
     def after_settling(self) -> None:
         """Some of what consumers held is settled: those that were cancelled and hold nothing any more need not be known
-        any longer, and what has waited may have room."""
+        any longer, and what has waited may have room.
+        """
         if self._retired:
             for consumer in [each for each, is_stopped in self._retired.items() if is_stopped and not each.unacked]:
                 del self._retired[consumer]

@@ -17,7 +17,8 @@ CLIENTS_KNOWN: Final = 1024
 
 def short(properties: dict[str, Any]) -> bytes:
     """What is kept of what a client says of itself, as msgpack: all, or nothing where it is too much or no table of
-    names."""
+    names.
+    """
     try:
         check_nesting(properties)
         kept = msgspec.msgpack.encode(_plain(properties))

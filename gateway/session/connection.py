@@ -346,7 +346,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _sense(self, now: float) -> None:
         """Look for signs of life of a client that is not read from until it reads: it takes something, or the kernel
-        has heard of it. One that is frozen would keep what it was given for ever."""
+        has heard of it. One that is frozen would keep what it was given for ever.
+        """
         before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
         if self._unread_bytes < before:
             self._heard_at = now
@@ -396,7 +397,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _is_too_much(self, unread: int) -> bool:
         """Whether the client is to read before anything more is done for it: it has much to read, or it is one of many
-        that have something."""
+        that have something.
+        """
         hub = self._hub
         hub.unread_bytes += unread - self._counted_bytes
         self._counted_bytes = unread

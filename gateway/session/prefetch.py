@@ -49,7 +49,8 @@ class SharedPrefetch:
 
     def take(self, room: int | None) -> tuple[Consumer, Delivered] | None:
         """The next messages that their shard has not lost meanwhile: at most so many, or all of a consumer that takes
-        no room; None where there are none."""
+        no room; None where there are none.
+        """
         waiting = self._waiting
         while waiting and (room is None or room > 0):
             consumer, life, delivered = waiting.popleft()

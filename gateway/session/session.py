@@ -221,7 +221,8 @@ class Session:
 
     def reach(self, queue: Queue, then: Callable[[], None]) -> None:
         """Do something once all that was sent to a queue before has reached its shard: the coordinator's word for it
-        takes another way there, and would overtake what is published here."""
+        takes another way there, and would overtake what is published here.
+        """
         link = self.hub.links[queue.shard]
         if link.is_open:
             link.ask(Counts(0, queue.id), lambda _: then(), REACH_SECONDS)

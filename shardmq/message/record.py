@@ -194,7 +194,8 @@ def _unpack_checked(records: bytes, count: int) -> list[Record]:
 
 def _check_properties(records: bytes, count: int) -> None:
     """Make sure that decoding the properties takes no more memory than there is: an empty table is a byte here, and 70
-    in a list. Looking at their lengths takes 0.1 us a record."""
+    in a list. Looking at their lengths takes 0.1 us a record.
+    """
     sizes = _properties_sizes(records, count)
     if max(sizes) > PROPERTIES_BYTES_MAX:
         raise ContentTooLarge(f"a message with {max(sizes)} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
@@ -320,7 +321,8 @@ def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
 
 def cost(run: RecordBatch, overhead: int) -> int:
     """What a run takes of a consumer's window: its records; and with each message some bytes and its names, where they
-    are written for each."""
+    are written for each.
+    """
     size = len(run.records)
     if overhead:
         size += run.count * (overhead + len(run.exchange) + len(run.routing_key))

@@ -133,7 +133,8 @@ class CloseConnection(_Command, tag=14, frozen=True):
 
 class BeginTransaction(_Command, tag=15, frozen=True):
     """Make a transaction, or find it undecided: its time begins anew. The answer is its number, and whether it was
-    committed already (`TransactionEnded.is_committed`). Where `number` is not 0, only that one is to go on."""
+    committed already (`TransactionEnded.is_committed`). Where `number` is not 0, only that one is to go on.
+    """
 
     name: str
     user: str
@@ -157,7 +158,8 @@ class CommitTransaction(_Command, tag=16, frozen=True):
 
 class AbortTransaction(_Command, tag=17, frozen=True):
     """Decide that nothing of it appears. Refused (406) once it was committed; nothing to do where it is not there.
-    `number` 0 is whichever has the name now."""
+    `number` 0 is whichever has the name now.
+    """
 
     name: str
     number: int

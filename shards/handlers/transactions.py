@@ -290,7 +290,8 @@ class Transactions:
 
     def roll(self) -> None:
         """Carry out a portion of what is decided. Called at the start of a pass: what the passes before wrote can be
-        found in the store. What is to disappear makes room, and need not wait for it."""
+        found in the store. What is to disappear makes room, and need not wait for it.
+        """
         for attempt in self._wide:
             attempt.narrow()
         self._wide.clear()

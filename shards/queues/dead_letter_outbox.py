@@ -121,7 +121,8 @@ class DeadLetterOutbox:
 
     def _gone(self, first: int) -> Ranges:
         """What is to be told with a letter of numbers that are done with. All are below the letter's own: those above
-        may be given anew after a crash."""
+        may be given anew after a crash.
+        """
         self._letters += 1
         return [] if self._letters % GONE_EVERY else self._lanes.gaps_below(first, GONE_RANGES)
 

@@ -85,7 +85,8 @@ class Queue(Protocol):
 
     def stored_bytes(self) -> int:
         """Bytes of the message that would be handed out next, where it is not in memory and its size is known all the
-        same; else 0."""
+        same; else 0.
+        """
         ...
 
     def head_bytes(self) -> int:

@@ -86,7 +86,8 @@ class SegmentLog:
 
     def gaps(self, start: int, end: int, most: int) -> Ranges:
         """Ranges of [start, end) without a live message: the first ones, `most` at most, and no further than a short
-        look reaches."""
+        look reaches.
+        """
         gaps: Ranges = []
         place = self.index.place(start)
         for segment in self.index.segments[place : place + GAPS_SEGMENTS]:

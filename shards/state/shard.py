@@ -25,7 +25,8 @@ GATEWAY: Final = "gateway"
 
 class PeerState:
     """A peer's session: how many publishes it sent, its consumers by number; and those whose queue went out of service,
-    with that queue."""
+    with that queue.
+    """
 
     __slots__ = ("consumers", "cut_off", "published")
 

@@ -463,7 +463,8 @@ class Store:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the file, of the pages in it that hold something, of those that are free and lie on the disk, and of
-        the map. The file keeps its length."""
+        the map. The file keeps its length.
+        """
         room = self.space.room()
         return {
             "file_bytes": self.file.stat().st_size,
@@ -474,7 +475,8 @@ class Store:
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes can be written before the disk is full. Of what is free in the file, half counts: much
-        of it may be in pieces that are too small."""
+        of it may be in pieces that are too small.
+        """
         room = self.space.room()
         return room.free >= size or room.free + room.inside // 2 >= size
 

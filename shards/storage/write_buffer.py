@@ -157,7 +157,8 @@ class WriteBuffer:
 
     def saw(self, queue: int, seen: SequenceSet) -> None:
         """What a durable queue has of a producer; written with the messages, or when they are done with before that:
-        but of dead letters at once, as who hands them over is not asked before it hands them over again."""
+        but of dead letters at once, as who hands them over is not asked before it hands them over again.
+        """
         self._writes.producers[queue, seen.producer] = seen
         seen.is_due = True
         if seen.producer >= LETTER_PRODUCERS:

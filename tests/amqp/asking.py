@@ -67,7 +67,8 @@ def fill(client: RawClient, queue: str, *bodies: bytes) -> str:
 
 def settled(client: RawClient, *queues: str) -> list[tuple[str, int, bool, bytes]]:
     """All deliveries on their way from these queues, once nothing more comes of what was said before: what a shard
-    sends for something it is told comes before its answer to the second question behind that."""
+    sends for something it is told comes before its answer to the second question behind that.
+    """
     came = []
     for queue in queues * 2:
         client.send(1, declare_queue(queue, passive=True))

@@ -1,5 +1,6 @@
 """What RabbitMQ takes without a word though it means nothing there: unknown arguments, and what is not there to be
-unbound or deleted. The native protocol refuses all of it. The answers are those of RabbitMQ 3.10."""
+unbound or deleted. The native protocol refuses all of it. The answers are those of RabbitMQ 3.10.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

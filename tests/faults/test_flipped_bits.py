@@ -161,7 +161,8 @@ def check(found: Contents, wanted: Contents) -> list[str]:
 
 def outcome_of(flip: Flip, pristine: Pristine, folder: Path, variables: Mapping[str, str] | None = None) -> str:
     """What becomes of a broker whose stores have that bit flipped. Any outcome that is not allowed is an
-    AssertionError."""
+    AssertionError.
+    """
     shutil.copytree(pristine.folder, folder)
     flip.apply(folder)
     broker = Broker(folder, shards=SHARDS, variables=variables)

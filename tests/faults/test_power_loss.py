@@ -52,7 +52,8 @@ class Recorded:
 
     def half_ways(self) -> list[int]:
         """When one shard knew the decision of a transaction, and another did not. Before it answers, a shard writes
-        three times: the decision, the messages in their queues, and that it is done."""
+        three times: the decision, the messages in their queues, and that it is done.
+        """
         moments = []
         for each in self.history.transactions.values():
             if each.asked_at is not None and each.committed_at is not None:
@@ -146,7 +147,8 @@ def publish(channel: shardmq.Channel, history: History) -> bool:
 
 def killed_within_a_commit(folder: Path, variables: Mapping[str, str]) -> Recorded:
     """A shard is killed in its LMDB commit, with the page that makes it valid in the page cache only; the next one
-    confirms one more message, and has not yet had reason to sync what it found."""
+    confirms one more message, and has not yet had reason to sync what it found.
+    """
     recording = Recording(folder / "log", folder / "data")
     history = History()
     began = time.monotonic_ns()

@@ -1,5 +1,6 @@
 """The requests by which a queue is read in parallel: what shards are asked, and what is refused before; the shards are
-the test's."""
+the test's.
+"""
 
 from collections.abc import Callable
 from typing import Any

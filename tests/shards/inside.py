@@ -1,5 +1,6 @@
 """A shard inside the test's own process, over a real link: its passes are made one by one, and a crash between two of
-them is a copy of its store."""
+them is a copy of its store.
+"""
 
 import shutil
 import tempfile

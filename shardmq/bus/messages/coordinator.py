@@ -45,7 +45,8 @@ class Changes(BusMessage, frozen=True, tag=63):
 
 class ReportConnections(BusMessage, frozen=True, tag=64):
     """Who is connected to this gateway: its life (`Hub.origin`), and how many connections each (vhost, user) has. Said
-    when a session opens, and when it changes. Exclusive queues of lives that nobody has any more are deleted."""
+    when a session opens, and when it changes. Exclusive queues of lives that nobody has any more are deleted.
+    """
 
     origin: int
     connections: list[tuple[str, str, int]]

@@ -8,7 +8,8 @@ from shardmq.topology.entities import Queue
 
 class Gone(BusMessage, frozen=True, tag=70):
     """Dead letters of a producer with these numbers, in rising order, are never published again: the queues need not
-    tell them from one another. Not answered."""
+    tell them from one another. Not answered.
+    """
 
     queues: tuple[int, ...]
     producer: int
@@ -31,7 +32,8 @@ class Wanted(BusMessage, frozen=True, tag=48):
 
 class Spent(BusMessage, frozen=True, tag=49):
     """A Permit of `size` bytes is over: as many bytes of what is delivered from here on are not of the window as were
-    `used`, none where another consumer has the message by now, or it is gone."""
+    `used`, none where another consumer has the message by now, or it is gone.
+    """
 
     consumer: int
     size: int
@@ -40,7 +42,8 @@ class Spent(BusMessage, frozen=True, tag=49):
 
 class OutOfService(BusMessage, frozen=True, tag=71):
     """To the coordinator: something stored of this durable queue is damaged, as `text` says; it cannot be deleted until
-    that is repaired. Told on every new session, and when it is found."""
+    that is repaired. Told on every new session, and when it is found.
+    """
 
     queue: int
     text: str
@@ -125,7 +128,8 @@ class Credit(BusMessage, frozen=True, tag=26):
 
 class Qos(BusMessage, frozen=True, tag=27):
     """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in
-    Consume, and stays."""
+    Consume, and stays.
+    """
 
     request: int
     consumer: int
@@ -135,7 +139,8 @@ class Qos(BusMessage, frozen=True, tag=27):
 
 class Get(BusMessage, frozen=True, tag=28):
     """One message, if there is one: Got, or an Answer of nil; of its size in bytes where that is over `room`, and it
-    stays where it is."""
+    stays where it is.
+    """
 
     request: int
     consumer: int
@@ -182,7 +187,8 @@ class Renew(BusMessage, frozen=True, tag=33):
 
 class Peek(BusMessage, frozen=True, tag=34):
     """Look at ready messages and leave everything as it is. Answer: [(first, redelivered, deliveries, Run), …] in the
-    order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most."""
+    order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most.
+    """
 
     request: int
     queue: int
@@ -192,7 +198,8 @@ class Peek(BusMessage, frozen=True, tag=34):
 
 class PrepareDelete(BusMessage, frozen=True, tag=35):
     """This queue is about to be deleted, if it has no consumers (`if_unused`), no ready messages (`if_empty`): answered
-    by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406)."""
+    by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406).
+    """
 
     request: int
     queue: int
@@ -216,7 +223,8 @@ class DeadLetterRefused(BusMessage, frozen=True, tag=37):
 
 class Seal(BusMessage, frozen=True, tag=38):
     """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
-    it has here, which may be none. Sealing twice is as once."""
+    it has here, which may be none. Sealing twice is as once.
+    """
 
     request: int
     transaction: int
@@ -225,7 +233,8 @@ class Seal(BusMessage, frozen=True, tag=38):
 
 class Prepare(BusMessage, frozen=True, tag=39):
     """These attempts are to be committed. Answer: how many messages each has here, in order; -1 for one that is here
-    and not sealed."""
+    and not sealed.
+    """
 
     request: int
     transaction: int
@@ -235,7 +244,8 @@ class Prepare(BusMessage, frozen=True, tag=39):
 class FollowDecision(BusMessage, frozen=True, tag=50):
     """A transaction is decided: what these attempts staged joins its queues, attempt by attempt; what others staged is
     removed, and so is all that comes for it from now on. Answered by nil when that is done and on disk, also where
-    nothing was staged. Told again in every session until it was answered."""
+    nothing was staged. Told again in every session until it was answered.
+    """
 
     request: int
     transaction: int
@@ -244,7 +254,8 @@ class FollowDecision(BusMessage, frozen=True, tag=50):
 
 class Slices(BusMessage, frozen=True, tag=51):
     """Cut what is ready in a queue, or reserved under that name, into about `count` parts of one size. Answer:
-    [(first, end, messages), …], as sequence numbers in rising order; nothing is between them."""
+    [(first, end, messages), …], as sequence numbers in rising order; nothing is between them.
+    """
 
     request: int
     queue: int
@@ -255,7 +266,8 @@ class Slices(BusMessage, frozen=True, tag=51):
 class Read(BusMessage, frozen=True, tag=52):
     """Look at messages with numbers in [first, end) that are ready, or reserved under that name, and leave everything
     as it is. Answer: ([(first, redelivered, deliveries, Run), …] in order of their numbers, where to read on or nil);
-    `count` messages and some MB at most."""
+    `count` messages and some MB at most.
+    """
 
     request: int
     queue: int
@@ -268,7 +280,8 @@ class Read(BusMessage, frozen=True, tag=52):
 class Reserve(BusMessage, frozen=True, tag=53):
     """Set the first ready messages aside under a name, as many as there are now and `messages_max` at most, for
     `lease_ms`: nobody gets them meanwhile, and they stay so over restarts. Answer: (messages, whether it was
-    acknowledged). A name that is there keeps what it has, and its time begins anew."""
+    acknowledged). A name that is there keeps what it has, and its time begins anew.
+    """
 
     request: int
     queue: int
@@ -280,7 +293,8 @@ class Reserve(BusMessage, frozen=True, tag=53):
 class EndReservation(BusMessage, frozen=True, tag=54):
     """`acknowledge`: what is reserved under that name is done with, of it only `ranges` if there are any; 404 where
     there is no such reservation. Otherwise all that is left of it returns to its place. Answer: how many messages.
-    What was acknowledged whole is remembered by its name until its time is over."""
+    What was acknowledged whole is remembered by its name until its time is over.
+    """
 
     request: int
     queue: int
@@ -294,7 +308,8 @@ class AtomicCommit(BusMessage, frozen=True, tag=55):
     return. Refused where a queue is not here (404), where one does not take all its messages, or where a consumer does
     not hold any more what is to be done with or to return (406); consumers whose queue is gone hold nothing, and are
     passed over. Answered by nil once it is on disk. The publishes are not counted for Confirmed, and have no producer,
-    no delay and no transaction. Not to be sent again: nobody knows whether it was carried out."""
+    no delay and no transaction. Not to be sent again: nobody knows whether it was carried out.
+    """
 
     request: int
     publishes: list[Publish]
@@ -367,14 +382,16 @@ class DeadLetter(BusMessage, frozen=True, tag=45):
 
 class Unused(BusMessage, frozen=True, tag=46):
     """To the coordinator: this queue's last consumer is gone (auto-delete), or nobody used it for its time (x-expires):
-    it is to be deleted, unless that has changed when the shard is asked (Condemn with `if_unused`)."""
+    it is to be deleted, unless that has changed when the shard is asked (Condemn with `if_unused`).
+    """
 
     queue: int
 
 
 class Alarm(BusMessage, frozen=True, tag=47):
     """To gateways: the machine runs short of something here ("memory", "disk"), or does so no longer. Told on every new
-    session while it lasts."""
+    session while it lasts.
+    """
 
     resource: str
     is_on: bool

@@ -5,7 +5,8 @@ from shardmq.bus.messages.base import BusMessage
 
 class Enroll(BusMessage, frozen=True, tag=90):
     """To a shard that is recognised: this is its broker, and the coordinator's generation. Answered once it is on disk;
-    what follows it is carried out after it."""
+    what follows it is carried out after it.
+    """
 
     request: int
     broker: str
@@ -26,7 +27,8 @@ class Hold(BusMessage, frozen=True, tag=92):
 
 class Copy(BusMessage, frozen=True, tag=93):
     """Copy the store as it is now into `folder`, and go on. Answered by nil once it is settled what is copied; Copying
-    tells how far that is."""
+    tells how far that is.
+    """
 
     request: int
     folder: str
@@ -52,7 +54,8 @@ class Identity(BusMessage, frozen=True, tag=94):
 
 class Copying(BusMessage, frozen=True, tag=95):
     """To the coordinator: how far the copy of the store is; at its end with its files as (name, bytes, checksum), or
-    with why there is none."""
+    with why there is none.
+    """
 
     done: int
     total: int

@@ -201,7 +201,8 @@ class Channel(TopologyRequests):
         timeout_ms: int | None = None,
     ) -> AsyncGenerator[Message, None]:
         """Consume a queue's messages. Closing the generator (`aclose`, or `contextlib.aclosing`) cancels the consumer
-        and gives back what was not handed out; leaving its loop does so a moment later."""
+        and gives back what was not handed out; leaving its loop does so a moment later.
+        """
         merged = consumer_arguments(arguments, priority, timeout_ms)
         tag, inbox = await self._begin(queue, prefetch, auto_ack, exclusive, merged)
         message: Message | None = None

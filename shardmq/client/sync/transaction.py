@@ -78,7 +78,8 @@ class Transaction:
     @property
     def is_committed(self) -> bool:
         """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly: a program that is
-        run again changes nothing."""
+        run again changes nothing.
+        """
         return self._core.is_committed
 
     def publish(

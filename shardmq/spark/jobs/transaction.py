@@ -93,7 +93,8 @@ def send(
 
 def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
     """Abort what failed, and not what somebody has begun under its name since; the fault is told what became of it
-    where that is not plain."""
+    where that is not plain.
+    """
     try:
         with asking(url) as broker:
             broker.abort(txn_id, number)

@@ -132,7 +132,8 @@ def _body(records: bytes, position: int) -> tuple[int, int]:
 
 def _between(records: bytes, marks: list[int]) -> pa.Array:
     """The bytes from the first to the second mark, from the third to the fourth, and so on: of an array that has what
-    lies between bodies, too, every other value."""
+    lies between bodies, too, every other value.
+    """
     pieces = len(marks) - 1
     offsets = pa.py_buffer(array("i", marks))
     whole = pa.Array.from_buffers(pa.binary(), pieces, [None, offsets, pa.py_buffer(records)])

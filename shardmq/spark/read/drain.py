@@ -136,7 +136,8 @@ def position_ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
 
 def _jobs(spark: SparkSession) -> int | None:
     """How many jobs Spark has begun so far; None where it does not tell: that is no promise of its, and Connect has
-    none of it."""
+    none of it.
+    """
     try:
         jobs: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
     except Exception as fault:  # noqa: BLE001 - whatever it is, a look that fails is no fault of the job's

@@ -177,7 +177,8 @@ def _first(slices: list[Slice], messages: int) -> list[Slice]:
 
 def _of_size(slices: list[Slice], messages: int) -> list[Slice]:
     """Slices of about so many messages, and no more where that can be: a slice is cut again only where its numbers have
-    no gaps, as nobody knows here where they are."""
+    no gaps, as nobody knows here where they are.
+    """
     made: list[Slice] = []
     for part in slices:
         last = made[-1] if made else None

@@ -275,7 +275,8 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 def _join(pieces: list[Piece]) -> pa.Array:
     """Row by row, the pieces that are not null, one behind the other. Neighbours that are the same in all rows are
-    joined before."""
+    joined before.
+    """
     parts: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and parts and isinstance(parts[-1], bytes):

@@ -72,7 +72,8 @@ class _Writing:
 
     def begin(self, transaction: str, number: int = 0, broker: BrokerConnection | None = None) -> int:
         """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
-        was committed. A publisher in the middle of its work brings its own connection."""
+        was committed. A publisher in the middle of its work brings its own connection.
+        """
         number, is_committed = (broker or self.broker()).begin(transaction, self.options.transaction_timeout_ms, number)
         return 0 if is_committed else number
 
@@ -238,7 +239,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
         """Leave nothing behind; by the driver. What no message names is taken up when the stream goes on, as the
-        micro-batch has the same name then, or ends by its timeout."""
+        micro-batch has the same name then, or ends by its timeout.
+        """
         for name in _names(messages):
             for number in _numbers(name, messages) - {0}:
                 self._writing.abort(name, number)
@@ -252,7 +254,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _commit(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit a micro-batch. Tasks that found it committed have staged nothing, and there is nothing left to do;
-        but those that have staged must all have done so in one transaction, which is the one of that name now."""
+        but those that have staged must all have done so in one transaction, which is the one of that name now.
+        """
         numbers = _numbers(name, messages)
         if numbers == {0}:
             _log.warning(

@@ -164,7 +164,8 @@ class Disk:
 
     def _is_synced_in(self, files: list[_File], folders: dict[str, int], path: str, end: int) -> bool:
         """Whether the folder that has the name was synced after it had been changed. The root's own folder is nobody's
-        to sync here."""
+        to sync here.
+        """
         if path == self._root:
             return True
         number = folders.get(str(Path(path).parent))

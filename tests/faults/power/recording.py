@@ -70,7 +70,8 @@ class Recording:
 
     def kill(self, pid: int, unsynced: bool = False) -> None:
         """End a process before its next call that is recorded; or in its next synchronous write to an LMDB file, with
-        the bytes in the page cache and not on the disk."""
+        the bytes in the page cache and not on the disk.
+        """
         aside = self.folder / f"asked-{pid}"
         aside.write_text("unsynced" if unsynced else "now")
         aside.rename(self.folder / f"kill-{pid}")

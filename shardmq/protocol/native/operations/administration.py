@@ -1,5 +1,6 @@
 """The operations for administrators: virtual hosts, users, permissions, limits, definitions. Users without the tag
-"administrator" are refused (403)."""
+"administrator" are refused (403).
+"""
 
 from typing import Any
 
@@ -26,7 +27,8 @@ class VhostDelete(Operation, frozen=True):
 
 class UserPut(Operation, frozen=True):
     """Makes a user, or changes one: what is nil stays. `password_hash` instead of a password is one as `TopologyList`
-    of users and RabbitMQ's definitions have it. Answered by Ok."""
+    of users and RabbitMQ's definitions have it. Answered by Ok.
+    """
 
     request: Request
     channel: Channel
@@ -67,7 +69,8 @@ class PermissionDelete(Operation, frozen=True):
 
 class LimitsPut(Operation, frozen=True):
     """Limits a "vhost" (max-connections, max-queues) or a "user" (max-connections, max-channels); nil lifts a limit.
-    Answered by Ok."""
+    Answered by Ok.
+    """
 
     request: Request
     channel: Channel
@@ -87,7 +90,8 @@ class ConnectionExpel(Operation, frozen=True):
 
 class BackupBegin(Operation, frozen=True):
     """Has the broker copy its stores into a new folder, on the hosts where they are, while it goes on. Answered by Ok
-    once it is settled what is in the backup; `BackupLook` tells how far it is."""
+    once it is settled what is in the backup; `BackupLook` tells how far it is.
+    """
 
     request: Request
     channel: Channel
@@ -97,7 +101,8 @@ class BackupBegin(Operation, frozen=True):
 
 class BackupLook(Operation, frozen=True):
     """Answered by Ok: how far the last backup is, with `state` (none, freeze, hold, copy, copying, done, failed),
-    `text`, and for each of `stores` how many bytes of how many are copied."""
+    `text`, and for each of `stores` how many bytes of how many are copied.
+    """
 
     request: Request
     channel: Channel
@@ -112,7 +117,8 @@ class DefinitionsExport(Operation, frozen=True):
 
 class DefinitionsImport(Operation, frozen=True):
     """Makes what is in definitions of RabbitMQ's shape and not there yet. Answered by Ok: `{"imported": {noun: count},
-    "skipped": [sentence, …]}`; refused with what was wrong, and what was made until then."""
+    "skipped": [sentence, …]}`; refused with what was wrong, and what was made until then.
+    """
 
     request: Request
     channel: Channel

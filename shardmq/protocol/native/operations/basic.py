@@ -56,7 +56,8 @@ class BasicConfirm(Operation, frozen=True):
 
 class BasicRefused(Operation, frozen=True):
     """These publishes were not taken, or not by all queues they were routed to; but for the first `taken` messages of
-    the one publish it then is about."""
+    the one publish it then is about.
+    """
 
     channel: Channel
     requests: TagRanges
@@ -69,7 +70,8 @@ class BasicConsume(Operation, frozen=True):
     """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit.
 
     `arguments` may have `x-priority` (int) and `x-consumer-timeout` (ms). An `exclusive` one is alone on its queue,
-    or refused (403)."""
+    or refused (403).
+    """
 
     request: Request
     channel: Channel
@@ -100,7 +102,8 @@ class BasicCancelled(Operation, frozen=True):
 
 class BasicDeliver(Operation, frozen=True):
     """`count` messages for a consumer; message i has delivery tag `tag + i` and id (`origin`, `serial + i`).
-    `deliveries`: how often each was delivered in vain before, in queues with x-delivery-limit."""
+    `deliveries`: how often each was delivered in vain before, in queues with x-delivery-limit.
+    """
 
     channel: Channel
     consumer: Name
@@ -135,7 +138,8 @@ class BasicAck(Operation, frozen=True):
 
 class BasicNack(Operation, frozen=True):
     """These deliveries are not: back to their place in the queue with `requeue`, after `delay_ms`; else dead-lettered
-    or dropped."""
+    or dropped.
+    """
 
     channel: Channel
     tags: TagRanges

@@ -13,7 +13,8 @@ class ConnectionOpen(Operation, frozen=True):
     """First frame of a client. `heartbeat` in seconds, 0 for none. Without user and password (both ""), the client is
     the user that is the common name of the certificate it has shown. Answered by Ok with the server's properties:
     `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max", "message_max"}`: a publish may have
-    `frame_max` bytes, the body of a message `message_max`."""
+    `frame_max` bytes, the body of a message `message_max`.
+    """
 
     request: Request
     version: int
@@ -61,7 +62,8 @@ class ChannelOpen(Operation, frozen=True):
 
 class ChannelClose(Operation, frozen=True):
     """From the client: answered by Ok; what is unacked on it returns to its queues. From the server (request 0): the
-    channel is gone, and why; the client need not answer."""
+    channel is gone, and why; the client need not answer.
+    """
 
     request: Request
     channel: Channel

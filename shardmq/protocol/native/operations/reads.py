@@ -17,7 +17,8 @@ Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 class QueueSlices(Operation, frozen=True):
     """Cuts what is ready now, or reserved under that name, into about `count` parts of one size. Answered by Ok:
-    `[[first, end, messages], ...]`, half-open ranges of message numbers, rising."""
+    `[[first, end, messages], ...]`, half-open ranges of message numbers, rising.
+    """
 
     request: Request
     channel: Channel
@@ -29,7 +30,8 @@ class QueueSlices(Operation, frozen=True):
 class QueueRead(Operation, frozen=True):
     """Looks at the messages numbered [first, end) that are ready, or reserved under that name, and leaves all as it is.
     Answered by Ok: `{"deliveries", "next"}`: a list of tables with the fields of BasicDeliver (consumer "", tag 0) and
-    `first`, the number of its first message; and where to read on, nil at the end."""
+    `first`, the number of its first message; and where to read on, nil at the end.
+    """
 
     request: Request
     channel: Channel
@@ -43,7 +45,8 @@ class QueueRead(Operation, frozen=True):
 class QueueReserve(Operation, frozen=True):
     """Sets the first ready messages aside under a name, `messages_max` at most (0: all there are), for `lease_ms` (0:
     an hour); after that they are back at their place. Answered by Ok: `{"messages", "state"}`, state being "held", or
-    "acknowledged" where that name was. A name that is there keeps what it has, and its time begins anew."""
+    "acknowledged" where that name was. A name that is there keeps what it has, and its time begins anew.
+    """
 
     request: Request
     channel: Channel
@@ -55,7 +58,8 @@ class QueueReserve(Operation, frozen=True):
 
 class ReservationEnd(Operation, frozen=True):
     """With `acknowledge` what is reserved is done with, of it only `ranges` ([first, end), rising) if there are any;
-    refused (404) where nothing is. Without, what is left of it returns to its place. Answered by Ok: `{"messages"}`."""
+    refused (404) where nothing is. Without, what is left of it returns to its place. Answered by Ok: `{"messages"}`.
+    """
 
     request: Request
     channel: Channel

@@ -10,7 +10,8 @@ from shardmq.protocol.native.operations.fields import Arguments, Channel, Name, 
 
 class ExchangeDeclare(Operation, frozen=True):
     """Answered by Ok. `passive` only asks whether it is there. With `auto_delete` it goes with its last binding; to an
-    `internal` one only other exchanges publish."""
+    `internal` one only other exchanges publish.
+    """
 
     request: Request
     channel: Channel
@@ -36,7 +37,8 @@ class QueueDeclare(Operation, frozen=True):
     """Answered by Ok: `{"queue", "messages", "consumers"}`, messages being those ready.
 
     The server makes up a name for "". `passive` only asks. An `exclusive` queue is this connection's alone (405 for
-    others) and goes with it; with `auto_delete` it goes with its last consumer."""
+    others) and goes with it; with `auto_delete` it goes with its last consumer.
+    """
 
     request: Request
     channel: Channel
@@ -51,7 +53,8 @@ class QueueDeclare(Operation, frozen=True):
 class QueueDelete(Operation, frozen=True):
     """Answered by Ok: `{"messages"}` that went with it; its bindings go too, its consumers are cancelled.
 
-    Refused (406) with `if_unused` where it has consumers, with `if_empty` where it has ready messages."""
+    Refused (406) with `if_unused` where it has consumers, with `if_empty` where it has ready messages.
+    """
 
     request: Request
     channel: Channel
@@ -115,7 +118,8 @@ class ExchangeUnbind(Operation, frozen=True):
 class QueuePeek(Operation, frozen=True):
     """Looks at ready messages and leaves all as it is, `offset` behind the head. Answered by Ok: a list of tables
     with the fields of BasicDeliver (consumer "", tag 0); fewer than `count` messages where there are no more, or where
-    they are large."""
+    they are large.
+    """
 
     request: Request
     channel: Channel
@@ -127,7 +131,8 @@ class QueuePeek(Operation, frozen=True):
 class TopologyList(Operation, frozen=True):
     """What there is. `noun` is "exchanges", "queues", "bindings", "transactions", "permissions" of the connection's
     virtual host, or "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is
-    a list of tables."""
+    a list of tables.
+    """
 
     request: Request
     channel: Channel

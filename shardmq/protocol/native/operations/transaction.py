@@ -21,7 +21,8 @@ class TransactionBegin(Operation, frozen=True):
     "committed": then there is nothing left to do.
 
     It is aborted when nobody has begun it (again) for `timeout_ms`; 0 is the broker's default. With a `number`, only
-    that one is meant: refused (406) where it is over, so that whoever comes late makes none."""
+    that one is meant: refused (406) where it is over, so that whoever comes late makes none.
+    """
 
     request: Request
     channel: Channel
@@ -32,7 +33,8 @@ class TransactionBegin(Operation, frozen=True):
 
 class TransactionSeal(Operation, frozen=True):
     """An attempt is complete, and all it published confirmed. Answered by Ok: `{"messages", "bytes"}` that it has
-    staged, counted once for each shard they went to: what its commit has to name."""
+    staged, counted once for each shard they went to: what its commit has to name.
+    """
 
     request: Request
     channel: Channel
@@ -42,7 +44,8 @@ class TransactionSeal(Operation, frozen=True):
 
 class TransactionCommit(Operation, frozen=True):
     """What these attempts, (attempt, messages by its seal) each, staged appears in its queues, in this order. Answered
-    by Ok: `{"visible"}`, false where the decision stands and some shard has yet to follow; asking again is harmless."""
+    by Ok: `{"visible"}`, false where the decision stands and some shard has yet to follow; asking again is harmless.
+    """
 
     request: Request
     channel: Channel
@@ -53,7 +56,8 @@ class TransactionCommit(Operation, frozen=True):
 
 class TransactionAbort(Operation, frozen=True):
     """Nothing of it ever appears. Answered by Ok, also when it is not there; refused (406) once it was committed.
-    Number 0 is whichever has the name now."""
+    Number 0 is whichever has the name now.
+    """
 
     request: Request
     channel: Channel

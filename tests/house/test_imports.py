@@ -1,74 +1,14 @@
-"""The house rules that a program can check: walls between rooms, sizes, the packages list, folder guides."""
+"""Walls between rooms: which module may import what, and that no imports close a circle."""
 
-import ast
-import re
-import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from shardmq.spark import bundle
+from tests.house.not_yet import CIRCLES, UPWARD_IMPORTS, WITHOUT_TWIN
+from tests.house.tree import MODULES, PACKAGES, PROCESSES, ROOT, arrows, imports, is_in
 
-ROOT = Path(__file__).resolve().parent.parent
-LINES_MAX = 600
-FOLDER_MODULES_MAX = 13
 IO = frozenset({"asyncio", "socket", "selectors", "select", "ssl", "threading", "subprocess", "uvloop", "zmq", "lmdb"})
-
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = {"gateway": "gateway", "shards": "shards", "cmd": "cmd/shardmq"}
-"""Sub-packages of shardmq that lie in the root: name to folder."""
-
-TOPMOST = {"shardmq.spark.pyspark_shardmq": "pyspark_shardmq"}
-"""Packages of the tree that are installed beside shardmq, as Spark looks for them there."""
-
-
-def packages() -> dict[str, Path]:
-    """Every package of the tree, by its dotted name."""
-    found = {}
-    for base, prefix in (
-        (ROOT / "shardmq", "shardmq"),
-        *((ROOT / path, f"shardmq.{name}") for name, path in ROOMS.items()),
-    ):
-        for guide in base.rglob("__init__.py"):
-            inner = guide.parent.relative_to(base).parts
-            if prefix == "shardmq" and inner and inner[0] in ROOMS:
-                continue  # the links, on Pythons whose rglob follows them
-            name = ".".join((prefix, *inner))
-            found[TOPMOST.get(name, name)] = guide.parent
-    return found
-
-
-PACKAGES = packages()
-MODULES = {
-    f"{package}.{path.stem}" if path.stem != "__init__" else package: path
-    for package, folder in PACKAGES.items()
-    for path in sorted(folder.glob("*.py"))
-}
-PROCESSES = {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator"}
-SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
-
-
-def imports(module: str) -> Iterator[str]:
-    """Full names of all a module imports, anywhere in it."""
-    path = MODULES[module]
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parents, base] if base else parents)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-def is_in(name: str, room: str) -> bool:
-    return name == room or name.startswith(room + ".")
 
 
 def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list[str]:
@@ -127,19 +67,8 @@ INSIDE = {
 }
 """What stands above what in each process, from the top."""
 
-NOT_YET = {
-    "shardmq.gateway.amqp.connection imports shardmq.gateway.server",
-    "shardmq.gateway.native.connection imports shardmq.gateway.server",
-    "shardmq.gateway.session.connection imports shardmq.gateway.server",
-}
-"""Imports that run upwards still; the list only gets shorter."""
-
-CIRCLES_NOT_YET = {
-    "shardmq.client.core.connection": 4,
-    "shardmq.gateway.session.channel": 4,
-    "shardmq.gateway.amqp.channel": 14,
-}
-"""Circles that are left, by their first module, and how many modules each has; the list only gets shorter."""
+TWINS = (("shardmq.gateway.native", "shardmq.gateway.amqp"), ("shardmq.client.aio", "shardmq.client.sync"))
+"""Folders of which the first has no file that the second has not: the second may need more."""
 
 
 def floor(module: str) -> int:
@@ -147,12 +76,6 @@ def floor(module: str) -> int:
     if module == "shardmq":
         return 6
     return next((number for rooms, number in FLOORS if any(is_in(module, room) for room in rooms)), 1)
-
-
-def arrows(module: str) -> set[str]:
-    """The modules that a module imports."""
-    found = {name if name in MODULES else name.rpartition(".")[0] for name in imports(module)}
-    return {name for name in found if name in MODULES and not is_in(module, name) and name != "shardmq"}
 
 
 def test_no_import_runs_upwards() -> None:
@@ -169,7 +92,7 @@ def test_no_import_runs_upwards_in_a_process() -> None:
             for name in arrows(module):
                 if name in inside and levels[name.split(".")[2]] < levels[module.split(".")[2]]:
                     upwards.add(f"{module} imports {name}")
-    assert upwards == NOT_YET
+    assert upwards == UPWARD_IMPORTS
 
 
 def circles() -> list[list[str]]:
@@ -201,12 +124,7 @@ def circles() -> list[list[str]]:
 
 
 def test_no_imports_close_a_circle() -> None:
-    assert {group[0]: len(group) for group in circles()} == CIRCLES_NOT_YET
-
-
-@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}), ids=lambda path: path.name)
-def test_folders_are_rooms_not_warehouses(folder: Path) -> None:
-    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= FOLDER_MODULES_MAX
+    assert {group[0]: len(group) for group in circles()} == CIRCLES
 
 
 def test_only_the_bus_room_opens_zeromq_sockets() -> None:
@@ -299,77 +217,11 @@ def test_the_pipeline_needs_what_programs_on_drivers_have() -> None:
     assert [line for module in pipeline for line in strangers(module, allowed)] == []
 
 
-def test_the_packages_list_is_the_tree() -> None:
-    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(PACKAGES)
-
-
-def test_package_folders_are_the_trees() -> None:
-    folders: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
-    for name, folder in PACKAGES.items():
-        parent = name
-        while parent not in folders:
-            parent = parent.rpartition(".")[0]
-        below = name.removeprefix(parent).replace(".", "/")
-        assert (ROOT / (folders[parent] + below)).samefile(folder), f"{name} is not mapped to {folder}"
-
-
-def test_package_data_lies_where_the_wheel_looks_for_it() -> None:
-    for package, names in PROJECT["tool"]["setuptools"]["package-data"].items():
-        for name in names:
-            assert (PACKAGES[package] / name).is_file(), f"{package} has no {name}"
-
-
-@pytest.mark.parametrize(("name", "folder"), ROOMS.items())
-def test_root_rooms_are_linked_into_the_package(name: str, folder: str) -> None:
-    link = ROOT / "shardmq" / name
-    assert link.is_symlink()
-    assert link.samefile(ROOT / folder)
-
-
-def test_the_cmd_folder_does_not_shadow_the_standard_librarys_cmd() -> None:
-    assert not (ROOT / "cmd" / "__init__.py").exists()
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_are_rooms_not_halls(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LINES_MAX
-
-
-@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "shardmq"])
-def test_folder_guides_name_their_files(package: str) -> None:
-    folder = PACKAGES[package]
-    guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
-    names = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
-    names += [f"{path.name}/" for path in folder.iterdir() if (path / "__init__.py").exists()]
-    assert [name for name in names if name not in guide] == []
-    named = re.findall(r"^\s*(\w+(?:\.py|/))\s", guide, re.MULTILINE)
-    assert [name for name in named if name not in names] == [], "the guide names files that are gone"
-
-
-def test_every_source_file_says_what_it_is() -> None:
-    silent = [str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
-    assert silent == []
-
-
-def test_nothing_tracked_names_a_path_of_a_developers_machine() -> None:
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
-    if listing.returncode:
-        pytest.skip("not a git checkout")
-    machine = re.compile(rb"/(?:work|home/\w+|Users/\w+|root)/|/tmp/\w*venv")
-    tracked = [ROOT / name.decode() for name in listing.stdout.split(b"\0") if name]
-    named = [
-        str(path)
-        for path in tracked
-        if path.is_file() and path.name != "test_house.py" and machine.search(path.read_bytes())
-    ]
-    assert named == []
-
-
-def test_no_source_swallows_exceptions_bare() -> None:
-    bare = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ExceptHandler) and node.type is None
-    ]
-    assert bare == []
+def test_the_two_fronts_have_the_same_files() -> None:
+    """Twins: who knows one of the two finds their way in the other."""
+    single = set()
+    for one, other in TWINS:
+        files = {path.name for path in PACKAGES[one].glob("*.py")}
+        twins = {path.name for path in PACKAGES[other].glob("*.py")}
+        single |= {f"{one} {name}" for name in files - twins}
+    assert single == WITHOUT_TWIN
