@@ -13,7 +13,7 @@ import shardmq
 from shardmq.protocol.amqp.properties import decode
 from shardmq.protocol.amqp.tables import decode_value, entries_of, wrapped
 from tests.amqp.test_crossing import LETTERS, SECONDS, Raw
-from tests.gateway.amqp.test_properties import EVERY_TYPE
+from tests.protocol.amqp.test_properties import EVERY_TYPE
 
 DEATHS: Final = {
     "x-first-death-reason",

@@ -21,8 +21,8 @@ with atheris.instrument_imports(include=["shardmq.gateway.amqp"]):
     from shardmq.protocol.amqp.frames import FrameReader
     from shardmq.protocol.amqp.methods import codec as methods
 
-from tests.gateway.amqp import bytestreams
 from tests.gateway.amqp.sessions import LISTS, TABLES
+from tests.protocol.amqp import bytestreams
 
 FRAME_MAX = 300
 MESSAGE_MAX = 700

@@ -1,1 +1,1 @@
-"""The room of AMQP 0-9-1: its codec, and a gateway that speaks it."""
+"""A gateway that speaks AMQP 0-9-1."""

@@ -9,8 +9,7 @@ from shardmq.protocol.amqp.events import HEARTBEAT
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicDeliver, BasicPublish, BasicReturn
 from shardmq.protocol.amqp.methods.fields import Method
-
-from .bytestreams import PERSISTENT_LIST, ack, body, header, publish
+from tests.protocol.amqp.bytestreams import PERSISTENT_LIST, ack, body, header, publish
 
 NAMES: Final = [
     "fuzzed",

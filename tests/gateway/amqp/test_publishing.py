@@ -17,9 +17,9 @@ from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
 from shardmq.topology.changes import QueueRemoved
 from shardmq.topology.entities import Binding, Exchange
+from tests.protocol.amqp.bytestreams import PERSISTENT_LIST
+from tests.protocol.amqp.bytestreams import publish as frames_of
 
-from .bytestreams import PERSISTENT_LIST
-from .bytestreams import publish as frames_of
 from .rawclient import RawClient, Said
 
 StartStage = Callable[..., Any]

@@ -27,8 +27,7 @@ from shardmq.protocol.amqp.properties import (
 )
 from shardmq.protocol.amqp.property_edits import edited, rewritten, with_reply_to, without_bcc
 from shardmq.protocol.amqp.tables import entries_of, wrapped
-
-from .test_tables import tables
+from tests.protocol.amqp.test_tables import tables
 
 texts = st.none() | st.text(max_size=60)
 lists = st.builds(

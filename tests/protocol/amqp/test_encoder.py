@@ -4,8 +4,7 @@ import pytest
 
 from shardmq.protocol.amqp import encoder as sending
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
-
-from .bytestreams import PERSISTENT_LIST
+from tests.protocol.amqp.bytestreams import PERSISTENT_LIST
 
 FRAME_MAX = 5000
 

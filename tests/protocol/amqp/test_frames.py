@@ -25,8 +25,7 @@ from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen
 from shardmq.protocol.amqp.methods.topology import QueueDelete
-
-from .bytestreams import PERSISTENT_LIST, PUBLISH, ack, body, header, publish
+from tests.protocol.amqp.bytestreams import PERSISTENT_LIST, PUBLISH, ack, body, header, publish
 
 MESSAGE_MAX = 100_000
 FRAME_ERROR, UNEXPECTED = ReplyCode.FRAME_ERROR, ReplyCode.UNEXPECTED_FRAME

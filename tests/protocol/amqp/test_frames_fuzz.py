@@ -14,8 +14,17 @@ from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish, BasicQos, BasicReject
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionCloseOk
 from shardmq.protocol.amqp.methods.topology import QueueDeclare
-
-from .bytestreams import PERSISTENT_LIST, PUBLISH, PlainReader, Said, ack, body, header, publish, read
+from tests.protocol.amqp.bytestreams import (
+    PERSISTENT_LIST,
+    PUBLISH,
+    PlainReader,
+    Said,
+    ack,
+    body,
+    header,
+    publish,
+    read,
+)
 
 FRAME_MAX = 300
 LARGER_THAN_MESSAGES = 1000
