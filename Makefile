@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+IS_TREE := import shardmq, os, sys; sys.exit(not os.path.samefile(shardmq.__path__[0], "shardmq"))
 ARGS   ?=
 KILLS  ?= 100
 POINTS ?= 40
@@ -12,7 +13,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint demo bench bench-compare bench-spark faults fuzz clean
+.PHONY: help up tree test lint demo bench bench-compare bench-spark faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -63,25 +64,30 @@ $(VENV)/installed-spark: $(VENV)/installed
 	@$(PIP) --editable '.[spark,bench]'
 	@touch $@
 
-up: $(VENV)/installed
+# `pip install .` puts a copy in this tree's place, and the copy goes stale.
+tree: $(VENV)/installed
+	@$(BIN)/python -P -c '$(IS_TREE)' 2>/dev/null || { echo "$(VENV) has another shardmq than this tree; installing this one …"; \
+		$(PIP) --no-deps --editable .; }
+
+up: tree
 	@exec $(BIN)/shardmq up --shards 4 $(ARGS)
 
-demo: $(VENV)/installed-demo
+demo: $(VENV)/installed-demo tree
 	@$(BIN)/shardmq demo $(ARGS)
 
-bench: $(VENV)/installed
+bench: tree
 	$(BIN)/shardmq bench bulk --messages 3000000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench pipelined --messages 500000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench sync --messages 5000 --size 100 $(ARGS)
 	$(BIN)/shardmq bench latency --messages 50000 --size 100 --rate 5000 $(ARGS)
 
-bench-compare: $(VENV)/installed
+bench-compare: tree
 	@$(BIN)/shardmq bench compare $(ARGS)
 
-bench-spark: $(VENV)/installed-spark
+bench-spark: $(VENV)/installed-spark tree
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)
 
-lint: $(VENV)/installed-test
+lint: $(VENV)/installed-test tree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
@@ -89,11 +95,11 @@ lint: $(VENV)/installed-test
 test: lint $(VENV)/installed-peers
 	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-faults: $(VENV)/installed-test
+faults: $(VENV)/installed-test tree
 	SHARDMQ_FAULT_KILLS=$(KILLS) SHARDMQ_FAULT_POINTS=$(POINTS) SHARDMQ_FAULT_FREEZES=$(FREEZES) \
 	SHARDMQ_FAULT_FLIPS=$(FLIPS) $(BIN)/pytest -m faults -v -s $(ARGS)
 
-fuzz: $(VENV)/installed-fuzz
+fuzz: $(VENV)/installed-fuzz tree
 	$(BIN)/python -m tests.fuzz.amqp --seconds $(FUZZ) --found .hypothesis/fuzz
 	SHARDMQ_FUZZ_SESSIONS=2000 $(BIN)/pytest -v tests/gateway/amqp/test_fuzz_sessions.py
 

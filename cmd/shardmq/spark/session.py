@@ -77,7 +77,7 @@ def check_installed() -> None:
     if missing:
         raise StartupRefused(
             f"{' with '.join(missing)} is not installed: pip install 'shardmq[spark]', "
-            "or in a clone: .venv/bin/pip install '.[spark]'"
+            "or in a clone: .venv/bin/pip install -e '.[spark]'"
         )
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
