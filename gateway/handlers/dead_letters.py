@@ -174,7 +174,7 @@ class DeadLetterPublisher:
             keys = (terms.dead_letter_key,)
         exchange = terms.dead_letter_exchange
         assert exchange is not None
-        homes = self._hub.topology.reach(queue.vhost, exchange, keys, after)
+        homes = self._hub.topology.router.queues_reached(queue.vhost, exchange, keys, after)
         if dead.reason != REJECTED:
             homes = tuple([home for home in homes if not is_cycle(home.name, after.headers["x-death"])])
         plan = self._hub.plan_to(homes)

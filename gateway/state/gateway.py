@@ -165,7 +165,7 @@ class GatewayState:
         return rights
 
     def plan(self, vhost: str, exchange: str, key: str) -> Route | None:
-        """Where a publish goes; None where its key does not settle that (`Topology.by_message`).
+        """Where a publish goes; None where its key does not settle that (`Router.needs_message`).
 
         Raises:
             NotFound: no such exchange.
@@ -178,8 +178,8 @@ class GatewayState:
             pass
         plan = None
         topology = self.topology
-        if (vhost, exchange) not in topology.exchanges or not topology.by_message(vhost, exchange):
-            plan = self.plan_to(topology.route(vhost, exchange, key))
+        if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
+            plan = self.plan_to(topology.router.route(vhost, exchange, key))
         if len(self._plans) >= PLANS_MAX:
             self._plans.clear()
         self._plans[route] = plan
@@ -192,7 +192,7 @@ class GatewayState:
             NotFound: no such exchange.
             AccessRefused: the exchange is internal.
         """
-        return self.plan_to(self.topology.route_message(vhost, exchange, keys, properties))
+        return self.plan_to(self.topology.router.route_message(vhost, exchange, keys, properties))
 
     def plan_to(self, queues: Sequence[Queue]) -> Route:
         """The way to some queues: the same object each time, so that neighbours on it are found to be that."""

@@ -1,10 +1,220 @@
-"""The way of a message: exchanges, exchange-to-exchange bindings, alternate exchanges, and a cache of routes."""
+"""The way of a message: exchanges, exchange-to-exchange bindings, alternate exchanges, and a cache of routes.
 
+The bindings of an exchange lead to queues and to other exchanges, whose bindings lead on. Where the bindings of an
+exchange match nothing, its alternate exchange is tried. No exchange is passed twice, so cycles end.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
+from shardmq.errors import AccessRefused, NotFound
+from shardmq.message.properties import Properties
+from shardmq.topology.entities import DEFAULT_EXCHANGE, Binding, Exchange, Queue
+from shardmq.topology.exchanges import TYPES
+from shardmq.topology.exchanges.direct import Direct
+from shardmq.topology.exchanges.exchange_type import BindingCounts, Destination, ExchangeType
+
 ALTERNATE: Final = "alternate-exchange"
-"""The argument that names the exchange for what an exchange's bindings lead nowhere."""
+"""The argument of an exchange that names its alternate exchange."""
 
 ROUTES_MAX: Final = 32_768
 """Routes remembered, each counted once and once more for every queue in it. With the longest keys that is about 16 MB;
 a working set of keys that is larger pays for finding its routes again, some microseconds each."""
+
+
+class Router:
+    """Finds the queues of a message, and remembers what it found.
+
+    Its topology tells it of every change, after the change.
+
+    Args:
+        vhosts: names of the virtual hosts there are.
+        exchanges: by virtual host and name.
+        queues: by id.
+    """
+
+    def __init__(
+        self,
+        vhosts: Container[str],
+        exchanges: Mapping[tuple[str, str], Exchange],
+        queues: Mapping[int, Queue],
+    ) -> None:
+        self._vhosts = vhosts
+        self._exchanges = exchanges
+        self._queues = queues
+        self._matchers: dict[tuple[str, str], ExchangeType] = {}
+        self._bound_exchanges: dict[tuple[str, str], BindingCounts] = {}  # by the exchange they are bound to
+        self._alternates_to_default: Counter[str] = Counter()
+        self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
+        self._routes_size = 0
+        self._needs_message: dict[tuple[str, str], bool] = {}
+
+    def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
+        """The queues of a message that has one routing key, each once, where `needs_message` is false.
+
+        Raises:
+            NotFound: no such exchange, or virtual host.
+            AccessRefused: the exchange is internal.
+        """
+        try:
+            return self._routes[vhost, exchange, routing_key]
+        except KeyError:
+            return self._find_route(vhost, exchange, routing_key)
+
+    def needs_message(self, vhost: str, exchange: str) -> bool:
+        """Whether the key does not settle the route: an exchange on the way looks at the message's properties."""
+        try:
+            return self._needs_message[vhost, exchange]
+        except KeyError:
+            matchers = (self._matchers.get((vhost, name)) for name in self._exchanges_ahead(vhost, exchange))
+            found = any(matcher is not None and matcher.needs_message for matcher in matchers)
+            self._needs_message[vhost, exchange] = found
+            return found
+
+    def route_message(
+        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None
+    ) -> tuple[Queue, ...]:
+        """The queues of one message, each once: with several routing keys (CC), or where its properties matter.
+
+        Raises:
+            NotFound: no such exchange, or virtual host.
+            AccessRefused: the exchange is internal.
+        """
+        declared = self._exchanges.get((vhost, exchange))
+        if declared is None and (exchange != DEFAULT_EXCHANGE or vhost not in self._vhosts):
+            raise not_found("exchange", vhost, exchange, self._vhosts)
+        if declared is not None and declared.internal:
+            raise AccessRefused(
+                f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'; use one bound to it"
+            )
+        return self.queues_reached(vhost, exchange, routing_keys, properties)
+
+    def queues_reached(
+        self, vhost: str, exchange: str, routing_keys: Sequence[str], properties: Properties | None
+    ) -> tuple[Queue, ...]:
+        """The queues of a message that the broker itself passes on, such as a dead letter, each once.
+
+        The exchange may be internal. An exchange that does not exist leads nowhere.
+        """
+        found: dict[int, None] = {}
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            name = ahead.pop()
+            matcher = self._matchers.get((vhost, name))
+            if matcher is None:
+                continue  # an alternate exchange that was never declared, or is deleted
+            if len(routing_keys) == 1:
+                matched = matcher.match(routing_keys[0], properties)
+            else:
+                matched = matcher.match_any(routing_keys, properties)
+            for destination in matched or self._alternate(vhost, name):
+                if isinstance(destination, int):
+                    found[destination] = None
+                elif destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+        return tuple([self._queues[queue] for queue in found])
+
+    def add_vhost(self, vhost: str) -> None:
+        """Give a virtual host its default exchange."""
+        self._matchers[vhost, DEFAULT_EXCHANGE] = Direct()
+
+    def remove_vhost(self, vhost: str) -> None:
+        """Remove the default exchange of a virtual host that has nothing else any more."""
+        del self._matchers[vhost, DEFAULT_EXCHANGE]
+        self._forget()
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Take in an exchange without bindings."""
+        self._matchers[exchange.vhost, exchange.name] = TYPES[exchange.type](exchange.arguments)
+        self._alternates_to_default[exchange.vhost] += exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
+        self._forget()
+
+    def remove_exchange(self, exchange: Exchange) -> None:
+        """Remove an exchange that has no bindings any more."""
+        del self._matchers[exchange.vhost, exchange.name]
+        self._alternates_to_default[exchange.vhost] -= exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
+        self._forget()
+
+    def add_queue(self, queue: Queue) -> None:
+        """Bind a queue to the default exchange."""
+        self._matchers[queue.vhost, DEFAULT_EXCHANGE].add(queue.name, queue.id, {})
+        self._forget_routes_by_name(queue)
+
+    def remove_queue(self, queue: Queue) -> None:
+        """Unbind a queue without other bindings from the default exchange."""
+        self._matchers[queue.vhost, DEFAULT_EXCHANGE].remove(queue.name, queue.id, {})
+        self._forget_routes_by_name(queue)
+
+    def bind(self, binding: Binding, destination: Destination) -> None:
+        """Take in a binding, which leads to `destination`."""
+        source = binding.vhost, binding.exchange
+        self._matchers[source].add(binding.key, destination, binding.arguments)
+        if binding.to_exchange:
+            self._bound_exchanges.setdefault(source, BindingCounts()).bind(destination)
+            self._needs_message.clear()
+        self._forget_routes()
+
+    def unbind(self, binding: Binding, destination: Destination) -> None:
+        """Remove a binding, which leads to `destination`."""
+        source = binding.vhost, binding.exchange
+        self._matchers[source].remove(binding.key, destination, binding.arguments)
+        if binding.to_exchange:
+            self._bound_exchanges[source].unbind(destination)
+            self._needs_message.clear()
+        self._forget_routes()
+
+    def _find_route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
+        route = self.route_message(vhost, exchange, (routing_key,), None)
+        self._routes_size += 1 + len(route)
+        if self._routes_size > ROUTES_MAX:
+            self._routes.clear()
+            self._routes_size = 1 + len(route)
+        self._routes[vhost, exchange, routing_key] = route
+        return route
+
+    def _exchanges_ahead(self, vhost: str, exchange: str) -> Iterator[str]:
+        """The exchange and all that a message could pass after it, each once."""
+        seen = {exchange}
+        ahead = [exchange]
+        while ahead:
+            name = ahead.pop()
+            yield name
+            for destination in [*self._bound_exchanges.get((vhost, name), ()), *self._alternate(vhost, name)]:
+                if isinstance(destination, str) and destination not in seen:
+                    seen.add(destination)
+                    ahead.append(destination)
+
+    def _alternate(self, vhost: str, name: str) -> tuple[str, ...]:
+        exchange = self._exchanges.get((vhost, name))
+        alternate = exchange.arguments.get(ALTERNATE) if exchange is not None else None
+        return () if alternate is None else (alternate,)
+
+    def _forget(self) -> None:
+        self._forget_routes()
+        self._needs_message.clear()
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._routes_size = 0
+
+    def _forget_routes_by_name(self, queue: Queue) -> None:
+        """Forget the routes that a queue without bindings is on: only the default exchange leads to it.
+
+        While queues are declared by the thousand, publishers keep all other routes.
+        """
+        if self._alternates_to_default[queue.vhost]:
+            self._forget_routes()
+            return
+        route = self._routes.pop((queue.vhost, DEFAULT_EXCHANGE, queue.name), None)
+        if route is not None:
+            self._routes_size -= 1 + len(route)
+
+
+def not_found(noun: str, vhost: str, name: str, vhosts: Container[str]) -> NotFound:
+    """The error for an exchange or a queue that does not exist; it says so where the virtual host does not, either."""
+    if vhost not in vhosts:
+        return NotFound(f"no vhost '{vhost}'")
+    return NotFound(f"no {noun} '{name}' in vhost '{vhost}'; declare it first")

@@ -1,9 +1,4 @@
-"""What exists: virtual hosts, exchanges, queues, bindings, users. Authoritative in the coordinator, a replica in every
-gateway; kept up to date by changes (`shardmq.topology.commands`).
-
-A message's way: the bindings of its exchange lead to queues and to other exchanges, whose bindings lead on; where an
-exchange's bindings lead nowhere, its alternate exchange is tried. Nothing is passed twice, so cycles end.
-"""
+"""All that exists, kept up to date by changes. Authoritative in the coordinator, a replica in every gateway."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -11,8 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from shardmq.errors import AccessRefused, NotFound
-from shardmq.message.properties import Properties
+from shardmq.errors import NotFound
 from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
@@ -32,7 +26,6 @@ from shardmq.topology.changes import (
     VhostRemoved,
 )
 from shardmq.topology.entities import (
-    DEFAULT_EXCHANGE,
     Binding,
     Exchange,
     OpenTransaction,
@@ -42,9 +35,8 @@ from shardmq.topology.entities import (
     Vhost,
 )
 from shardmq.topology.exchanges import TYPES
-from shardmq.topology.exchanges.direct import Direct
-from shardmq.topology.exchanges.exchange_type import Bound, Destination, ExchangeType
-from shardmq.topology.router import ALTERNATE, ROUTES_MAX
+from shardmq.topology.exchanges.exchange_type import Destination
+from shardmq.topology.router import Router, not_found
 
 BindingId = tuple[str, str, str, bool, str, bytes]
 
@@ -93,17 +85,18 @@ class TopologySnapshot(NamedTuple):
 
 
 class Topology:
-    """What exists, kept up to date by changes, and the routes that follow from it.
+    """What exists, kept up to date by changes.
 
     Attributes:
-        version: counts the applied commands; its owner sets it.
+        version: the number of applied commands; its owner sets it.
         vhosts: by name, in order of appearance.
-        exchanges: by virtual host and name. The default exchange is in none of them.
+        exchanges: by virtual host and name. The default exchange is not among them.
         queues: by virtual host and name.
         bindings: by `binding_id`.
         users: by name.
         permissions: by user and virtual host.
-        transactions: that are undecided, by number.
+        transactions: the undecided ones, by number.
+        router: the routes that follow from all this; another one after each `load`.
     """
 
     def __init__(self) -> None:
@@ -119,59 +112,12 @@ class Topology:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.transactions: dict[int, OpenTransaction] = {}
         self._transactions_by_name: dict[tuple[str, str], OpenTransaction] = {}
-        self._by_id: dict[int, Queue] = {}
-        self._of_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
-        self._to: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
-        self._exclusive: dict[int, Queue] = {}
-        self._queues_of: Counter[str] = Counter()
-        self._exchanges_behind: dict[tuple[str, str], Bound] = {}  # bound to an exchange, by name
-        self._alternates_to_default: Counter[str] = Counter()
-        self._rules: dict[tuple[str, str], ExchangeType] = {}
-        self._routes: dict[tuple[str, str, str], tuple[Queue, ...]] = {}
-        self._routes_size = 0
-        self._by_message: dict[tuple[str, str], bool] = {}
-
-    # --- looking ------------------------------------------------------------------------------------------------------
-
-    def route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
-        """The queues that a message goes to, each once, where `by_message` is false.
-
-        The hot path of a gateway: a route found before costs one dict lookup (0.1 µs).
-
-        Raises:
-            NotFound: no such exchange, or virtual host.
-            AccessRefused: the exchange is internal.
-        """
-        try:
-            return self._routes[vhost, exchange, routing_key]
-        except KeyError:
-            return self._find_route(vhost, exchange, routing_key)
-
-    def by_message(self, vhost: str, exchange: str) -> bool:
-        """Whether the key does not settle where a message goes: an exchange on its way looks at its properties."""
-        try:
-            return self._by_message[vhost, exchange]
-        except KeyError:
-            found = self._by_message[vhost, exchange] = self._leads_by_message(vhost, exchange)
-            return found
-
-    def route_message(
-        self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None
-    ) -> tuple[Queue, ...]:
-        """The queues that one message goes to, each once: with several keys (CC), or where its properties matter.
-
-        Raises:
-            NotFound: no such exchange, or virtual host.
-            AccessRefused: the exchange is internal.
-        """
-        self._check_publishable(vhost, exchange)
-        return self.reach(vhost, exchange, keys, properties)
-
-    def reach(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> tuple[Queue, ...]:
-        """As `route_message`, for what the broker itself passes on (dead letters): the exchange may be internal, and
-        where it is not there, this leads nowhere.
-        """
-        return tuple([self._by_id[queue] for queue in self._reach(vhost, exchange, keys, properties)])
+        self._queues_by_id: dict[int, Queue] = {}
+        self._bindings_by_exchange: dict[tuple[str, str], dict[BindingId, Binding]] = {}
+        self._bindings_by_destination: dict[tuple[str, str, bool], dict[BindingId, Binding]] = {}
+        self._exclusive_queues: dict[int, Queue] = {}
+        self._queue_counts: Counter[str] = Counter()
+        self.router = Router(self.vhosts, self.exchanges, self._queues_by_id)
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """An exchange by its name.
@@ -181,7 +127,7 @@ class Topology:
         """
         exchange = self.exchanges.get((vhost, name))
         if exchange is None:
-            raise self._missing("exchange", vhost, name)
+            raise not_found("exchange", vhost, name, self.vhosts)
         return exchange
 
     def queue(self, vhost: str, name: str) -> Queue:
@@ -192,41 +138,41 @@ class Topology:
         """
         queue = self.queues.get((vhost, name))
         if queue is None:
-            raise self._missing("queue", vhost, name)
+            raise not_found("queue", vhost, name, self.vhosts)
         return queue
 
     def has_queue(self, queue_id: int) -> bool:
         """Whether there is a queue of that id."""
-        return queue_id in self._by_id
+        return queue_id in self._queues_by_id
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
         """The queue of that id, if there is one."""
-        return self._by_id.get(queue_id)
+        return self._queues_by_id.get(queue_id)
 
     def queue_count(self, vhost: str) -> int:
         """How many queues a virtual host has."""
-        return self._queues_of[vhost]
+        return self._queue_counts[vhost]
 
     @property
     def exclusive_queues(self) -> Collection[Queue]:
         """The queues that belong to a connection. To be read before the next change."""
-        return self._exclusive.values()
+        return self._exclusive_queues.values()
 
     def binding_count(self, vhost: str, exchange: str) -> int:
         """How many bindings have it as their source."""
-        return len(self._of_exchange.get((vhost, exchange), ()))
+        return len(self._bindings_by_exchange.get((vhost, exchange), ()))
 
     def bindings_of_exchange(self, vhost: str, name: str) -> list[Binding]:
         """The bindings whose source it is."""
-        return list(self._of_exchange.get((vhost, name), {}).values())
+        return list(self._bindings_by_exchange.get((vhost, name), {}).values())
 
     def bindings_of_queue(self, vhost: str, name: str) -> list[Binding]:
         """The bindings that lead to it, without that to the default exchange, which every queue has."""
-        return list(self._to.get((vhost, name, False), {}).values())
+        return list(self._bindings_by_destination.get((vhost, name, False), {}).values())
 
     def bindings_to_exchange(self, vhost: str, name: str) -> list[Binding]:
         """The bindings whose destination it is."""
-        return list(self._to.get((vhost, name, True), {}).values())
+        return list(self._bindings_by_destination.get((vhost, name, True), {}).values())
 
     def transaction(self, vhost: str, name: str) -> OpenTransaction | None:
         """The undecided transaction of that name, if there is one."""
@@ -263,8 +209,6 @@ class Topology:
             list(self.transactions.values()),
         )
 
-    # --- changing -----------------------------------------------------------------------------------------------------
-
     def load(self, fields: TopologyFields) -> None:
         """Forget all and hold what a snapshot says instead."""
         self._clear()
@@ -295,93 +239,57 @@ class Topology:
     def _put_vhost(self, change: VhostPut) -> None:
         name = change.vhost.name
         if name not in self.vhosts:
-            self._rules[name, DEFAULT_EXCHANGE] = Direct()
+            self.router.add_vhost(name)
         self.vhosts[name] = change.vhost
 
     def _remove_vhost(self, change: VhostRemoved) -> None:
         del self.vhosts[change.name]
-        del self._rules[change.name, DEFAULT_EXCHANGE]
-        self._forget_routes()
-        self._by_message.clear()
+        self.router.remove_vhost(change.name)
 
     def _add_exchange(self, change: ExchangeAdded) -> None:
         exchange = change.exchange
         self.exchanges[exchange.vhost, exchange.name] = exchange
-        self._rules[exchange.vhost, exchange.name] = TYPES[exchange.type](exchange.arguments)
-        self._alternates_to_default[exchange.vhost] += exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
-        self._forget_routes()
-        self._by_message.clear()
+        self.router.add_exchange(exchange)
 
     def _remove_exchange(self, change: ExchangeRemoved) -> None:
-        exchange = self.exchanges.pop((change.vhost, change.name))
-        del self._rules[change.vhost, change.name]
-        self._alternates_to_default[exchange.vhost] -= exchange.arguments.get(ALTERNATE) == DEFAULT_EXCHANGE
-        self._forget_routes()
-        self._by_message.clear()
+        self.router.remove_exchange(self.exchanges.pop((change.vhost, change.name)))
 
     def _add_queue(self, change: QueueAdded) -> None:
         queue = change.queue
         self.queues[queue.vhost, queue.name] = queue
-        self._by_id[queue.id] = queue
-        self._queues_of[queue.vhost] += 1
+        self._queues_by_id[queue.id] = queue
+        self._queue_counts[queue.vhost] += 1
         if queue.owner:
-            self._exclusive[queue.id] = queue
-        self._rules[queue.vhost, DEFAULT_EXCHANGE].add(queue.name, queue.id, {})
-        self._forget_routes_by_name(queue)
+            self._exclusive_queues[queue.id] = queue
+        self.router.add_queue(queue)
 
     def _remove_queue(self, change: QueueRemoved) -> None:
         queue = self.queues.pop((change.vhost, change.name))
-        del self._by_id[queue.id]
-        self._queues_of[queue.vhost] -= 1
-        self._exclusive.pop(queue.id, None)
-        self._rules[queue.vhost, DEFAULT_EXCHANGE].remove(queue.name, queue.id, {})
-        self._forget_routes_by_name(queue)
+        del self._queues_by_id[queue.id]
+        self._queue_counts[queue.vhost] -= 1
+        self._exclusive_queues.pop(queue.id, None)
+        self.router.remove_queue(queue)
 
     def _add_binding(self, change: BindingAdded) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
-        destination = self._destination(binding)
-        self._rules[source].add(binding.key, destination, binding.arguments)
+        source, target = _ends(binding)
+        self.router.bind(binding, self._destination(binding))
         self.bindings[identity] = binding
-        self._of_exchange.setdefault(source, {})[identity] = binding
-        self._to.setdefault(target, {})[identity] = binding
-        if binding.to_exchange:
-            self._exchanges_behind.setdefault(source, Bound()).bind(destination)
-            self._by_message.clear()
-        self._forget_routes()
+        self._bindings_by_exchange.setdefault(source, {})[identity] = binding
+        self._bindings_by_destination.setdefault(target, {})[identity] = binding
 
     def _remove_binding(self, change: BindingRemoved) -> None:
         binding, identity = change.binding, binding_id(change.binding)
-        source, target = (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
-        destination = self._destination(binding)
+        source, target = _ends(binding)
         del self.bindings[identity]
-        self._rules[source].remove(binding.key, destination, binding.arguments)
-        _take_out(self._of_exchange, source, identity)
-        _take_out(self._to, target, identity)
-        if binding.to_exchange:
-            self._exchanges_behind[source].unbind(destination)
-            self._by_message.clear()
-        self._forget_routes()
+        self.router.unbind(binding, self._destination(binding))
+        _take_out(self._bindings_by_exchange, source, identity)
+        _take_out(self._bindings_by_destination, target, identity)
 
     def _destination(self, binding: Binding) -> Destination:
-        """As it stands in the exchange's rule: a queue's id, or an exchange's name."""
+        """Where a binding leads, as exchange types know it: a queue's id, or an exchange's name."""
         end = binding.vhost, binding.destination
         return self.exchanges[end].name if binding.to_exchange else self.queues[end].id
-
-    def _forget_routes(self) -> None:
-        self._routes.clear()
-        self._routes_size = 0
-
-    def _forget_routes_by_name(self, queue: Queue) -> None:
-        """Only what goes by the default exchange can lead to a queue without bindings: while queues are declared by the
-        thousand, publishers find their routes as before.
-        """
-        if self._alternates_to_default[queue.vhost]:
-            self._forget_routes()
-            return
-        route = self._routes.pop((queue.vhost, DEFAULT_EXCHANGE, queue.name), None)
-        if route is not None:
-            self._routes_size -= 1 + len(route)
 
     def _put_user(self, change: UserPut) -> None:
         self.users[change.user.name] = change.user
@@ -404,70 +312,13 @@ class Topology:
         del self.transactions[change.number]
         del self._transactions_by_name[change.vhost, change.name]
 
-    def _expel(self, change: ConnectionClosed) -> None:
+    def _close_connection(self, change: ConnectionClosed) -> None:
         """Not of the topology; whoever has the connection looks at the change itself."""
 
-    # --- routes -------------------------------------------------------------------------------------------------------
 
-    def _find_route(self, vhost: str, exchange: str, routing_key: str) -> tuple[Queue, ...]:
-        route = self.route_message(vhost, exchange, (routing_key,), None)
-        self._routes_size += 1 + len(route)
-        if self._routes_size > ROUTES_MAX:
-            self._routes.clear()
-            self._routes_size = 1 + len(route)
-        self._routes[vhost, exchange, routing_key] = route
-        return route
-
-    def _reach(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> dict[int, None]:
-        """The ids of the queues that a message gets to from an exchange."""
-        found: dict[int, None] = {}
-        seen = {exchange}
-        ahead = [exchange]
-        while ahead:
-            name = ahead.pop()
-            rule = self._rules.get((vhost, name))
-            if rule is None:
-                continue  # an alternate exchange that was never declared, or is deleted
-            matched = rule.match(keys[0], properties) if len(keys) == 1 else rule.match_any(keys, properties)
-            for destination in matched or self._alternate(vhost, name):
-                if isinstance(destination, int):
-                    found[destination] = None
-                elif destination not in seen:
-                    seen.add(destination)
-                    ahead.append(destination)
-        return found
-
-    def _leads_by_message(self, vhost: str, exchange: str) -> bool:
-        seen = {exchange}
-        ahead = [exchange]
-        while ahead:
-            name = ahead.pop()
-            rule = self._rules.get((vhost, name))
-            if rule is not None and rule.by_message:
-                return True
-            following = self._exchanges_behind.get((vhost, name), ())
-            for destination in [*following, *self._alternate(vhost, name)]:
-                if isinstance(destination, str) and destination not in seen:
-                    seen.add(destination)
-                    ahead.append(destination)
-        return False
-
-    def _alternate(self, vhost: str, name: str) -> tuple[str, ...]:
-        exchange = self.exchanges.get((vhost, name))
-        alternate = exchange.arguments.get(ALTERNATE) if exchange is not None else None
-        return () if alternate is None else (alternate,)
-
-    def _check_publishable(self, vhost: str, name: str) -> None:
-        exchange = self.exchanges.get((vhost, name))
-        if exchange is None and (name != DEFAULT_EXCHANGE or vhost not in self.vhosts):
-            raise self._missing("exchange", vhost, name)
-        if exchange is not None and exchange.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{vhost}'; use one bound to it")
-
-    def _missing(self, noun: str, vhost: str, name: str) -> NotFound:
-        if vhost not in self.vhosts:
-            return NotFound(f"no vhost '{vhost}'")
-        return NotFound(f"no {noun} '{name}' in vhost '{vhost}'; declare it first")
+def _ends(binding: Binding) -> tuple[tuple[str, str], tuple[str, str, bool]]:
+    """The source and the destination of a binding, as its topology's indexes have them."""
+    return (binding.vhost, binding.exchange), (binding.vhost, binding.destination, binding.to_exchange)
 
 
 def _take_out(index: dict[Any, dict[BindingId, Binding]], end: Any, identity: BindingId) -> None:
@@ -490,7 +341,7 @@ _APPLY: Final[dict[type[Any], Callable[[Topology, Any], None]]] = {
     UserRemoved: Topology._remove_user,
     PermissionPut: Topology._put_permission,
     PermissionRemoved: Topology._remove_permission,
-    ConnectionClosed: Topology._expel,
+    ConnectionClosed: Topology._close_connection,
     TransactionBegun: Topology._begin_transaction,
     TransactionEnded: Topology._end_transaction,
 }

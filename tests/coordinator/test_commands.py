@@ -58,7 +58,7 @@ def test_a_declaration_waits_for_its_shard(room: "Room") -> None:
     assert not told(gateway)
     shard.answers = True
     assert room.until(lambda: gateway.answers.get(request)) == Answer(request, shard.queues[ON_0[0]])
-    assert gateway.topology.route("/", "", ON_0[0])[0].id == shard.queues[ON_0[0]]
+    assert gateway.topology.router.route("/", "", ON_0[0])[0].id == shard.queues[ON_0[0]]
 
 
 def test_a_declaration_waits_for_every_gateway(room: "Room") -> None:
@@ -180,7 +180,7 @@ def test_commands_on_one_name_keep_their_order(room: "Room") -> None:
     ids = [gateway.answers[request].result for request in range(1, 31, 3)]  # type: ignore[union-attr]
     assert ids == sorted(set(ids))
     assert all(isinstance(answer, Answer) for answer in gateway.answers.values())
-    assert gateway.topology.route("/", "amq.topic", "a.b") == ()
+    assert gateway.topology.router.route("/", "amq.topic", "a.b") == ()
 
 
 def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room") -> None:

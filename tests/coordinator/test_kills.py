@@ -147,7 +147,7 @@ def test_what_was_answered_before_a_kill_is_there_after_it(room: "Room", answere
         if answer.result is not None:
             assert queue.id == answer.result
         else:
-            assert after.topology.route("/", "amq.topic", queue.name) == (queue,)
+            assert after.topology.router.route("/", "amq.topic", queue.name) == (queue,)
     ids = [queue.id for queue in after.topology.queues.values()]
     assert len(ids) == len(set(ids))
     room.until(

@@ -27,7 +27,6 @@ LONG_FILES: set[str] = {
     "shardmq/coordinator/handlers/commands.py",
     "shardmq/coordinator/storage/store.py",
     "shardmq/protocol/amqp/tables.py",
-    "shardmq/topology/topology.py",
     "shards/handlers/transactions.py",
     "shards/queues/subqueue.py",
     "shards/storage/store.py",

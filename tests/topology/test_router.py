@@ -117,9 +117,11 @@ def test_a_message_gets_where_the_definition_says(
     for start in ["", *EXCHANGES]:
         for properties, headers in ((MESSAGE, {"h": 1}), (None, {})):
             expected = naive(declared, bound, start, keys, headers)
-            assert names(topology.route_message("/", start, keys, properties)) == expected
-            if not topology.by_message("/", start):
-                assert names(topology.route("/", start, keys[0])) == naive(declared, bound, start, keys[:1], headers)
+            assert names(topology.router.route_message("/", start, keys, properties)) == expected
+            if not topology.router.needs_message("/", start):
+                assert names(topology.router.route("/", start, keys[0])) == naive(
+                    declared, bound, start, keys[:1], headers
+                )
 
 
 @settings(max_examples=200)
@@ -155,25 +157,25 @@ def assert_routes_as_anew(topology: Topology) -> None:
     fresh = Topology()
     fresh.load(topology.snapshot())
     for start in ["", *EXCHANGES]:
-        is_by_message = topology.by_message("/", start)
-        assert is_by_message == fresh.by_message("/", start)
+        needs_message = topology.router.needs_message("/", start)
+        assert needs_message == fresh.router.needs_message("/", start)
         for key in [*KEYS, "new"]:
-            anew = names(fresh.reach("/", start, [key], MESSAGE))
-            assert names(topology.reach("/", start, [key], MESSAGE)) == anew
-            if not is_by_message:
-                assert names(topology.route("/", start, key)) == anew
+            anew = names(fresh.router.queues_reached("/", start, [key], MESSAGE))
+            assert names(topology.router.queues_reached("/", start, [key], MESSAGE)) == anew
+            if not needs_message:
+                assert names(topology.router.route("/", start, key)) == anew
 
 
 def test_what_the_broker_passes_on_may_enter_internal_exchanges_or_lead_nowhere() -> None:
     topology = build({"a": Exchange("/", "a", "fanout", internal=True)}, [Binding("/", "a", "q1", "")])
-    assert names(topology.reach("/", "a", ["k"], None)) == {"q1"}
-    assert topology.reach("/", "missing", ["k"], None) == ()
+    assert names(topology.router.queues_reached("/", "a", ["k"], None)) == {"q1"}
+    assert topology.router.queues_reached("/", "missing", ["k"], None) == ()
 
 
 def test_a_queues_declaration_leaves_other_routes_as_they_are() -> None:
     topology = build({"a": Exchange("/", "a", "fanout")}, [Binding("/", "a", "q1", "")])
-    before = topology.route("/", "a", "k")
+    before = topology.router.route("/", "a", "k")
     topology.apply(QueueAdded(Queue("/", "new", 50, 0)))
-    assert topology.route("/", "a", "k") is before
+    assert topology.router.route("/", "a", "k") is before
     topology.apply(QueueRemoved("/", "new"))
-    assert topology.route("/", "a", "k") is before
+    assert topology.router.route("/", "a", "k") is before

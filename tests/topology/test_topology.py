@@ -10,7 +10,7 @@ from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.errors import InvalidRequest, NotFound, RequestError
-from shardmq.topology import topology as module
+from shardmq.topology import router
 from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
@@ -49,15 +49,15 @@ def names(queues: tuple[Queue, ...]) -> set[str]:
 
 def test_the_default_exchange_routes_to_the_queue_named_by_the_key() -> None:
     topology = with_queues("a", "b")
-    assert names(topology.route("/", "", "a")) == {"a"}
-    assert topology.route("/", "", "c") == ()
+    assert names(topology.router.route("/", "", "a")) == {"a"}
+    assert topology.router.route("/", "", "c") == ()
 
 
 def test_a_queue_bound_by_two_matching_keys_gets_a_message_once() -> None:
     topology = with_queues("a")
     topology.apply(BindingAdded(Binding("/", "amq.topic", "a", "x.*")))
     topology.apply(BindingAdded(Binding("/", "amq.topic", "a", "#")))
-    assert names(topology.route("/", "amq.topic", "x.y")) == {"a"}
+    assert names(topology.router.route("/", "amq.topic", "x.y")) == {"a"}
 
 
 def test_bindings_that_differ_in_their_arguments_are_two() -> None:
@@ -66,31 +66,31 @@ def test_bindings_that_differ_in_their_arguments_are_two() -> None:
     topology.apply(BindingAdded(plain))
     topology.apply(BindingAdded(other))
     topology.apply(BindingRemoved(Binding("/", "amq.direct", "a", "k", {"y": 2, "x": 1})))
-    assert names(topology.route("/", "amq.direct", "k")) == {"a"}
+    assert names(topology.router.route("/", "amq.direct", "k")) == {"a"}
     topology.apply(BindingRemoved(plain))
-    assert topology.route("/", "amq.direct", "k") == ()
+    assert topology.router.route("/", "amq.direct", "k") == ()
 
 
 def test_a_remembered_route_is_forgotten_with_every_change() -> None:
     topology = with_queues("a")
-    assert topology.route("/", "", "b") == ()
+    assert topology.router.route("/", "", "b") == ()
     topology.apply(QueueAdded(Queue("/", "b", 9, 0)))
-    assert names(topology.route("/", "", "b")) == {"b"}
+    assert names(topology.router.route("/", "", "b")) == {"b"}
     topology.apply(QueueRemoved("/", "b"))
-    assert topology.route("/", "", "b") == ()
+    assert topology.router.route("/", "", "b") == ()
 
 
 def test_a_remembered_route_is_the_same_object() -> None:
     topology = with_queues("a")
-    assert topology.route("/", "", "a") is topology.route("/", "", "a")
+    assert topology.router.route("/", "", "a") is topology.router.route("/", "", "a")
 
 
 def test_remembered_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROUTES_MAX", 100)
+    monkeypatch.setattr(router, "ROUTES_MAX", 100)
     topology = with_queues("a")
     for number in range(1000):
-        topology.route("/", "amq.direct", f"key-{number}")
-        assert len(topology._routes) <= 100
+        topology.router.route("/", "amq.direct", f"key-{number}")
+        assert len(topology.router._routes) <= 100
 
 
 def test_what_is_missing_is_named() -> None:
@@ -98,9 +98,9 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(NotFound, match="no queue 'x' in vhost '/'; declare it first"):
         topology.queue("/", "x")
     with pytest.raises(NotFound, match="no exchange 'x' in vhost '/'; declare it first"):
-        topology.route("/", "x", "k")
+        topology.router.route("/", "x", "k")
     with pytest.raises(NotFound, match="no vhost 'other'"):
-        topology.route("other", "", "a")
+        topology.router.route("other", "", "a")
     with pytest.raises(NotFound, match="no vhost 'other'"):
         topology.queue("other", "a")
 
@@ -118,8 +118,8 @@ def test_virtual_hosts_are_apart() -> None:
     topology.apply(ExchangeAdded(Exchange("other", "e", "fanout")))
     topology.apply(QueueAdded(Queue("other", "a", 77, 0)))
     topology.apply(BindingAdded(Binding("other", "e", "a", "")))
-    assert [queue.id for queue in topology.route("other", "e", "")] == [77]
-    assert [queue.id for queue in topology.route("/", "", "a")] == [1]
+    assert [queue.id for queue in topology.router.route("other", "e", "")] == [77]
+    assert [queue.id for queue in topology.router.route("/", "", "a")] == [1]
 
 
 def test_loading_a_snapshot_forgets_what_was_there() -> None:
@@ -127,10 +127,10 @@ def test_loading_a_snapshot_forgets_what_was_there() -> None:
     topology.apply(UserPut(User("guest", "hash")))
     topology.version = 7
     replica = with_queues("b")
-    replica.route("/", "", "b")
+    replica.router.route("/", "", "b")
     replica.load(topology.snapshot())
     assert replica.snapshot() == topology.snapshot()
-    assert replica.route("/", "", "b") == ()
+    assert replica.router.route("/", "", "b") == ()
 
 
 NAME = st.sampled_from(["a", "b"])
@@ -183,6 +183,10 @@ def test_replicas_follow_and_bindings_have_both_ends(commands: list[Command]) ->
         assert replica.snapshot() == topology.snapshot()
         for _, exchange in topology.exchanges:
             for key in ("k", "k.l", "z"):
-                found = names(topology.route("/", exchange, key))
+                found = names(topology.router.route("/", exchange, key))
                 assert found == expected(topology, exchange, key)
-                assert found == names(replica.route("/", exchange, key)) == names(fresh.route("/", exchange, key))
+                assert (
+                    found
+                    == names(replica.router.route("/", exchange, key))
+                    == names(fresh.router.route("/", exchange, key))
+                )

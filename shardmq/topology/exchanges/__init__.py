@@ -12,7 +12,7 @@ from typing import Final
 
 from shardmq.topology.exchanges.consistent_hash import ConsistentHash
 from shardmq.topology.exchanges.direct import Direct
-from shardmq.topology.exchanges.exchange_type import Bound, Destination, ExchangeType
+from shardmq.topology.exchanges.exchange_type import BindingCounts, Destination, ExchangeType
 from shardmq.topology.exchanges.fanout import Fanout
 from shardmq.topology.exchanges.headers import Headers
 from shardmq.topology.exchanges.topic import Topic
@@ -26,4 +26,14 @@ TYPES: Final[dict[str, type[ExchangeType]]] = {
 }
 """By the name clients declare them with."""
 
-__all__ = ["Bound", "ConsistentHash", "Destination", "Direct", "ExchangeType", "Fanout", "Headers", "TYPES", "Topic"]
+__all__ = [
+    "BindingCounts",
+    "ConsistentHash",
+    "Destination",
+    "Direct",
+    "ExchangeType",
+    "Fanout",
+    "Headers",
+    "TYPES",
+    "Topic",
+]

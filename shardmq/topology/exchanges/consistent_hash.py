@@ -71,7 +71,7 @@ class ConsistentHash(ExchangeType):
         return not self._weights
 
     @property
-    def by_message(self) -> bool:
+    def needs_message(self) -> bool:
         return self._header is not None or self._property is not None
 
     @staticmethod

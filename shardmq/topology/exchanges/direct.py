@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from shardmq.message.properties import Properties
-from shardmq.topology.exchanges.exchange_type import NONE, Bound, Destination, ExchangeType
+from shardmq.topology.exchanges.exchange_type import NONE, BindingCounts, Destination, ExchangeType
 
 
 class Direct(ExchangeType):
@@ -13,10 +13,10 @@ class Direct(ExchangeType):
     __slots__ = ("_bound",)
 
     def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
-        self._bound: dict[str, Bound] = {}
+        self._bound: dict[str, BindingCounts] = {}
 
     def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
-        self._bound.setdefault(key, Bound()).bind(destination)
+        self._bound.setdefault(key, BindingCounts()).bind(destination)
 
     def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
         bound = self._bound[key]

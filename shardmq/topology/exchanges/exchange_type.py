@@ -40,7 +40,7 @@ class ExchangeType(ABC):
 
         Args:
             routing_key: of the message.
-            properties: of the message; looked at only where `by_message`.
+            properties: of the message; looked at only where `needs_message`.
         """
 
     def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
@@ -53,7 +53,7 @@ class ExchangeType(ABC):
         """Whether there are no bindings."""
 
     @property
-    def by_message(self) -> bool:
+    def needs_message(self) -> bool:
         """Whether `match` looks at a message's properties: such a publish is routed message by message."""
         return False
 
@@ -78,7 +78,7 @@ class ExchangeType(ABC):
         return
 
 
-class Bound(dict[Destination, int]):
+class BindingCounts(dict[Destination, int]):
     """Destinations with the number of bindings that lead to each."""
 
     __slots__ = ()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from shardmq.message.properties import Properties
-from shardmq.topology.exchanges.exchange_type import NONE, Bound, Destination, ExchangeType
+from shardmq.topology.exchanges.exchange_type import NONE, BindingCounts, Destination, ExchangeType
 
 
 class Fanout(ExchangeType):
@@ -13,7 +13,7 @@ class Fanout(ExchangeType):
     __slots__ = ("_bound",)
 
     def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
-        self._bound = Bound()
+        self._bound = BindingCounts()
 
     def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:  # noqa: ARG002
         self._bound.bind(destination)

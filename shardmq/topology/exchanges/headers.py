@@ -72,7 +72,7 @@ class Headers(ExchangeType):
         return not self._wishes
 
     @property
-    def by_message(self) -> bool:
+    def needs_message(self) -> bool:
         return True
 
     @staticmethod

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from shardmq.errors import InvalidRequest
 from shardmq.message.properties import Properties
-from shardmq.topology.exchanges.exchange_type import NONE, Bound, Destination, ExchangeType
+from shardmq.topology.exchanges.exchange_type import NONE, BindingCounts, Destination, ExchangeType
 
 ONE: Final = "*"
 ANY: Final = "#"
@@ -30,7 +30,7 @@ class _Node:
         self.one: _Node | None = None
         self.any: _Node | None = None
         self.repeats = repeats  # a `#` leads here: it swallows further words and stays
-        self.bound = Bound()
+        self.bound = BindingCounts()
 
     @property
     def is_bare(self) -> bool:

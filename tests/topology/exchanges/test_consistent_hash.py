@@ -93,7 +93,7 @@ def test_without_bindings_nothing_is_routed() -> None:
 )
 def test_what_the_arguments_name_decides_and_not_the_key(arguments: dict[str, str], properties: Any) -> None:
     made = exchange({1: 1, 2: 1, 3: 1}, **arguments)
-    assert made.by_message
+    assert made.needs_message
     found = {value: made.match("k", properties(str(value))) for value in range(100)}
     assert found == {value: made.match("another", properties(str(value))) for value in range(100)}
     assert len(set(map(tuple, found.values()))) == 3
@@ -113,7 +113,7 @@ def test_header_values_of_any_type_can_decide() -> None:
 
 
 def test_by_key_alone_routes_can_be_remembered() -> None:
-    assert not ConsistentHash().by_message
+    assert not ConsistentHash().needs_message
 
 
 @pytest.mark.parametrize("key", ["0", "-1", "", "k", "1.5", " 1", "1_0", "\N{SUPERSCRIPT TWO}"])
