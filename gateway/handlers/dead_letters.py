@@ -108,7 +108,7 @@ class DeadLetterPublisher:
             grave = _PendingDeadLetter(link, link.life, dead.queue, first, first + len(records), dead.producer)
             part = RecordBatch(
                 terms.dead_letter_exchange,
-                run.routing_key if terms.dead_letter_key is None else terms.dead_letter_key,
+                run.routing_key if terms.dead_letter_routing_key is None else terms.dead_letter_routing_key,
                 run.flags,
                 hub.now_ms,
                 run.origin,
@@ -154,7 +154,7 @@ class DeadLetterPublisher:
     def _letter(
         self, queue: Queue, terms: QueueArguments, dead: DeadLetter, record: Record
     ) -> tuple[Route, int, bytes]:
-        after = died(record.properties, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
+        after = died(record.properties, dead, queue.name, terms.dead_letter_routing_key, self._hub.now_ms)
         return *self._way(queue, terms, dead, after), pack(after, record.body)
 
     def _amqp_letter(
@@ -162,16 +162,16 @@ class DeadLetterPublisher:
     ) -> tuple[Route, int, bytes]:
         """The same; all that its death does not change keeps its bytes, and so its types."""
         before = properties.decode(raw)
-        after = died(before, dead, queue.name, terms.dead_letter_key, self._hub.now_ms)
+        after = died(before, dead, queue.name, terms.dead_letter_routing_key, self._hub.now_ms)
         return *self._way(queue, terms, dead, after), pack_raw(rewritten(raw, before, after), body)
 
     def _way(self, queue: Queue, terms: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
         """Where a message goes to, and its priority there."""
         assert after.headers is not None
-        if terms.dead_letter_key is None:
+        if terms.dead_letter_routing_key is None:
             keys = (dead.run.routing_key, *_cc(after.headers))
         else:
-            keys = (terms.dead_letter_key,)
+            keys = (terms.dead_letter_routing_key,)
         exchange = terms.dead_letter_exchange
         assert exchange is not None
         homes = self._hub.topology.router.queues_reached(queue.vhost, exchange, keys, after)

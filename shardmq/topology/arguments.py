@@ -149,28 +149,28 @@ class QueueArguments(msgspec.Struct, frozen=True):
         ttl_ms: how long a message may wait.
         expires_ms: how long the queue lives unused.
         max_length: ready messages.
-        max_bytes: bodies of ready messages.
+        max_length_bytes: bodies of ready messages.
         overflow: what happens beyond: drop-head, reject-publish or reject-publish-dlx.
         max_priority: the highest priority that counts.
-        single_active: only one consumer is served at a time.
+        single_active_consumer: only one consumer is served at a time.
         delivery_limit: so often a message may be delivered in vain before it is dead-lettered or dropped.
         dead_letter_exchange: where to messages go that are rejected, expired, too many, …
-        dead_letter_key: with which routing key; None for their own.
-        timeout_ms: how long a delivered message may stay unsettled.
+        dead_letter_routing_key: with which routing key; None for their own.
+        consumer_timeout_ms: how long a delivered message may stay unsettled.
         timeout_dead_letters: what is overdue is dead-lettered, and not requeued.
     """
 
     ttl_ms: int | None = None
     expires_ms: int | None = None
     max_length: int | None = None
-    max_bytes: int | None = None
+    max_length_bytes: int | None = None
     overflow: str = "drop-head"
     max_priority: int | None = None
-    single_active: bool = False
+    single_active_consumer: bool = False
     delivery_limit: int | None = None
     dead_letter_exchange: str | None = None
-    dead_letter_key: str | None = None
-    timeout_ms: int | None = None
+    dead_letter_routing_key: str | None = None
+    consumer_timeout_ms: int | None = None
     timeout_dead_letters: bool = False
 
     @staticmethod
@@ -180,14 +180,14 @@ class QueueArguments(msgspec.Struct, frozen=True):
             ttl_ms=arguments.get("x-message-ttl"),
             expires_ms=arguments.get("x-expires"),
             max_length=arguments.get("x-max-length"),
-            max_bytes=arguments.get("x-max-length-bytes"),
+            max_length_bytes=arguments.get("x-max-length-bytes"),
             overflow=arguments.get("x-overflow", "drop-head"),
             max_priority=arguments.get("x-max-priority"),
-            single_active=arguments.get("x-single-active-consumer", False),
+            single_active_consumer=arguments.get("x-single-active-consumer", False),
             delivery_limit=arguments.get("x-delivery-limit"),
             dead_letter_exchange=arguments.get("x-dead-letter-exchange"),
-            dead_letter_key=arguments.get("x-dead-letter-routing-key"),
-            timeout_ms=arguments.get("x-consumer-timeout"),
+            dead_letter_routing_key=arguments.get("x-dead-letter-routing-key"),
+            consumer_timeout_ms=arguments.get("x-consumer-timeout"),
             timeout_dead_letters=arguments.get("x-consumer-timeout-action") == "dead-letter",
         )
 

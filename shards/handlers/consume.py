@@ -87,7 +87,7 @@ class Consuming:
             text = f"{hosted.title} in exclusive use" if ring.exclusive else f"{hosted.title} has consumers already"
             holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
-        if message.exclusive and hosted.queue.terms.single_active:  # RabbitMQ's rule: one or the other
+        if message.exclusive and hosted.queue.terms.single_active_consumer:  # RabbitMQ's rule: one or the other
             text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
             holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
@@ -116,7 +116,7 @@ class Consuming:
 
     def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
         """Give a consumer deadlines, if it or its queue has a time for them."""
-        timeout_ms = timeout_ms or consumer.queue.terms.timeout_ms or 0
+        timeout_ms = timeout_ms or consumer.queue.terms.consumer_timeout_ms or 0
         if timeout_ms:
             overdue = partial(self._overdue, consumer)
             consumer.timeouts = AckTimeouts(timeout_ms, self._holdings.agenda, consumer.held, overdue)

@@ -177,5 +177,5 @@ def _passes_on(hosted: HostedQueue) -> bool:
 
 def _bounds(hosted: HostedQueue) -> str:
     terms = hosted.queue.terms
-    bounds = (("x-max-length", terms.max_length), ("x-max-length-bytes", terms.max_bytes))
+    bounds = (("x-max-length", terms.max_length), ("x-max-length-bytes", terms.max_length_bytes))
     return ", ".join([f"{name} {value}" for name, value in bounds if value is not None])

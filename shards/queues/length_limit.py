@@ -41,14 +41,14 @@ class LengthLimit:
     def __init__(self, terms: QueueArguments, lanes: PriorityLevels) -> None:
         self.overflow = terms.overflow
         self._length_max = _EVERYTHING if terms.max_length is None else terms.max_length
-        self.bytes_max = terms.max_bytes
+        self.bytes_max = terms.max_length_bytes
         self._lanes = lanes
         self.bytes = 0 if self.bytes_max is None else self._weigh(lanes.waiting())
 
     @staticmethod
     def of(terms: QueueArguments, lanes: PriorityLevels) -> "LengthLimit | None":
         """The bounds a queue has, if it has any."""
-        return None if terms.max_length is None and terms.max_bytes is None else LengthLimit(terms, lanes)
+        return None if terms.max_length is None and terms.max_length_bytes is None else LengthLimit(terms, lanes)
 
     def room_for(self, run: RecordBatch, credit: int) -> int:
         """How many messages of a run, from the first on, the queue has room for.

@@ -164,7 +164,7 @@ class RoundRobin:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._single = queue.terms.single_active
+        self._single = queue.terms.single_active_consumer
         self._active: Consumer | None = None  # of a single active consumer
         self._consumers: dict[Consumer, None] = {}  # oldest first
         self._levels: list[_Level] = []  # highest priority first

@@ -59,7 +59,7 @@ class HostedQueue:
         self.is_watched = False
         terms = queue.terms
         self.refuses = terms.overflow != "drop-head"
-        self.is_bounded = not self.refuses and (terms.max_length is not None or terms.max_bytes is not None)
+        self.is_bounded = not self.refuses and (terms.max_length is not None or terms.max_length_bytes is not None)
         self.is_condemned = self.is_leaving = self.is_gone = False
 
     @property
