@@ -46,7 +46,13 @@ SESSIONS = {
 """Files that share a session, in two parts about equal: to start one and to get it warm takes longer than all tests of
 most files take then."""
 
-FIRST = ["tests/spark/test_cluster.py", *SESSIONS, "tests/cmd/test_spark.py", "tests/test_flights.py"]
+FIRST = [
+    "tests/spark/test_cluster.py",
+    *SESSIONS,
+    "tests/cmd/test_spark.py",
+    "tests/install/test_wheel.py",
+    "tests/test_flights.py",
+]
 """What takes longest, in this order: begun last, it would be what all wait for."""
 
 

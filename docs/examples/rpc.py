@@ -1,0 +1,65 @@
+"""Remote procedure calls: a server that answers requests, and a client that waits for each reply.
+
+    python docs/examples/rpc.py [URL]
+
+A request names the queue for its reply (reply_to) and a number to know it by (correlation_id).
+"""
+
+import sys
+import uuid
+
+import shardmq
+
+URL = sys.argv[1] if len(sys.argv) > 1 else "shardmq://guest:guest@127.0.0.1:5672/"
+REQUESTS = "rpc.fibonacci"
+
+
+def fibonacci(number: int) -> int:
+    """The number at that place of the Fibonacci sequence."""
+    previous, current = 0, 1
+    for _ in range(number):
+        previous, current = current, previous + current
+    return previous
+
+
+def serve(channel: shardmq.Channel) -> str:
+    """Answer requests on one of the connection's threads; returns the consumer's tag."""
+
+    def answer(request: shardmq.Message) -> None:
+        asked = request.properties
+        result = str(fibonacci(int(request.body))).encode()
+        reply = shardmq.Properties(correlation_id=asked.correlation_id, delivery_mode=1)
+        channel.basic_publish("", asked.reply_to or "", result, reply)
+        request.ack()  # after the reply: a server that dies before it leaves the request to another one
+
+    return channel.basic_consume(REQUESTS, answer, prefetch=10)
+
+
+def call(channel: shardmq.Channel, replies: str, number: int) -> int:
+    """Ask for a Fibonacci number, and wait up to ten seconds for it."""
+    request = shardmq.Properties(reply_to=replies, correlation_id=str(uuid.uuid4()), expiration="10000")
+    channel.basic_publish("", REQUESTS, str(number).encode(), request, mandatory=True)
+    for reply in channel.consume(replies, auto_ack=True, inactivity_timeout=10.0):
+        if reply.properties.correlation_id == request.correlation_id:
+            return int(reply.body)
+    raise TimeoutError(f"nobody answered the request for fibonacci({number}) within 10 seconds")
+
+
+def main() -> None:
+    """Serve and call from one program; they may as well be two."""
+    with shardmq.connect(URL) as server, shardmq.connect(URL) as client:
+        requests = server.channel()
+        requests.queue_declare(REQUESTS, durable=True)
+        consumer = serve(requests)
+
+        with client.channel() as channel:
+            replies = channel.queue_declare("", exclusive=True).queue  # it goes with this connection
+            for number in (1, 10, 50):
+                print(f"fibonacci({number}) = {call(channel, replies, number)}")
+
+        requests.basic_cancel(consumer)
+        requests.queue_delete(REQUESTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the documents say: examples run, links lead somewhere."""

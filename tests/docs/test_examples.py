@@ -1,0 +1,74 @@
+"""Every example of docs/examples runs as a program of its own, against a real broker, and ends by itself."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import shardmq
+from shardmq.cmd.run.broker import Broker
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "docs/examples"
+TESTED = ("orders", "rpc", "asyncio_service", "celery_app")
+ELSEWHERE = ("spark_job",)
+"""Run by tests/install/test_wheel.py, where Spark is started anyway."""
+
+
+def run(name: str, url: str, *options: str) -> str:
+    """Run an example to its end; returns what it printed."""
+    ran = subprocess.run(
+        [sys.executable, *options, EXAMPLES / f"{name}.py", url],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def amqp(broker: Broker) -> str:
+    return broker.url.replace("shardmq://", "amqp://", 1)
+
+
+def queues(broker: Broker) -> set[str]:
+    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
+        return {row["name"] for row in channel.topology("queues")}
+
+
+def test_every_example_has_a_test() -> None:
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(TESTED + ELSEWHERE)
+
+
+def test_orders_are_shipped_retried_and_dead_lettered(broker: Broker) -> None:
+    printed = run("orders", broker.url, "-W", "error")
+    assert "published 20 orders, each once" in printed
+    shipped = [int(number) for number in re.findall(r"shipped order (\d+)", printed)]
+    assert sorted(shipped) == [number for number in range(1, 21) if number % 5]
+    for number in (5, 10, 15, 20):
+        assert re.findall(rf"order {number} failed .*, try (\d)", printed) == ["1", "2", "3", "4"]
+        assert re.search(rf'dead letter from orders\.\w+, delivery_limit: {{"id": {number},', printed)
+    assert not queues(broker)
+
+
+def test_rpc_calls_are_answered(broker: Broker) -> None:
+    for _ in range(2):
+        printed = run("rpc", broker.url, "-W", "error")
+        assert printed.splitlines() == ["fibonacci(1) = 1", "fibonacci(10) = 55", "fibonacci(50) = 12586269025"]
+    assert not queues(broker)
+
+
+def test_the_asyncio_service_sees_every_reading(broker: Broker) -> None:
+    for _ in range(2):
+        printed = run("asyncio_service", broker.url, "-W", "error")
+        assert "published 200 readings" in printed
+        assert len(re.findall(r"sensor \d: 40 readings, average", printed)) == 5
+        assert "38 alarms were waiting" in printed
+    assert not queues(broker)
+
+
+def test_the_celery_app_runs_its_tasks(broker: Broker) -> None:
+    printed = run("celery_app", amqp(broker))
+    assert "one task: cat.jpg at 200 px" in printed
+    assert "a chain: dog.jpg at 100 px" in printed
+    assert "a group: ['cow.jpg at 100 px', 'cow.jpg at 200 px']" in printed
