@@ -2,12 +2,9 @@
 
 import socket
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from shardmq.bus.curve import NO_KEYS, CurveKeys
-from shardmq.bus.dialer import Dialer
+from shardmq.bus.curve import Context
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
 from shardmq.bus.messages.base import Answer, Inspect
@@ -18,45 +15,16 @@ from shardmq.bus.messages.coordinator import (
     ToCoordinator,
     TopologyApplied,
 )
-from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
-from shardmq.bus.poller import Poller, context
+from shardmq.bus.poller import Poller
 from shardmq.coordinator.handlers.backup import Backup
-from shardmq.coordinator.handlers.commands import RETURN_SECONDS, CommandExecutor
+from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.connections import ConnectionTracker
+from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
-from shardmq.coordinator.links.shard import ShardLink
-from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.rules.shard_identity import Members
-from shardmq.coordinator.rules.users import guest, guests_permission
-from shardmq.coordinator.state.transactions import TransactionState
-from shardmq.coordinator.storage.store import Store
-from shardmq.runtime.clock import SteadyClock
+from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.runtime.vitals import vitals
-from shardmq.topology.changes import Change, PermissionPut, UserPut
-from shardmq.topology.entities import DEFAULT_VHOST
-from shardmq.topology.topology import Topology
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorOptions:
-    """How a coordinator runs.
-
-    Attributes:
-        data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
-        listen: bus address for gateways, as `ipc:///run/shardmq/coordinator`.
-        shards: bus addresses of all shards, by number.
-        boot_id: names this life of the broker; with another one, what is not durable is gone.
-        security: of the bus, where it is TCP.
-    """
-
-    data_dir: Path
-    listen: str
-    shards: tuple[str, ...]
-    boot_id: str
-    security: CurveKeys = NO_KEYS
-
 
 TICK_SECONDS: Final = 0.1
 """How often links and deadlines are looked after."""
@@ -66,56 +34,34 @@ TICK_AT_REST_SECONDS: Final = 0.5
 
 
 class CoordinatorLoop:
-    """The parts of the process and its loop.
+    """The coordinator's handlers, and the loop that calls them.
 
     Args:
-        options: how to run.
-        clock: steady time, by which transactions expire; the store's note of it goes on when None.
-
-    Raises:
-        StartupRefused: as `run`.
+        state: what the coordinator knows, keeps and talks to.
+        sockets: the ZeroMQ context of its links.
+        listener: where gateways call.
+        replicas: the gateways' copies of the topology.
+        two_phase_commit: has shards prepare transactions and follow decisions.
     """
 
-    def __init__(self, options: CoordinatorOptions, clock: SteadyClock | None = None) -> None:
-        self._store = Store(options.data_dir / "coordinator", options.boot_id)
-        try:
-            stored = self._store.load(len(options.shards))
-        except BaseException:
-            self._store.close()
-            raise
-        self._topology = Topology()
-        self._topology.load(stored.topology)
-        if not stored.knows_permissions:
-            self._found()
-        self._context = context(options.security)
-        self._listener: Listener[ToCoordinator] = Listener(
-            self._context, options.listen, "coordinator", "coordinator", ToCoordinator
-        )
-        self._founding = stored.founding
-        members = Members(stored.founding, self._store.enroll)
-        self._shards = [self._shard(number, address, members) for number, address in enumerate(options.shards)]
-        silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
-        clock = clock or SteadyClock.resumed(stored.transactions.clock)
-        registry = TransactionState(self._topology, self._store, clock, stored.transactions.next_number)
-        self._endings = TwoPhaseCommit(self._shards, stored.transactions.conclusions)
-        self._desk = CommandExecutor(
-            self._topology,
-            self._store,
-            self._shards,
-            options.shards,
-            registry,
-            self._endings,
-            stored.founding,
-            silent_until,
-        )
-        self._attendance = ConnectionTracker(self._topology, self._on_orphan, silent_until)
-        self._census = StatusCollector()
-        self._backup = Backup(self._store, self._shards, self._desk, self._endings, stored.founding)
-        for queue in self._topology.queues.values():
-            self._shards[queue.shard].keep(queue)
-        for queue_id, number in stored.tombstones.items():
-            if number < len(self._shards):
-                self._shards[number].drop(queue_id)
+    def __init__(
+        self,
+        state: CoordinatorState,
+        sockets: Context,
+        listener: Listener[ToCoordinator],
+        replicas: TopologyReplicas,
+        two_phase_commit: TwoPhaseCommit,
+    ) -> None:
+        self._state = state
+        self._shards = state.shards
+        self._sockets = sockets
+        self._listener = listener
+        self._replicas = replicas
+        self._two_phase_commit = two_phase_commit
+        self._commands = CommandExecutor(state, replicas, two_phase_commit)
+        self._connections = ConnectionTracker(state.topology, self._on_orphan, state.silent_until)
+        self._status_collector = StatusCollector()
+        self._backup = Backup(state, self._commands, two_phase_commit)
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._stopping = False
@@ -134,10 +80,15 @@ class CoordinatorLoop:
             if now >= tick_at:
                 ticked_at = now
                 self._tick(now)
-            self._desk.settle()
+            self._commands.settle()
             self._backup.work(now)
             self._flush()
-            is_busy = self._desk.is_busy or self._census.is_busy or self._attendance.is_busy or self._backup.is_busy
+            is_busy = (
+                self._commands.is_busy
+                or self._status_collector.is_busy
+                or self._connections.is_busy
+                or self._backup.is_busy
+            )
             at_rest = not is_busy and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
 
@@ -155,35 +106,17 @@ class CoordinatorLoop:
         self._listener.close()
         for shard in self._shards:
             shard.dialer.close()
-        self._context.term()
+        self._sockets.term()
         self._wake.close()
         self._woken.close()
-        self._store.close()
-
-    def _shard(self, number: int, address: str, members: Members) -> ShardLink:
-        name = f"shard-{number}"
-        dialer: Dialer[FromShard] = Dialer(self._context, address, "coordinator", "coordinator", FromShard, name)
-        return ShardLink(number, dialer, members)
-
-    def _found(self) -> None:
-        """A first start: the default virtual host, and a user to begin with. Or the first with a version that has
-        permissions: that user could do everything so far, and still can.
-        """
-        changes: list[Change] = []
-        if not self._topology.vhosts and not self._topology.users:
-            changes += [*new_vhost(DEFAULT_VHOST), UserPut(guest()), PermissionPut(guests_permission())]
-        elif DEFAULT_VHOST in self._topology.vhosts and guests_permission().user in self._topology.users:
-            changes += [PermissionPut(guests_permission())]
-        self._store.write(changes)
-        for change in changes:
-            self._topology.apply(change)
+        self._state.store.close()
 
     def _receive(self, now: float) -> bool:
         more = False
         for shard in self._shards:  # first, so that nobody deletes what a shard has just called damaged
             more = shard.receive() or more
             for queue in shard.take_unused():
-                self._desk.dismiss(queue, True, now)
+                self._commands.delete_queue(queue, True, now)
         for peer, event in self._listener.receive():
             self._on_gateway(peer, event, now)
         return more or self._listener.more
@@ -191,45 +124,45 @@ class CoordinatorLoop:
     def _on_gateway(self, peer: Peer, event: LinkOpened | LinkLost | ToCoordinator, now: float) -> None:
         match event:
             case RunCommand():
-                self._desk.perform(peer, event.request, event.command, now)
+                self._commands.perform(peer, event.request, event.command, now)
             case TopologyApplied():
-                self._desk.synced(peer, event.version)
+                self._replicas.applied(peer, event.version)
             case Inspect():
-                self._census.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
+                self._status_collector.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
             case ReportConnections():
-                self._attendance.present(peer, event)
+                self._connections.report(peer, event)
             case AdmitConnection():
-                self._attendance.admit(peer, event, now)
+                self._connections.admit(peer, event, now)
             case BeginBackup():
                 self._backup.begin(peer, event, now)
             case LookBackup():
                 self._backup.look(peer, event)
             case Answer():
-                self._census.take(peer, event)
+                self._status_collector.take(peer, event)
             case LinkOpened():
-                self._desk.greet(peer)
+                self._replicas.add(peer)
             case LinkLost():
                 self._lose(peer)
 
     def _tick(self, now: float) -> None:
         """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
-        self._store.space.look()
-        self._desk.tick(now)
-        self._attendance.tick(now)
-        self._desk.settle()
+        self._state.store.space.look()
+        self._commands.tick(now)
+        self._connections.tick(now)
+        self._commands.settle()
         for shard in self._shards:
             shard.tick(now)
-        self._census.tick(now)
+        self._status_collector.tick(now)
         for peer, _ in self._listener.tick(now):
             self._lose(peer)
 
     def _lose(self, peer: Peer) -> None:
-        self._desk.lose(peer)
-        self._census.lose(peer)
-        self._attendance.lose(peer)
+        self._replicas.remove(peer)
+        self._status_collector.lose(peer)
+        self._connections.lose(peer)
 
     def _on_orphan(self, queue: int) -> None:
-        self._desk.dismiss(queue, False, time.monotonic())
+        self._commands.delete_queue(queue, False, time.monotonic())
 
     def _flush(self) -> None:
         self._listener.flush()
@@ -237,16 +170,16 @@ class CoordinatorLoop:
             shard.flush()
 
     def _status(self) -> dict[str, Any]:
-        topology = self._topology
+        topology, identity = self._state.topology, self._state.identity
         return {
             **vitals("coordinator", "coordinator"),
             "exchanges": len(topology.exchanges),
             "queues": len(topology.queues),
             "bindings": len(topology.bindings),
             "transactions": len(topology.transactions),
-            "concluding": self._endings.concluding,
-            "gateways": self._desk.gateways,
+            "concluding": self._two_phase_commit.following,
+            "gateways": len(self._replicas),
             "version_of_topology": topology.version,
-            "broker": self._founding.broker,
-            "generation": self._founding.generation,
+            "broker": identity.broker,
+            "generation": identity.generation,
         }

@@ -1,10 +1,52 @@
-"""The coordinator process: options, start and stop, the loop."""
+"""The coordinator process: options, start, signals, clean stop."""
 
-import signal
-from types import FrameType
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from shardmq.coordinator.loop import CoordinatorLoop, CoordinatorOptions
+from shardmq.bus.curve import NO_KEYS, CurveKeys
+from shardmq.bus.dialer import Dialer
+from shardmq.bus.listener import Listener
+from shardmq.bus.messages.coordinator import ToCoordinator
+from shardmq.bus.messages.shard import FromShard
+from shardmq.bus.poller import context
+from shardmq.coordinator.handlers.replicas import TopologyReplicas
+from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
+from shardmq.coordinator.links.shard import ShardLink
+from shardmq.coordinator.loop import CoordinatorLoop
+from shardmq.coordinator.rules.access import first_changes
+from shardmq.coordinator.rules.shard_identity import Members
+from shardmq.coordinator.state.coordinator import CoordinatorState
+from shardmq.coordinator.state.transactions import TransactionState
+from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.runtime import notify
+from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.signals import StopSignal
+from shardmq.topology.topology import Topology
+
+RETURN_SECONDS: Final = 2.0
+"""A restarted coordinator answers nothing for so long. Gateways that live on call again within 0.6 s, and until they
+do, they route by what they knew."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorOptions:
+    """What a coordinator is started with.
+
+    Attributes:
+        data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
+        listen: bus address for gateways, as `ipc:///run/shardmq/coordinator`.
+        shards: bus addresses of all shards, by number.
+        boot_id: names this life of the broker; with another one, what is not durable is gone.
+        security: of the bus, where it is TCP.
+    """
+
+    data_dir: Path
+    listen: str
+    shards: tuple[str, ...]
+    boot_id: str
+    security: CurveKeys = NO_KEYS
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -13,16 +55,61 @@ def run(options: CoordinatorOptions) -> None:
     Raises:
         StartupRefused: the store is not ours to open, or has queues on shards that are not there.
     """
-    coordinator = CoordinatorLoop(options)
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        coordinator.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    coordinator = build(options)
+    StopSignal(coordinator.stop)
     notify.ready()
     try:
         coordinator.serve()
     finally:
         notify.stopping()
         coordinator.close()
+
+
+def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> CoordinatorLoop:
+    """Open the store and the links, and put the parts of a coordinator together.
+
+    Args:
+        options: what it is started with.
+        clock: steady time, by which transactions expire; the store's note of it goes on when None.
+
+    Raises:
+        StartupRefused: as `run`.
+    """
+    store = Store(options.data_dir / "coordinator", options.boot_id)
+    try:
+        stored = store.load(len(options.shards))
+    except BaseException:
+        store.close()
+        raise
+    topology = _topology(store, stored)
+    sockets = context(options.security)
+    listener: Listener[ToCoordinator] = Listener(sockets, options.listen, "coordinator", "coordinator", ToCoordinator)
+    members = Members(stored.identity, store.write_members)
+    shards: list[ShardLink] = []
+    for number, address in enumerate(options.shards):
+        peer = f"shard-{number}"
+        dialer: Dialer[FromShard] = Dialer(sockets, address, "coordinator", "coordinator", FromShard, peer)
+        shards.append(ShardLink(number, dialer, members))
+    for queue in topology.queues.values():
+        shards[queue.shard].add(queue)
+    for queue_id, number in stored.tombstones.items():
+        if number < len(shards):
+            shards[number].drop(queue_id)
+    clock = clock or SteadyClock.resumed(stored.transactions.clock)
+    transactions = TransactionState(topology, store, clock, stored.transactions.next_number)
+    silent_until = time.monotonic() + RETURN_SECONDS if stored.is_restart else 0.0
+    state = CoordinatorState(stored.identity, topology, store, shards, transactions, silent_until)
+    replicas = TopologyReplicas(topology, options.shards, stored.identity)
+    return CoordinatorLoop(state, sockets, listener, replicas, TwoPhaseCommit(shards, stored.transactions.decisions))
+
+
+def _topology(store: Store, stored: StoredState) -> Topology:
+    """What exists; after a first start, with what every broker begins with."""
+    topology = Topology()
+    topology.load(stored.topology)
+    if not stored.knows_permissions:
+        changes = first_changes(topology)
+        store.write(changes)
+        for change in changes:
+            topology.apply(change)
+    return topology

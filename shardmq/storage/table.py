@@ -51,13 +51,16 @@ class Table:
         """Take a row out, if it is there."""
         write.delete(key, db=self.db)
 
-    def items(self, read: lmdb.Transaction) -> Iterator[tuple[bytes, bytes]]:
-        """All rows, keys and contents, in order.
+    def items(self, read: lmdb.Transaction, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All rows from a first key on, keys and contents, in order.
 
         Raises:
             RowDamaged: one is not what was written.
         """
-        for key, value in read.cursor(self.db).iternext(keys=True, values=True):
+        cursor = read.cursor(self.db)
+        if not cursor.set_range(first):
+            return
+        for key, value in cursor.iternext(keys=True, values=True):
             name = bytes(key)
             yield name, self._content(name, bytes(value))
 

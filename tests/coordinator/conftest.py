@@ -35,7 +35,8 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.bus.messages.stores import Enroll, Expel, Identity
 from shardmq.bus.poller import Poller, context
-from shardmq.coordinator.loop import CoordinatorLoop, CoordinatorOptions
+from shardmq.coordinator.loop import CoordinatorLoop
+from shardmq.coordinator.process import CoordinatorOptions, build
 from shardmq.runtime.clock import SteadyClock
 from shardmq.topology.commands import Command, DeleteExchange
 from shardmq.topology.topology import Topology
@@ -203,7 +204,7 @@ class Room:
     def start(self) -> None:
         shards = tuple(self.address(f"shard-{number}") for number in range(self.shards))
         options = CoordinatorOptions(self.folder, self.address("coordinator"), shards, self.boot_id)
-        self._coordinator = CoordinatorLoop(options, self.clock)
+        self._coordinator = build(options, self.clock)
         self._thread = threading.Thread(target=self._coordinator.serve, daemon=True)
         self._thread.start()
 

@@ -7,7 +7,7 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes, Snapshot
-from shardmq.coordinator import loop
+from shardmq.coordinator import process
 from shardmq.coordinator.handlers import commands as desk
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import BindingAdded, BindingRemoved, ExchangeRemoved, QueueRemoved
@@ -198,7 +198,7 @@ def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room")
 
 
 def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "RETURN_SECONDS", 3600.0)
+    monkeypatch.setattr(process, "RETURN_SECONDS", 3600.0)
     room.start()
     gateway = room.gateway()
     command = DeclareExchange("/", "e", "topic", True, {})
@@ -208,7 +208,7 @@ def test_a_restarted_coordinator_gives_gateways_time_to_return(room: "Room", mon
     request = gateway.ask(command)
     room.settle(gateway)
     assert request not in gateway.answers
-    monkeypatch.setattr(loop, "RETURN_SECONDS", 0.0)
+    monkeypatch.setattr(process, "RETURN_SECONDS", 0.0)
     room.restart()
     gateway = room.gateway("gateway-2")
     assert isinstance(room.perform(gateway, command), Answer)

@@ -329,7 +329,7 @@ def test_a_commit_that_a_shard_does_not_follow_stands_and_is_not_visible_yet(
 def test_a_decision_that_a_shard_refused_to_follow_is_told_again(
     room: "Room", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "CONCLUDE_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(shards, "FOLLOW_AGAIN_SECONDS", 0.1)
     room.start()
     gateway = room.gateway()
     number, _ = begun(room, gateway)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.storage.store import DATABASES, Store
+from shardmq.coordinator.storage.schema import DATABASES
+from shardmq.coordinator.storage.store import Store
 from shardmq.errors import RowDamaged, StoreDamaged
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.pages.page_check import check_pages
@@ -45,7 +46,7 @@ def fill(folder: Path) -> None:
     store.write([TransactionBegun(each) for each in transactions])
     store.write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
     store.write([*new_vhost("late")])
-    store.write([], concluded=[(number, shard) for number in range(1, 10) for shard in range(4)])
+    store.write([], followed=[(number, shard) for number in range(1, 10) for shard in range(4)])
     store.close()
 
 
@@ -54,10 +55,10 @@ def found(folder: Path) -> Any:
     store = Store(folder, "first")
     try:
         stored = store.load(4)
-        founding = replace(stored.founding, generation=0)  # raised at each start, by the clock
+        identity = replace(stored.identity, generation=0)  # raised at each start, by the clock
         names = [store.committed("/", f"x{number}", 70_000) for number in range(1, 30)]
         store.write([ExchangeAdded(Exchange("/", "exchange 1", "topic"))])
-        return replace(stored, founding=founding), names
+        return replace(stored, identity=identity), names
     finally:
         store.close()
 

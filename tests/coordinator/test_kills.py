@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shardmq.bus.messages.base import Answer
-from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.rules.users import guest
-from shardmq.coordinator.storage.store import DATABASES, PERMISSIONS, Store
+from shardmq.coordinator.rules.access import guest, new_vhost
+from shardmq.coordinator.storage.schema import DATABASES, PERMISSIONS
+from shardmq.coordinator.storage.store import Store
 from shardmq.storage.lmdb_engine import open_environment
 from shardmq.topology.changes import PermissionRemoved, UserPut, VhostPut
 from shardmq.topology.commands import (

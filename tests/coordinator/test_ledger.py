@@ -6,8 +6,9 @@ import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.storage import transactions as ledger
-from shardmq.coordinator.storage.store import DATABASES, FORMAT, Store, Stored
-from shardmq.coordinator.storage.transactions import LEDGER_DATABASES, Decision
+from shardmq.coordinator.storage.schema import DATABASES, FORMAT, TRANSACTION_DATABASES
+from shardmq.coordinator.storage.store import Store, StoredState
+from shardmq.coordinator.storage.transactions import Decision
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.runtime.clock import SteadyClock
@@ -37,7 +38,7 @@ def aborted(number: int, name: str = "x") -> TransactionEnded:
     return TransactionEnded("/", name, number, False, [], 60_000)
 
 
-def opened(folder: Path) -> tuple[Store, Stored]:
+def opened(folder: Path) -> tuple[Store, StoredState]:
     store = Store(folder, "first")
     try:
         return store, store.load(SHARDS)
@@ -46,7 +47,7 @@ def opened(folder: Path) -> tuple[Store, Stored]:
         raise
 
 
-def written(folder: Path, changes: list[Change], concluded: tuple[tuple[int, int], ...] = ()) -> Stored:
+def written(folder: Path, changes: list[Change], concluded: tuple[tuple[int, int], ...] = ()) -> StoredState:
     """What a start finds after these were written."""
     store, _ = opened(folder)
     store.write(changes, (), concluded)
@@ -59,7 +60,7 @@ def written(folder: Path, changes: list[Change], concluded: tuple[tuple[int, int
 def test_what_is_undecided_is_read_back(tmp_path: Path) -> None:
     stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), begun(1, "a")])
     assert stored.topology.transactions == [begun(1, "a").transaction, begun(2, "b").transaction]
-    assert (stored.transactions.next_number, stored.transactions.conclusions) == (3, {})
+    assert (stored.transactions.next_number, stored.transactions.decisions) == (3, {})
 
 
 def test_numbers_are_not_given_again(tmp_path: Path) -> None:
@@ -70,11 +71,11 @@ def test_numbers_are_not_given_again(tmp_path: Path) -> None:
 def test_decisions_are_kept_until_every_shard_has_followed(tmp_path: Path) -> None:
     stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
     decided = {1: Decision([8, 2**63 - 1], [0, 1, 2]), 2: Decision([], [0, 1, 2])}
-    assert stored.transactions.conclusions == decided
+    assert stored.transactions.decisions == decided
     stored = written(tmp_path, [], ((1, 0), (1, 2), (2, 1)))
-    assert stored.transactions.conclusions == {1: Decision([8, 2**63 - 1], [1]), 2: Decision([], [0, 2])}
+    assert stored.transactions.decisions == {1: Decision([8, 2**63 - 1], [1]), 2: Decision([], [0, 2])}
     stored = written(tmp_path, [], ((1, 1), (2, 2), (2, 0)))
-    assert stored.transactions.conclusions == {}
+    assert stored.transactions.decisions == {}
 
 
 def test_committed_names_are_remembered_for_their_time(tmp_path: Path) -> None:
@@ -112,9 +113,7 @@ def test_committed_names_are_forgotten_in_portions(tmp_path: Path, monkeypatch: 
     over_ms = 60_004 + COMMITTED_KEPT_MS
 
     def entries() -> tuple[int, int]:
-        databases = store._environment.dbs
-        with store._environment.env.begin() as read:
-            return read.stat(databases[b"committed"])["entries"], read.stat(databases[b"committed_times"])["entries"]
+        return len(list(store._rows.scan(b"committed"))), len(list(store._rows.scan(b"committed_times")))
 
     for left in (3, 1, 1):
         store.forget_committed(over_ms)
@@ -169,7 +168,7 @@ def test_the_time_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> None:
-    older = tuple(name for name in DATABASES if name not in LEDGER_DATABASES)
+    older = tuple(name for name in DATABASES if name not in TRANSACTION_DATABASES)
     assert len(older) == 8
     open_environment(tmp_path, FORMAT, older).close()
     store = Store(tmp_path, "first")
@@ -177,7 +176,7 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
     store.close()
     environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True) as write:
-        for name in LEDGER_DATABASES:
+        for name in TRANSACTION_DATABASES:
             write.drop(environment.env.open_db(name, txn=write), delete=True)
     environment.close()
     stored = written(tmp_path, [begun(1), committed(1)], ((1, 0), (1, 1), (1, 2)))

@@ -4,20 +4,29 @@ import msgspec
 import pytest
 
 from shardmq.bus.messages.stores import Identity
-from shardmq.coordinator.rules.shard_identity import QUEUES_BITS, Expected, Founding, Member, Members, ShardRefused
+from shardmq.coordinator.rules.shard_identity import (
+    QUEUES_BITS,
+    BrokerIdentity,
+    ExpectedQueues,
+    Member,
+    Members,
+    ShardRefused,
+)
 from shardmq.errors import StartupRefused
 from shardmq.topology.commands import DeclareQueue
 
 from .conftest import Room
 
-FOUNDING = Founding("b", 100, 7, {0: Member("s", 90, 80)})
-NOTHING = Expected({}, 0, frozenset(), 0)
+IDENTITY = BrokerIdentity("b", 100, 7, {0: Member("s", 90, 80)})
+NOTHING = ExpectedQueues({}, 0, frozenset(), 0)
 SHARD = Identity("s", 0, "b", 90, 0, False, [])
 
 
-def enroll(said: Identity, known: Expected = NOTHING, founding: Founding = FOUNDING) -> list[dict[int, Member]]:
+def enroll(
+    said: Identity, known: ExpectedQueues = NOTHING, identity: BrokerIdentity = IDENTITY
+) -> list[dict[int, Member]]:
     written: list[dict[int, Member]] = []
-    assert Members(founding, lambda members: written.append(dict(members))).enroll(0, said, known) == 100
+    assert Members(identity, lambda members: written.append(dict(members))).enroll(0, said, known) == 100
     return written
 
 
@@ -29,7 +38,7 @@ def test_a_shard_may_have_missed_what_it_did_not_confirm(generation: int) -> Non
 
 def test_what_is_told_is_written_before_and_what_is_confirmed_after() -> None:
     written: list[dict[int, Member]] = []
-    members = Members(FOUNDING, lambda members: written.append(dict(members)))
+    members = Members(IDENTITY, lambda members: written.append(dict(members)))
     members.enroll(0, SHARD, NOTHING)
     members.heard(0)
     members.heard(0)
@@ -37,12 +46,12 @@ def test_what_is_told_is_written_before_and_what_is_confirmed_after() -> None:
 
 
 def test_a_shard_that_is_back_brings_ids_that_this_coordinator_has_given() -> None:
-    members = Members(FOUNDING, lambda _: None)
+    members = Members(IDENTITY, lambda _: None)
     members.enroll(0, SHARD, NOTHING)
     members.heard(0)
     given = 100 << QUEUES_BITS
     back = msgspec.structs.replace(SHARD, generation=100, queue=given)
-    assert members.enroll(0, back, Expected({given: ("/", "q")}, 1, frozenset(), 0)) == 100
+    assert members.enroll(0, back, ExpectedQueues({given: ("/", "q")}, 1, frozenset(), 0)) == 100
 
 
 @pytest.mark.parametrize(
@@ -56,14 +65,14 @@ def test_a_shard_that_is_back_brings_ids_that_this_coordinator_has_given() -> No
     ],
 )
 def test_a_coordinator_that_is_not_the_newest_refuses_to_go_on(changes: dict[str, object], text: str) -> None:
-    known = Expected({3: ("/", "there")}, 1, frozenset({4}), 0)
+    known = ExpectedQueues({3: ("/", "there")}, 1, frozenset({4}), 0)
     with pytest.raises(StartupRefused) as caught:
         enroll(msgspec.structs.replace(SHARD, **changes), known)
     assert text in str(caught.value)
 
 
 def test_a_queue_that_is_to_be_dropped_may_still_be_there() -> None:
-    assert enroll(msgspec.structs.replace(SHARD, queues=[(4, "/", "gone")]), Expected({}, 0, frozenset({4}), 0))
+    assert enroll(msgspec.structs.replace(SHARD, queues=[(4, "/", "gone")]), ExpectedQueues({}, 0, frozenset({4}), 0))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,7 @@ def test_a_queue_that_is_to_be_dropped_may_still_be_there() -> None:
     ],
 )
 def test_a_shard_whose_store_does_not_belong_there_is_refused(changes: dict[str, object], text: str) -> None:
-    known = Expected({3: ("/", "there")}, 1, frozenset(), 0)
+    known = ExpectedQueues({3: ("/", "there")}, 1, frozenset(), 0)
     with pytest.raises(ShardRefused) as caught:
         enroll(msgspec.structs.replace(SHARD, **changes), known)
     assert text in str(caught.value)
@@ -89,12 +98,12 @@ def test_a_new_store_may_serve_where_nothing_is_lost() -> None:
     new = Identity("t", 0, "", 0, 0, False, [])
     assert enroll(new) == [{0: Member("t", 100, 0)}]
     with pytest.raises(ShardRefused, match="1 committed transaction to carry out"):
-        enroll(new, Expected({}, 0, frozenset(), 1))
+        enroll(new, ExpectedQueues({}, 0, frozenset(), 1))
 
 
 def test_a_new_coordinator_refuses_to_take_the_place_of_another() -> None:
     with pytest.raises(StartupRefused, match="the coordinator's store is new"):
-        enroll(msgspec.structs.replace(SHARD, broker="other"), founding=Founding("b", 100, 1, {}))
+        enroll(msgspec.structs.replace(SHARD, broker="other"), identity=BrokerIdentity("b", 100, 1, {}))
 
 
 def test_a_shard_that_is_refused_is_told_why_and_is_given_nothing(room: Room) -> None:

@@ -6,7 +6,8 @@ import lmdb
 import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.storage.store import DATABASES, FORMAT, Store, Stored
+from shardmq.coordinator.storage.schema import DATABASES, FORMAT
+from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.storage.lmdb_engine import open_environment
 from shardmq.storage.table import Table
@@ -28,7 +29,7 @@ def write(folder: Path, boot_id: str, changes: list[Change], dropped: tuple[int,
     store.close()
 
 
-def load(folder: Path, boot_id: str = "first", shards: int = 4) -> Stored:
+def load(folder: Path, boot_id: str = "first", shards: int = 4) -> StoredState:
     store = Store(folder, boot_id)
     try:
         return store.load(shards)

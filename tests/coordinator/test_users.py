@@ -1,6 +1,6 @@
 """The users of a first start."""
 
-from shardmq.coordinator.rules.users import guest
+from shardmq.coordinator.rules.access import guest
 from shardmq.topology.passwords import verify_password
 
 

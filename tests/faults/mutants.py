@@ -71,8 +71,8 @@ POWER = (
     ),
     Mutant(
         "a transaction's decision is on disk before it is told",
-        "shardmq/coordinator/storage/store.py",
-        "        self._ledger.end(transaction, change, self._shards)\n",
+        "shardmq/coordinator/storage/changes.py",
+        "        self._transactions.end(batch, change, self.shards)\n",
         "",
         ("torn",),
     ),

@@ -24,8 +24,6 @@ LONG_FILES: set[str] = {
     "shardmq/client/core/connection.py",
     "shardmq/client/sync/channel.py",
     "shardmq/client/sync/transport.py",
-    "shardmq/coordinator/handlers/commands.py",
-    "shardmq/coordinator/storage/store.py",
     "shardmq/protocol/amqp/tables.py",
     "shards/handlers/transactions.py",
     "shards/queues/subqueue.py",
@@ -49,7 +47,6 @@ LONG_FILES: set[str] = {
 LONG_FUNCTIONS: set[str] = {
     "cmd/shardmq/spark/publish.py publish",
     "gateway/links/publish_window.py add",
-    "shardmq/coordinator/storage/store.py load",
     "shardmq/spark/jobs/dead_letters.py deadletters",
     "shardmq/spark/jobs/export.py export",
     "shardmq/spark/jobs/publish.py publish",

@@ -114,8 +114,7 @@ def coordinator(
 ) -> None:
     """Run the coordinator: the authority on exchanges, queues, bindings and users."""
     notify.die_with_parent()
-    from shardmq.coordinator.loop import CoordinatorOptions
-    from shardmq.coordinator.process import run
+    from shardmq.coordinator.process import CoordinatorOptions, run
 
     run(
         CoordinatorOptions(

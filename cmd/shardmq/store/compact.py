@@ -92,7 +92,7 @@ def _compact(folder: Path, as_json: bool) -> Compacted:
 
 
 def _opened(folder: Path) -> "LmdbEnvironment":
-    from shardmq.coordinator.storage import store as coordinators
+    from shardmq.coordinator.storage import schema as coordinators
     from shardmq.shards.storage import schema as layout
     from shardmq.shards.storage import store as shards
     from shardmq.storage.lmdb_engine import open_environment

@@ -113,9 +113,9 @@ def look_through(stores: list[Path], console: "Console") -> Looked:
 
 
 def _look_at_coordinator(folder: Path, begun: Begun, looked: Looked) -> "Known":
-    from shardmq.coordinator.storage.check import ClosedRegistry
+    from shardmq.coordinator.storage.check import ClosedCoordinatorStore
 
-    registry = ClosedRegistry(folder)
+    registry = ClosedCoordinatorStore(folder)
     try:
         looked.findings += registry.check(begun(folder.name, registry.entries()))
     finally:
@@ -184,7 +184,7 @@ def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
     """The format of a store, its databases, and what tells rows that were written from others."""
     if store.name == COORDINATOR:
         from shardmq.coordinator.storage import check as checkup
-        from shardmq.coordinator.storage.store import DATABASES, FORMAT
+        from shardmq.coordinator.storage.schema import DATABASES, FORMAT
 
         return FORMAT, DATABASES, checkup.is_well
     from shardmq.shards.check import closed_store as closed

@@ -1,6 +1,8 @@
 """What is asked of the coordinator.
 
 commands.py      Commands under way: whose turn it is, what each waits for, its deadline.
+queues.py        Steps of a command that need a shard: assigning, preparing deletion, dropping.
+replicas.py      Gateways and the topology version each has reached.
 transactions.py  Two-phase commit: all shards are asked before, and told after.
 connections.py   Connections over all gateways: limits, and exclusive queues without an owner.
 status.py        Gateways asked how they are, on behalf of one of them.

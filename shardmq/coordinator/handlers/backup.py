@@ -11,7 +11,6 @@ is none.
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -26,8 +25,7 @@ from shardmq.bus.messages.stores import BeginBackup, Copy, Hold, LookBackup
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.links.shard import ShardLink
-from shardmq.coordinator.rules.shard_identity import Founding
-from shardmq.coordinator.storage.store import Store
+from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.errors import PreconditionFailed, RequestError
 from shardmq.storage.backup_manifest import MANIFEST, BackedUp, BackedUpFile, Manifest
 from shardmq.storage.files import make_folder, sync_folder
@@ -61,29 +59,20 @@ class _Request:
 
 
 class Backup:
-    """See the module.
+    """Takes one backup at a time.
 
     Args:
-        store: the coordinator's.
-        shards: all.
-        desk: is frozen for a moment.
-        endings: knows which decisions are not followed yet.
-        founding: whose the broker is.
+        state: of the coordinator.
+        commands: frozen for a moment.
+        two_phase_commit: knows which decisions are not followed yet.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        shards: Sequence[ShardLink],
-        desk: CommandExecutor,
-        endings: TwoPhaseCommit,
-        founding: Founding,
-    ) -> None:
-        self._store = store
-        self._shards = shards
-        self._desk = desk
-        self._endings = endings
-        self._founding = founding
+    def __init__(self, state: CoordinatorState, commands: CommandExecutor, two_phase_commit: TwoPhaseCommit) -> None:
+        self._store = state.store
+        self._shards = state.shards
+        self._identity = state.identity
+        self._commands = commands
+        self._two_phase_commit = two_phase_commit
         self._stage = Stage.NONE
         self._request: _Request | None = None
         self._missing = 0
@@ -117,7 +106,7 @@ class Backup:
         for shard in self._shards:
             shard.copying = None
         self._stage = Stage.FREEZE
-        self._desk.is_frozen = True
+        self._commands.is_frozen = True
 
     def look(self, peer: Peer, message: LookBackup) -> None:
         """A gateway asks how far it is."""
@@ -145,8 +134,8 @@ class Backup:
             self._watch(request)
         elif now >= request.deadline:
             self._fail(f"the broker did not stand still within {STANDSTILL_SECONDS:.0f} s; try again")
-        elif self._stage is Stage.FREEZE and not self._endings.concluding:
-            self._ask_all(Stage.HOLD, Hold(0))
+        elif self._stage is Stage.FREEZE and not self._two_phase_commit.following:
+            self._hold()
         elif self._stage is Stage.HOLD and not self._missing:
             self._ask_copies(request)
         elif self._stage is Stage.COPY and not self._missing:
@@ -170,25 +159,25 @@ class Backup:
         except OSError as fault:
             raise PreconditionFailed(f"{folder} cannot hold a backup: {fault.strerror}") from fault
 
-    def _ask_all(self, stage: Stage, message: Hold) -> None:
-        self._stage, self._missing = stage, len(self._shards)
+    def _hold(self) -> None:
+        self._stage, self._missing = Stage.HOLD, len(self._shards)
         for shard in self._shards:
-            shard.ask_once(message, partial(self._heard, stage, shard))
+            shard.ask_once(Hold(0), partial(self._on_done, Stage.HOLD, shard))
 
     def _ask_copies(self, request: _Request) -> None:
         self._stage, self._missing = Stage.COPY, len(self._shards)
         rate = max(1, request.bytes_per_second // len(self._shards))
         for shard in self._shards:
             folder = str(request.folder / shard.name)
-            shard.ask_once(Copy(0, folder, rate), partial(self._heard, Stage.COPY, shard))
+            shard.ask_once(Copy(0, folder, rate), partial(self._on_done, Stage.COPY, shard))
 
-    def _heard(self, stage: Stage, shard: ShardLink, answer: Answer | Refusal | None) -> None:
+    def _on_done(self, stage: Stage, shard: ShardLink, error: RequestError | None) -> None:
         if self._stage is not stage:
             return
-        if isinstance(answer, Answer):
+        if error is None:
             self._missing -= 1
         else:
-            self._fail(f"{shard.name} {'went away' if answer is None else f'refused: {answer.text}'}")
+            self._fail(f"{shard.name}: {error.text}")
 
     def _settle(self, request: _Request) -> None:
         """All shards have settled what they copy: so does the coordinator, and all go on."""
@@ -199,7 +188,7 @@ class Backup:
             return
         self._settled_at = time.time()
         self._stage = Stage.COPYING
-        self._desk.is_frozen = False
+        self._commands.is_frozen = False
         request.peer.post(Answer(request.number))
 
     def _watch(self, request: _Request) -> None:
@@ -227,8 +216,8 @@ class Backup:
 
     def _write_manifest(self, request: _Request, stores: list[BackedUp]) -> None:
         manifest = Manifest(
-            self._founding.broker,
-            self._founding.generation,
+            self._identity.broker,
+            self._identity.generation,
             VERSION,
             request.began_at,
             self._settled_at,
@@ -251,7 +240,7 @@ class Backup:
     def _fail(self, text: str) -> None:
         was_answered = self._stage is Stage.COPYING
         self._stage, self._text = Stage.FAILED, text
-        self._desk.is_frozen = False
+        self._commands.is_frozen = False
         if self._own is not None:
             self._own.close()
         if self._request is not None and not was_answered:

@@ -72,11 +72,11 @@ class ConnectionTracker:
         """Whether somebody waits to be admitted."""
         return bool(self._held)
 
-    def present(self, peer: Peer, present: ReportConnections) -> None:
+    def report(self, peer: Peer, message: ReportConnections) -> None:
         """A gateway says whom it has."""
         before = self._gateways.get(peer, _Gateway("")).connections
-        now = Counter({(vhost, user): count for vhost, user, count in present.connections})
-        origin = f"{present.origin:016x}"
+        now = Counter({(vhost, user): count for vhost, user, count in message.connections})
+        origin = f"{message.origin:016x}"
         self._gateways[peer] = _Gateway(origin, now)
         if self._lives.get(peer.name, origin) != origin:
             self._end(self._lives[peer.name])

@@ -1,13 +1,14 @@
-"""A shard as seen from the coordinator: which queues it has been given, which it is to condemn, which it has to drop;
-which transactions it is to prepare, and which are decided.
+"""A shard as seen from the coordinator: its queues, its part in transactions, and what it has yet to be told.
 
-All are told again whenever a session opens, so that nothing depends on which messages an earlier session lost.
+Everything that is not answered is told again whenever a session opens, so that nothing depends on which messages an
+earlier session lost.
 """
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
@@ -25,169 +26,178 @@ from shardmq.bus.messages.shard import (
     Unused,
 )
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
-from shardmq.coordinator.rules.shard_identity import Expected, Members, ShardRefused
-from shardmq.errors import StartupRefused
+from shardmq.coordinator.rules.shard_identity import ExpectedQueues, Members, ShardRefused
+from shardmq.errors import RequestError, StartupRefused, Unavailable, request_error
 from shardmq.topology.entities import Queue
 
-Given = Callable[[Refusal | None], None]
-"""Called when the shard has a queue on disk, or refused it."""
+OnDone = Callable[[RequestError | None], None]
+"""Called when the shard has done it, or with why it has not."""
 
-Dropped = Callable[[int | Refusal], None]
+OnDropped = Callable[[int | RequestError], None]
 """Called with the number of ready messages that went with a queue, or with the refusal."""
 
-Condemned = Callable[[Refusal | None], None]
-"""Called when a queue takes in nothing more, as it is to be deleted; or with why it is not to be."""
-
-Heard = Callable[[Answer | Refusal | None], None]
-"""Called with the answer, or with None where there is none to come."""
-
-Counted = Callable[[list[int] | Refusal], None]
+OnCounted = Callable[[list[int] | RequestError], None]
 """Called with how many messages each attempt has on the shard, or with the refusal."""
 
 _log = logging.getLogger(__name__)
 
-CONCLUDE_AGAIN_SECONDS: Final = 1.0
+FOLLOW_AGAIN_SECONDS: Final = 1.0
 """A decision that a shard refused to follow (its disk is full) is told again after so long."""
 
 
 @dataclass(slots=True, eq=False)
+class _Deletion:
+    """A queue whose deletion is to be prepared."""
+
+    if_unused: bool
+    if_empty: bool
+    on_prepared: OnDone
+
+
+@dataclass(slots=True, eq=False)
 class _Preparation:
-    """A transaction to be prepared; `request` is the last one that asked for it."""
+    """A transaction to be prepared."""
 
     attempts: list[int]
-    counted: Counted
-    request: int = 0
+    on_counted: OnCounted
 
 
 class ShardLink:
-    """See the module.
+    """The link to a shard, and everything that the shard is to know or to do.
 
     Args:
-        number: as 2.
+        number: of the shard.
         dialer: the link to it.
         members: which store serves as which shard.
+
+    Attributes:
+        name: of the process, as `shard-0`.
+        copying: how far the shard's copy of its store is; None where none was begun.
     """
 
-    def __init__(self, number: int, dialer: "Dialer[FromShard]", members: Members) -> None:
+    def __init__(self, number: int, dialer: Dialer[FromShard], members: Members) -> None:
         self.name: Final = f"shard-{number}"
         self.dialer: Final = dialer
+        self.copying: Copying | None = None
         self._number = number
         self._members = members
         self._is_enrolled = False  # in this session
-        self._enrolling = 0  # the request
+        self._request = 0
+        self._asked: dict[int, Callable[[Any], None]] = {}  # in this session, by request
+        self._asked_once: list[OnDone] = []
         self._known: dict[int, Queue] = {}  # all that the shard may have
+        self._queues: dict[int, Queue] = {}
+        self._assigned: set[int] = set()  # of the queues, those the shard has answered for in this session
+        self._assigning: set[int] = set()  # of the queues, those in an AssignQueue that is not answered yet
+        self._to_assign: list[Queue] = []  # of those, what goes into the next AssignQueue
+        self._on_assigned: dict[int, OnDone] = {}
+        self._to_delete: dict[int, _Deletion] = {}
+        self._to_drop: dict[int, OnDropped | None] = {}
         self._dropped: list[int] = []
         self._unused: list[int] = []
         self._out_of_service: dict[int, str] = {}
-        self._request = 0
-        self._queues: dict[int, Queue] = {}
-        self._given: set[int] = set()  # of the queues, those the shard has answered for in this session
-        self._asked: set[int] = set()  # of the queues, those in an Assign that is not answered yet
-        self._to_assign: list[Queue] = []  # of those asked for, what goes into the next Assign
-        self._to_condemn: dict[int, tuple[bool, bool, Condemned]] = {}
-        self._to_drop: dict[int, Dropped | None] = {}
-        self._givers: dict[int, Given] = {}
-        self._assigns: dict[int, list[int]] = {}
-        self._condemns: dict[int, int] = {}
-        self._drops: dict[int, int] = {}
         self._to_prepare: dict[int, _Preparation] = {}
-        self._to_conclude: dict[int, list[int]] = {}
-        self._prepares: dict[int, int] = {}
-        self._concludes: dict[int, int] = {}
-        self._concluded: list[int] = []
-        self._refused: list[int] = []  # of those to conclude
-        self._conclude_again_at = 0.0
-        self._asked_once: dict[int, Heard] = {}
-        self.copying: Copying | None = None
+        self._to_follow: dict[int, list[int]] = {}
+        self._followed: list[int] = []
+        self._refused: list[int] = []  # of those to follow
+        self._follow_again_at = 0.0
 
     @property
     def is_open(self) -> bool:
-        """Whether the shard is there, and the one that belongs there."""
+        """Whether the shard is there, with the store that belongs there."""
         return self._is_enrolled and self.dialer.is_open
 
-    def keep(self, queue: Queue) -> None:
-        """Count a queue among this shard's; it is told with the next session."""
+    def add(self, queue: Queue) -> None:
+        """Count a queue among this shard's. The shard is told with the next session."""
         self._queues[queue.id] = self._known[queue.id] = queue
 
-    def give(self, queue: Queue, given: Given) -> None:
-        """Make sure that the shard has a queue. `given` is called once, maybe at once, unless given up before."""
-        if queue.id in self._given:
-            given(None)
+    def assign(self, queue: Queue, on_assigned: OnDone) -> None:
+        """Make sure that the shard has a queue on disk.
+
+        Args:
+            queue: to be there.
+            on_assigned: called once, perhaps at once, unless `ignore_assign` comes before.
+        """
+        if queue.id in self._assigned:
+            on_assigned(None)
             return
-        self._givers[queue.id] = given
-        self._queues[queue.id] = self._known[queue.id] = queue
-        if self.is_open and queue.id not in self._asked:
+        self._on_assigned[queue.id] = on_assigned
+        self.add(queue)
+        if self.is_open and queue.id not in self._assigning:
             self._assign(queue)
 
-    def give_up(self, queue: int) -> None:
-        """Wait no longer for the shard's answer about a queue. It stays the shard's."""
-        self._givers.pop(queue, None)
+    def ignore_assign(self, queue: int) -> None:
+        """Wait no more for the shard's answer about a queue. It stays the shard's."""
+        self._on_assigned.pop(queue, None)
 
-    def condemn(self, queue: int, if_unused: bool, if_empty: bool, condemned: Condemned) -> None:
-        """Ask whether a queue may be deleted, now or when the shard is back. `condemned` is called once, unless the
-        queue is pardoned before.
+    def prepare_delete(self, queue: int, if_unused: bool, if_empty: bool, on_prepared: OnDone) -> None:
+        """Ask whether a queue may be deleted, now or when the shard is back.
+
+        Args:
+            queue: id of the queue, which takes in nothing more from the shard's answer on.
+            if_unused: only without consumers.
+            if_empty: only without ready messages.
+            on_prepared: called once, unless `cancel_delete` comes before.
         """
-        self._to_condemn[queue] = (if_unused, if_empty, condemned)
+        self._to_delete[queue] = _Deletion(if_unused, if_empty, on_prepared)
         if self.is_open:
-            self._send_condemn(queue)
+            self._send_prepare_delete(queue)
 
-    def pardon(self, queue: int) -> None:
-        """Wait no longer for the shard's answer about a condemnation; should it have happened, it is lifted."""
-        if self._to_condemn.pop(queue, None) is not None and self.is_open and queue in self._queues:
+    def cancel_delete(self, queue: int) -> None:
+        """Wait no more for the shard's answer about a deletion; where it was prepared, the queue is as it was."""
+        if self._to_delete.pop(queue, None) is not None and self.is_open and queue in self._queues:
             self._assign(self._queues[queue])
 
-    def drop(self, queue: int, dropped: Dropped | None = None) -> None:
+    def remove(self, queue: int) -> None:
+        """Count a queue no longer among this shard's. A drop follows."""
+        self._queues.pop(queue, None)
+        self._assigned.discard(queue)
+
+    def drop(self, queue: int, on_dropped: OnDropped | None = None) -> None:
         """Have a queue and its messages removed, now or when the shard is back."""
-        self._to_drop[queue] = dropped
+        self._to_drop[queue] = on_dropped
         if self.is_open:
             self._send_drop(queue)
 
-    def take_away(self, queue: int) -> None:
-        """Count a queue no longer among this shard's; a drop follows."""
-        self._queues.pop(queue, None)
-        self._given.discard(queue)
-
-    def answer_no_longer(self, queue: int) -> None:
-        """Wait no longer for the shard's answer about a drop. It stays to be dropped."""
+    def ignore_drop(self, queue: int) -> None:
+        """Wait no more for the shard's answer about a drop. The queue stays to be dropped."""
         if queue in self._to_drop:
             self._to_drop[queue] = None
 
-    def prepare(self, transaction: int, attempts: list[int], counted: Counted) -> None:
-        """Ask how many messages of these attempts are there, now or when the shard is back. `counted` is called once,
-        unless it is no longer asked before.
+    def prepare(self, transaction: int, attempts: list[int], on_counted: OnCounted) -> None:
+        """Ask how many messages of these attempts are there, now or when the shard is back.
+
+        Args:
+            transaction: its number.
+            attempts: that are to be committed.
+            on_counted: called once, unless `ignore_prepare` comes before.
         """
-        self._to_prepare[transaction] = _Preparation(attempts, counted)
+        self._to_prepare[transaction] = _Preparation(attempts, on_counted)
         if self.is_open:
             self._send_prepare(transaction)
 
-    def prepare_no_longer(self, transaction: int) -> None:
-        """Wait no longer for the shard's counts."""
+    def ignore_prepare(self, transaction: int) -> None:
+        """Wait no more for the shard's counts."""
         self._to_prepare.pop(transaction, None)
 
-    def conclude(self, transaction: int, attempts: list[int]) -> None:
+    def follow(self, transaction: int, attempts: list[int]) -> None:
         """Have a decision followed, now or when the shard is back."""
-        self._to_conclude[transaction] = attempts
+        self._to_follow[transaction] = attempts
         if self.is_open:
-            self._send_conclude(transaction)
+            self._send_follow(transaction)
 
-    def ask_once(self, message: Hold | Copy, heard: Heard) -> None:
-        """Ask in this session, and in no other. `heard` is called once, with None where the session has ended."""
+    def ask_once(self, message: Hold | Copy, on_done: OnDone) -> None:
+        """Ask in this session, and in no other. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
-            heard(None)
+            on_done(Unavailable("it went away"))
             return
-        self._post_assign()
-        self._request += 1
-        self._asked_once[self._request] = heard
-        self.dialer.post(msgspec.structs.replace(message, request=self._request))
+        self._asked_once.append(on_done)
+        self._ask(message, partial(self._on_once, on_done))
 
-    def take_concluded(self) -> list[int]:
+    def take_followed(self) -> list[int]:
         """The transactions whose decision the shard has followed since the last call."""
-        concluded, self._concluded = self._concluded, []
-        return concluded
-
-    def out_of_service(self, queue: int) -> str:
-        """Why a queue cannot be deleted now: something stored of it is damaged; "" where it can."""
-        return self._out_of_service.get(queue, "")
+        followed, self._followed = self._followed, []
+        return followed
 
     def take_unused(self) -> list[int]:
         """The queues that the shard has called unused since the last call."""
@@ -198,6 +208,10 @@ class ShardLink:
         """The deleted queues that the shard has dropped since the last call."""
         dropped, self._dropped = self._dropped, []
         return dropped
+
+    def out_of_service(self, queue: int) -> str:
+        """Why a queue cannot be deleted now: some of its messages are damaged; "" where it can."""
+        return self._out_of_service.get(queue, "")
 
     def receive(self) -> bool:
         """Take in what the shard sent; returns whether more is left."""
@@ -218,157 +232,141 @@ class ShardLink:
         return self.dialer.more
 
     def flush(self) -> None:
-        """Send what was said; queues given since the last time go in one message."""
+        """Send what was posted. The queues assigned since the last flush go in one message."""
         self._post_assign()
         self.dialer.flush()
 
     def tick(self, now: float) -> None:
-        """Keep the link alive."""
+        """Keep the link alive, and tell refused decisions again. `now` is in monotonic seconds."""
         if self.dialer.tick(now):
             self._on_lost()
-        if now >= self._conclude_again_at:
-            self._conclude_again_at = now + CONCLUDE_AGAIN_SECONDS
+        if now >= self._follow_again_at:
+            self._follow_again_at = now + FOLLOW_AGAIN_SECONDS
             refused, self._refused = self._refused, []
             for transaction in refused:
-                self._send_conclude(transaction)
+                self._send_follow(transaction)
 
     def _on_identity(self, said: Identity) -> None:
-        """Who is there is known: it gets what it has missed, or is sent away."""
+        """Accept the shard and tell it what it has missed, or expel it."""
         queues = {queue.id: (queue.vhost, queue.name) for queue in self._known.values()}
         durable = sum(queue.durable and not queue.owner for queue in self._queues.values())
-        known = Expected(queues, durable, frozenset(self._to_drop), len(self._to_conclude))
+        expected = ExpectedQueues(queues, durable, frozenset(self._to_drop), len(self._to_follow))
         try:
-            generation = self._members.enroll(self._number, said, known)
+            generation = self._members.enroll(self._number, said, expected)
         except ShardRefused as refused:
             _log.error("%s is refused: %s", self.name, refused)
             self.dialer.post(Expel(str(refused)))
             return
         self._is_enrolled = True
-        self._request += 1
-        self._enrolling = self._request
-        self.dialer.post(Enroll(self._request, self._members.broker, generation))
+        self._ask(Enroll(0, self._members.broker, generation), self._on_enrolled)
         self._tell_all()
+
+    def _on_enrolled(self, error: RequestError | None) -> None:
+        if error is not None:
+            raise StartupRefused(
+                f"{self.dialer.address}: {error.text}; this coordinator is of broker "
+                f"{self._members.broker}, generation {self._members.generation}"
+            )
+        self._members.heard(self._number)
 
     def _tell_all(self) -> None:
         for queue in self._queues.values():
             self._assign(queue)
-        for queue_id in self._to_condemn:
-            self._send_condemn(queue_id)
+        for queue_id in self._to_delete:
+            self._send_prepare_delete(queue_id)
         for queue_id in self._to_drop:
             self._send_drop(queue_id)
-        for transaction in self._to_conclude:
-            self._send_conclude(transaction)
+        for transaction in self._to_follow:
+            self._send_follow(transaction)
         for transaction in self._to_prepare:
             self._send_prepare(transaction)
 
     def _on_lost(self) -> None:
         self._out_of_service.clear()
         self._is_enrolled = False
-        self._enrolling = 0
         self.copying = Copying(0, 0, fault=f"{self.name} went away")
-        asked, self._asked_once = self._asked_once, {}
-        for heard in asked.values():
-            heard(None)
-        self._given.clear()
         self._asked.clear()
-        self._assigns.clear()
+        asked, self._asked_once = self._asked_once, []
+        for on_done in asked:
+            on_done(Unavailable("it went away"))
+        self._assigned.clear()
+        self._assigning.clear()
         self._to_assign.clear()
-        self._condemns.clear()
-        self._drops.clear()
-        self._prepares.clear()
-        self._concludes.clear()
         self._refused.clear()
 
-    def _on_answer(self, answer: Answer | Refusal) -> None:
-        refusal = answer if isinstance(answer, Refusal) else None
-        if answer.request in self._assigns:
-            for queue in self._assigns.pop(answer.request):
-                self._asked.discard(queue)
-                if refusal is None and queue in self._queues:
-                    self._given.add(queue)
-                given = self._givers.pop(queue, None)
-                if given is not None:
-                    given(refusal)
-        elif answer.request in self._condemns:
-            asked = self._to_condemn.pop(self._condemns.pop(answer.request), None)
-            if asked is not None:
-                asked[2](refusal)
-        elif answer.request in self._drops:
-            self._on_dropped(answer)
-        elif answer.request in self._prepares:
-            self._on_counted(answer)
-        elif answer.request in self._concludes:
-            self._on_concluded(answer)
-        elif answer.request in self._asked_once:
-            self._asked_once.pop(answer.request)(answer)
-        elif answer.request == self._enrolling:
-            if refusal is not None:
-                raise StartupRefused(
-                    f"{self.dialer.address}: {refusal.text}; this coordinator is of broker "
-                    f"{self._members.broker}, generation {self._members.generation}"
-                )
-            self._members.heard(self._number)
+    def _ask(self, message: Any, on_reply: Callable[[Any], None]) -> None:
+        """Send a request. Queues assigned before go before it: what was said first is done first."""
+        self._post_assign()
+        self._request += 1
+        self._asked[self._request] = on_reply
+        self.dialer.post(msgspec.structs.replace(message, request=self._request))
 
-    def _on_dropped(self, answer: Answer | Refusal) -> None:
-        queue = self._drops.pop(answer.request)
-        dropped = self._to_drop.pop(queue, None)
-        if isinstance(answer, Refusal):
-            self._to_drop[queue] = None  # asked again in the next session
-        else:
-            self._dropped.append(queue)
-            self._known.pop(queue, None)
-        if dropped is not None:
-            dropped(answer if isinstance(answer, Refusal) else answer.result)
+    def _on_answer(self, reply: Answer | Refusal) -> None:
+        on_reply = self._asked.pop(reply.request, None)
+        if on_reply is not None:
+            on_reply(reply.result if isinstance(reply, Answer) else request_error(reply.code, reply.text))
 
-    def _on_concluded(self, answer: Answer | Refusal) -> None:
-        transaction = self._concludes.pop(answer.request)
-        if isinstance(answer, Refusal):
-            self._refused.append(transaction)
-        else:
-            del self._to_conclude[transaction]
-            self._concluded.append(transaction)
-
-    def _on_counted(self, answer: Answer | Refusal) -> None:
-        transaction = self._prepares.pop(answer.request)
-        preparation = self._to_prepare.get(transaction)
-        if preparation is not None and preparation.request == answer.request:  # not of an earlier one, given up
-            del self._to_prepare[transaction]
-            preparation.counted(answer if isinstance(answer, Refusal) else answer.result)
+    def _on_once(self, on_done: OnDone, error: RequestError | None) -> None:
+        self._asked_once.remove(on_done)
+        on_done(error)
 
     def _assign(self, queue: Queue) -> None:
-        self._asked.add(queue.id)
+        self._assigning.add(queue.id)
         self._to_assign.append(queue)
 
     def _post_assign(self) -> None:
         if self._to_assign:
             queues, self._to_assign = self._to_assign, []
-            self._request += 1
-            self._assigns[self._request] = [queue.id for queue in queues]
-            self.dialer.post(AssignQueue(self._request, queues))
+            self._ask(AssignQueue(0, queues), partial(self._on_assign_answer, [queue.id for queue in queues]))
 
-    def _send_condemn(self, queue: int) -> None:
-        self._post_assign()  # what was said first is done first
-        self._request += 1
-        self._condemns[self._request] = queue
-        if_unused, if_empty, _ = self._to_condemn[queue]
-        self.dialer.post(PrepareDelete(self._request, queue, if_unused, if_empty))
+    def _on_assign_answer(self, queues: list[int], error: RequestError | None) -> None:
+        for queue in queues:
+            self._assigning.discard(queue)
+            if error is None and queue in self._queues:
+                self._assigned.add(queue)
+            on_assigned = self._on_assigned.pop(queue, None)
+            if on_assigned is not None:
+                on_assigned(error)
+
+    def _send_prepare_delete(self, queue: int) -> None:
+        asked = self._to_delete[queue]
+        message = PrepareDelete(0, queue, asked.if_unused, asked.if_empty)
+        self._ask(message, partial(self._on_delete_prepared, queue, asked))
+
+    def _on_delete_prepared(self, queue: int, asked: _Deletion, error: RequestError | None) -> None:
+        if self._to_delete.get(queue) is asked:  # not an earlier one, cancelled
+            del self._to_delete[queue]
+            asked.on_prepared(error)
 
     def _send_drop(self, queue: int) -> None:
-        self._post_assign()
-        self._request += 1
-        self._drops[self._request] = queue
-        self.dialer.post(DropQueue(self._request, queue))
+        self._ask(DropQueue(0, queue), partial(self._on_dropped, queue))
+
+    def _on_dropped(self, queue: int, count: int | RequestError) -> None:
+        on_dropped = self._to_drop.pop(queue, None)
+        if isinstance(count, RequestError):
+            self._to_drop[queue] = None  # asked again in the next session
+        else:
+            self._dropped.append(queue)
+            self._known.pop(queue, None)
+        if on_dropped is not None:
+            on_dropped(count)
 
     def _send_prepare(self, transaction: int) -> None:
-        self._post_assign()
-        self._request += 1
-        self._prepares[self._request] = transaction
-        preparation = self._to_prepare[transaction]
-        preparation.request = self._request
-        self.dialer.post(Prepare(self._request, transaction, preparation.attempts))
+        asked = self._to_prepare[transaction]
+        self._ask(Prepare(0, transaction, asked.attempts), partial(self._on_counted, transaction, asked))
 
-    def _send_conclude(self, transaction: int) -> None:
-        self._post_assign()  # what is to be in a queue finds it there
-        self._request += 1
-        self._concludes[self._request] = transaction
-        self.dialer.post(FollowDecision(self._request, transaction, self._to_conclude[transaction]))
+    def _on_counted(self, transaction: int, asked: _Preparation, counts: list[int] | RequestError) -> None:
+        if self._to_prepare.get(transaction) is asked:  # not an earlier one, given up
+            del self._to_prepare[transaction]
+            asked.on_counted(counts)
+
+    def _send_follow(self, transaction: int) -> None:
+        message = FollowDecision(0, transaction, self._to_follow[transaction])
+        self._ask(message, partial(self._on_follow_answer, transaction))
+
+    def _on_follow_answer(self, transaction: int, error: RequestError | None) -> None:
+        if error is not None:
+            self._refused.append(transaction)
+        else:
+            del self._to_follow[transaction]
+            self._followed.append(transaction)

@@ -7,5 +7,4 @@ access.py          Virtual hosts, users, permissions, limits; the default user o
 transactions.py    Beginning, committing, aborting, expiring.
 equivalence.py     Declaring again what is there.
 shard_identity.py  Which store serves as which shard, and whether a shard that calls is the one that is expected.
-users.py           The users of a first start. Their passwords are kept as hashes (`shardmq.topology.passwords`).
 """

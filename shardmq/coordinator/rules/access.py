@@ -30,8 +30,16 @@ from shardmq.topology.commands import (
     PutUser,
     PutVhost,
 )
-from shardmq.topology.entities import PREDECLARED, Exchange, Permission, User, Vhost, check_name
-from shardmq.topology.passwords import check_hash
+from shardmq.topology.entities import (
+    DEFAULT_VHOST,
+    PREDECLARED,
+    Exchange,
+    Permission,
+    User,
+    Vhost,
+    check_name,
+)
+from shardmq.topology.passwords import check_hash, hash_password
 from shardmq.topology.topology import Topology
 
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
@@ -45,6 +53,30 @@ EXPRESSION_MAX: Final = 4096
 
 DESCRIPTION_MAX: Final = 4096
 """Characters of a virtual host's description."""
+
+
+def guest() -> User:
+    """The user of a first start, for connections from the same machine only."""
+    return User("guest", hash_password("guest"), ("administrator",))
+
+
+def guest_permission() -> Permission:
+    """The permission of a first start: that user may do everything in the default virtual host."""
+    return Permission("guest", DEFAULT_VHOST, ".*", ".*", ".*")
+
+
+def first_changes(topology: Topology) -> list[Change]:
+    """What a broker without any permissions begins with.
+
+    At a first start that is the default virtual host and a user. Where the store is of a version without permissions,
+    that user could do everything, and still can.
+    """
+    permission = guest_permission()
+    if not topology.vhosts and not topology.users:
+        return [*new_vhost(DEFAULT_VHOST), UserPut(guest()), PermissionPut(permission)]
+    if DEFAULT_VHOST in topology.vhosts and permission.user in topology.users:
+        return [PermissionPut(permission)]
+    return []
 
 
 def new_vhost(name: str, description: str = "", tags: tuple[str, ...] = ()) -> list[Change]:

@@ -49,7 +49,7 @@ class ShardRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Founding:
+class BrokerIdentity:
     """What a coordinator knows of itself when it starts.
 
     Attributes:
@@ -89,52 +89,52 @@ def next_generation(last: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedQueues:
     """What the coordinator knows to be on a shard.
 
     Attributes:
         queues: (vhost, name) by id, of those that exist.
         durable: how many of them are durable.
         gone: ids of queues that the shard has yet to drop.
-        concluding: how many decided transactions it has yet to follow.
+        decisions: how many decided transactions it has yet to follow.
     """
 
     queues: Mapping[int, tuple[str, str]]
     durable: int
     gone: frozenset[int]
-    concluding: int
+    decisions: int
 
 
 class Members:
     """Which stores serve, on disk before they are told so.
 
     Args:
-        founding: what the coordinator knew when it started.
+        identity: what the coordinator knew when it started.
         write: puts all members on disk.
     """
 
-    def __init__(self, founding: Founding, write: Callable[[Mapping[int, Member]], None]) -> None:
-        self._founding = founding
-        self._members = dict(founding.members)
+    def __init__(self, identity: BrokerIdentity, write: Callable[[Mapping[int, Member]], None]) -> None:
+        self._identity = identity
+        self._members = dict(identity.members)
         self._write = write
 
     @property
     def broker(self) -> str:
         """The broker's id."""
-        return self._founding.broker
+        return self._identity.broker
 
     @property
     def generation(self) -> int:
         """The coordinator's."""
-        return self._founding.generation
+        return self._identity.generation
 
-    def enroll(self, shard: int, said: Identity, known: Expected) -> int:
+    def enroll(self, shard: int, said: Identity, known: ExpectedQueues) -> int:
         """Accept a shard; returns the generation it is to be told.
 
         Raises:
             StartupRefused, ShardRefused: as `judge`.
         """
-        judge(self._founding, self._members, shard, said, known)
+        judge(self._identity, self._members, shard, said, known)
         heard = said.generation if said.broker else 0
         self._put(shard, Member(said.store, self.generation, heard))
         return self.generation
@@ -149,11 +149,13 @@ class Members:
             self._write(self._members)
 
 
-def judge(founding: Founding, members: Mapping[int, Member], shard: int, said: Identity, known: Expected) -> None:
+def judge(
+    identity: BrokerIdentity, members: Mapping[int, Member], shard: int, said: Identity, known: ExpectedQueues
+) -> None:
     """Accept a shard, or say what is wrong.
 
     Args:
-        founding: what the coordinator knew when it started.
+        identity: what the coordinator knew when it started.
         members: what it knows now.
         shard: the number by which it calls the shard.
         said: what the shard says of itself.
@@ -169,35 +171,35 @@ def judge(founding: Founding, members: Mapping[int, Member], shard: int, said: I
             "addresses in order of their numbers"
         )
     member = members.get(shard)
-    if said.broker and said.broker != founding.broker:
-        _refuse_stranger(founding, shard, said)
+    if said.broker and said.broker != identity.broker:
+        _refuse_stranger(identity, shard, said)
     if member is None or member.store != said.store:
         _check_place(member, shard, said, known)
     else:
         _check_age(member, shard, said)
-    _check_queues(founding, shard, said, known)
+    _check_queues(identity, shard, said, known)
 
 
-def _refuse_stranger(founding: Founding, shard: int, said: Identity) -> None:
+def _refuse_stranger(identity: BrokerIdentity, shard: int, said: Identity) -> None:
     has = f"its store belongs to broker {said.broker}"
-    if founding.is_new:
+    if identity.is_new:
         raise StartupRefused(
-            f"the coordinator's store is new (broker {founding.broker}), but shard {shard} has served another one: "
+            f"the coordinator's store is new (broker {identity.broker}), but shard {shard} has served another one: "
             f"{has} and has {_count(len(said.queues), 'durable queue')}; put the coordinator's store back from a copy, "
             f"{ADOPT}"
         )
-    raise ShardRefused(f"expected shard {shard} of broker {founding.broker}, but {has}; put the shard's own store back")
+    raise ShardRefused(f"expected shard {shard} of broker {identity.broker}, but {has}; put the shard's own store back")
 
 
-def _check_place(member: Member | None, shard: int, said: Identity, known: Expected) -> None:
+def _check_place(member: Member | None, shard: int, said: Identity, known: ExpectedQueues) -> None:
     """The shard comes with another store than served there last, or for the first time."""
     if member is None or (not member.store and said.is_adopted):
         return
     missing = []
     if known.durable:
         missing.append(f"{_count(known.durable, 'queue')} registered")
-    if known.concluding:
-        missing.append(f"{_count(known.concluding, 'committed transaction')} to carry out")
+    if known.decisions:
+        missing.append(f"{_count(known.decisions, 'committed transaction')} to carry out")
     if missing:
         what = "another one" if said.broker else "new"
         expected = f"store {member.store}" if member.store else "a store of an earlier version"
@@ -222,7 +224,7 @@ def _check_age(member: Member, shard: int, said: Identity) -> None:
         )
 
 
-def _check_queues(founding: Founding, shard: int, said: Identity, known: Expected) -> None:
+def _check_queues(identity: BrokerIdentity, shard: int, said: Identity, known: ExpectedQueues) -> None:
     for queue, vhost, name in said.queues:
         there = known.queues.get(queue)
         if there is None and queue not in known.gone:
@@ -236,12 +238,12 @@ def _check_queues(founding: Founding, shard: int, said: Identity, known: Expecte
                 f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
                 f"in vhost '{there[0]}' for the coordinator",
             )
-    was_told_now = said.generation == founding.generation  # ids that it has had since are this coordinator's own
-    if not was_told_now and said.queue >= founding.first_queue:
+    was_told_now = said.generation == identity.generation  # ids that it has had since are this coordinator's own
+    if not was_told_now and said.queue >= identity.first_queue:
         raise _older(
             shard,
             f"the shard was given queue id {said.queue}, and the coordinator's next one would be "
-            f"{founding.first_queue}",
+            f"{identity.first_queue}",
         )
 
 

@@ -29,13 +29,13 @@ class TransactionFacts:
         next_number: of the next new transaction.
         now_ms: steady time.
         committed: the number under which the name in question was committed, if it was.
-        concluding: how many decisions some shard has yet to follow.
+        following: how many decisions some shard has yet to follow.
     """
 
     next_number: int
     now_ms: int
     committed: int | None = None
-    concluding: int = 0
+    following: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def _begin(topology: Topology, command: BeginTransaction, now: TransactionFacts)
             f"cannot begin transaction '{command.name}': {TRANSACTIONS_MAX} are undecided, which is the "
             "limit; commit or abort some of them"
         )
-    if now.concluding >= TRANSACTIONS_MAX:
+    if now.following >= TRANSACTIONS_MAX:
         raise Unavailable(
-            f"cannot begin transaction '{command.name}': {now.concluding} that are decided wait for a "
+            f"cannot begin transaction '{command.name}': {now.following} that are decided wait for a "
             "shard that is away or busy; try again later"
         )
     new = OpenTransaction(command.vhost, command.name, now.next_number, command.user, timeout_ms, now.now_ms)

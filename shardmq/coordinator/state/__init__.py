@@ -1,5 +1,6 @@
 """What the coordinator knows beside the topology.
 
+coordinator.py      What the coordinator's handlers share.
 pending_command.py  A command under way.
 transactions.py     Transaction numbers, committed names, deadlines.
 """

@@ -18,14 +18,14 @@ from shardmq.topology.commands import (
 from shardmq.topology.entities import Queue
 
 Name = tuple[str, str, str]
-"""What kind of thing, its virtual host, its name."""
+"""Kind of entity, its virtual host, its name."""
 
 
 class Stage(Enum):
     """What a command waits for."""
 
     TURN = auto()
-    CONDEMN = auto()
+    PREPARE_DELETE = auto()
     PREPARE = auto()
     SHARD = auto()
     FOLLOW = auto()
@@ -38,20 +38,20 @@ class PendingCommand:
     """A command under way.
 
     Attributes:
-        peer: the gateway that asked; None for what the coordinator wants itself.
-        request: its number there.
-        command: what it asked for.
-        name: the queue or transaction it names; the first of those with the same name goes on, the others wait until it
-            is told.
+        peer: the gateway that asked; None where the coordinator itself issued the command.
+        request: the gateway's number of the request.
+        command: what is to be done.
+        name: the queue or transaction it names. Commands on one name are carried out one after the other; the next one
+            begins when the topology has the effect of this one.
         since: when it came, monotonic seconds.
         stage: what it waits for.
-        version: the topology every gateway must have reached.
+        version: the topology version that every gateway must have applied.
         queue: the queue that is declared or deleted.
         is_new: that queue is not in the topology yet.
-        is_condemned: that queue's shard agrees to its deletion.
+        is_delete_prepared: that queue's shard agrees to its deletion.
         is_prepared: all shards have what the commit claims.
-        removed: the queues that go, to be dropped by their shards.
-        result: what it is answered with.
+        removed: the deleted queues, which their shards are to drop.
+        result: the answer's value.
     """
 
     peer: Peer | None
@@ -63,14 +63,14 @@ class PendingCommand:
     version: int = 0
     queue: Queue | None = None
     is_new: bool = False
-    is_condemned: bool = False
+    is_delete_prepared: bool = False
     is_prepared: bool = False
     removed: tuple[Queue, ...] = ()
     result: Any = None
 
 
 def name_in(command: Command) -> Name | None:
-    """What a command names that others may name meanwhile; None where nothing could get in between."""
+    """The name that a command holds while it is under way; None where no other command could get in between."""
     match command:
         case DeclareQueue() | DeleteQueue():
             return "queue", command.vhost, command.name

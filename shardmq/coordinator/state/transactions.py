@@ -19,7 +19,7 @@ SWEEP_SECONDS: Final = 1.0
 
 
 class TransactionState:
-    """See the module.
+    """Transaction numbers, committed names, deadlines.
 
     Args:
         topology: the authority; only looked at.
@@ -45,10 +45,10 @@ class TransactionState:
         """Steady time."""
         return self._clock.now_ms()
 
-    def circumstances(self, command: TransactionCommand, concluding: int) -> TransactionFacts:
+    def facts(self, command: TransactionCommand, following: int) -> TransactionFacts:
         """What the rules need to know for a command."""
         now_ms = self.now_ms
-        return TransactionFacts(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), concluding)
+        return TransactionFacts(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), following)
 
     def take_in(self, changes: Iterable[Change]) -> None:
         """These changes are decided, and will be on disk by the end of the pass."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.rules.shard_identity import Founding, Member, new_broker, next_generation
-from shardmq.coordinator.rules.users import guest
-from shardmq.coordinator.storage.store import Store, Stored
+from shardmq.coordinator.rules.access import guest, new_vhost
+from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
+from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused
 from shardmq.topology.changes import (
     Change,
@@ -104,18 +103,18 @@ def adopt(folder: Path, shards: Sequence[Recorded]) -> Adoption:
     store = Store(folder, "adopted")
     try:
         stored = _load(store, max(each.shard for each in shards) + 1)
-        if is_old and broker and stored.founding.broker != broker:
-            raise StartupRefused(f"it belongs to broker {stored.founding.broker}")
-        rebuilding = _Rebuilding(stored, shards, Adoption(broker or stored.founding.broker or new_broker(), is_old))
+        if is_old and broker and stored.identity.broker != broker:
+            raise StartupRefused(f"it belongs to broker {stored.identity.broker}")
+        rebuilding = _Rebuilding(stored, shards, Adoption(broker or stored.identity.broker or new_broker(), is_old))
         for changes in rebuilding.stages():
             store.write(changes)
-        store.found(rebuilding.founding())
+        store.write_identity(rebuilding.identity())
         return rebuilding.adoption
     finally:
         store.close()
 
 
-def _load(store: Store, shards: int) -> Stored:
+def _load(store: Store, shards: int) -> StoredState:
     """What is in the store, for as many shards as it has had."""
     while True:
         try:
@@ -129,7 +128,7 @@ def _load(store: Store, shards: int) -> Stored:
 class _Rebuilding:
     """The changes that make a store fit its shards."""
 
-    def __init__(self, stored: Stored, shards: Sequence[Recorded], adoption: Adoption) -> None:
+    def __init__(self, stored: StoredState, shards: Sequence[Recorded], adoption: Adoption) -> None:
         self.adoption = adoption
         self._stored = stored
         self._shards = shards
@@ -139,7 +138,7 @@ class _Rebuilding:
         for queue in sorted((queue for each in shards for queue in each.queues), key=lambda queue: queue.id):
             self._take(queue)
         ids = [queue.id for each in shards for queue in each.queues]
-        self._next = max([stored.founding.first_queue, *(each.queue + 1 for each in shards), *(id + 1 for id in ids)])
+        self._next = max([stored.identity.first_queue, *(each.queue + 1 for each in shards), *(id + 1 for id in ids)])
 
     def _take(self, queue: Queue) -> None:
         """Of two queues of one name the older one was deleted, and its shard has not heard of it."""
@@ -194,16 +193,16 @@ class _Rebuilding:
     def _transactions(self) -> list[Change]:
         """What was staged for transactions that nobody knows any more is removed, on every shard alike."""
         transactions = self._stored.transactions
-        known = {each.number for each in transactions.undecided} | set(transactions.conclusions)
+        known = {each.number for each in transactions.undecided} | set(transactions.decisions)
         unknown = sorted({number for each in self._shards for number in each.staged} - known)
         self.adoption.aborted = len(unknown)
         return [TransactionEnded("", "", number, False, [], 0) for number in unknown]
 
-    def founding(self) -> Founding:
+    def identity(self) -> BrokerIdentity:
         """Whose the store is, and where its numbers go on."""
         members: Mapping[int, Member] = {
             each.shard: Member(each.store, each.generation, each.generation) for each in self._shards
         }
-        last = max([self._stored.founding.generation, *(each.generation for each in self._shards)])
+        last = max([self._stored.identity.generation, *(each.generation for each in self._shards)])
         transaction = max(each.transaction for each in self._shards) + 1
-        return Founding(self.adoption.broker, next_generation(last), self._next, members, transaction)
+        return BrokerIdentity(self.adoption.broker, next_generation(last), self._next, members, transaction)

@@ -9,8 +9,17 @@ import lmdb
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from shardmq.coordinator.storage import store as stored
-from shardmq.coordinator.storage import transactions as ledger
+from shardmq.coordinator.storage.schema import (
+    DATABASES,
+    DECODERS,
+    DURABLE,
+    FORMAT,
+    NEXT_QUEUE,
+    NEXT_TRANSACTION,
+    encode,
+    name_key,
+    number_of,
+)
 from shardmq.errors import StoreDamaged
 from shardmq.storage.checksums import row_content, sealed_row
 from shardmq.storage.lmdb_engine import MAP_BYTES, VERSION, check_file
@@ -18,20 +27,9 @@ from shardmq.storage.repair.findings import Edit, Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue
 
-_DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
-    b"exchanges": stored._decode_exchange,
-    b"queues": stored._decode_queue,
-    b"bindings": stored._decode_binding,
-    b"users": stored._decode_user,
-    b"permissions": stored._decode_permission,
-    b"transactions": ledger._decode_transaction,
-    b"decisions": ledger._decode_attempts,
-}
-"""What rows of each database are; those of the others are numbers and names."""
-
 _NAMES: Final = {b"exchanges": "exchange", b"queues": "queue", b"vhosts": "virtual host", b"users": "user"}
 
-_IRREPLACEABLE: Final = frozenset({stored.NEXT_QUEUE, ledger.NEXT_TRANSACTION})
+_IRREPLACEABLE: Final = frozenset({NEXT_QUEUE, NEXT_TRANSACTION})
 """Rows of `state` whose loss would have numbers given twice."""
 
 
@@ -54,7 +52,7 @@ class Known:
     next_transaction: int | None = None
 
 
-class ClosedRegistry:
+class ClosedCoordinatorStore:
     """The coordinator's store, which no process has open.
 
     Args:
@@ -66,14 +64,14 @@ class ClosedRegistry:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "data.mdb"
-        self._version = check_file(self.file, stored.FORMAT, stored.DATABASES)
+        self._version = check_file(self.file, FORMAT, DATABASES)
         try:
             self._env = lmdb.open(
                 str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
             )
             with self._env.begin() as reading:
                 there = {bytes(name) for name in reading.cursor().iternext(values=False)}
-            self._dbs = {name: self._env.open_db(name, create=False) for name in stored.DATABASES if name in there}
+            self._dbs = {name: self._env.open_db(name, create=False) for name in DATABASES if name in there}
         except lmdb.Error as fault:
             raise StoreDamaged(self.file, f"LMDB cannot open it: {fault}") from fault
         self.known = Known()
@@ -106,7 +104,7 @@ class ClosedRegistry:
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
         """Whether a row makes sense; it is noted then."""
         try:
-            found = _DECODERS.get(database, bytes)(content)
+            found = DECODERS.get(database, bytes)(content)
         except msgspec.DecodeError:
             return False
         self._note(database, key, found)
@@ -114,19 +112,19 @@ class ClosedRegistry:
 
     def _note(self, database: bytes, key: bytes, found: Any) -> None:
         known = self.known
-        if database == b"queues" and found.boot == stored.DURABLE:
+        if database == b"queues" and found.boot == DURABLE:
             known.queues.append(found.value)
         elif database == b"tombstones":
-            known.deleted.add(int.from_bytes(key, "big"))
+            known.deleted.add(number_of(key))
         elif database == b"decisions":
-            known.decisions[int.from_bytes(key, "big")] = found
+            known.decisions[number_of(key)] = found
         elif database == b"transactions":
             known.undecided.add(found.number)
-        elif database == b"state" and key == ledger.NEXT_TRANSACTION:
-            known.next_transaction = int.from_bytes(found, "big")
+        elif database == b"state" and key == NEXT_TRANSACTION:
+            known.next_transaction = number_of(found)
 
     def _damaged(self, database: bytes, key: bytes) -> Finding:
-        number = stored.DATABASES.index(database)
+        number = DATABASES.index(database)
         edits: tuple[Edit, ...] = ((number, key, None),)
         mend = "deletes the row"
         title = ""
@@ -150,13 +148,13 @@ class ClosedRegistry:
 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
     """Write a repair to the coordinator's closed store."""
-    version = check_file(folder / "data.mdb", stored.FORMAT, stored.DATABASES)
-    write_edits(folder, stored.DATABASES, edits, _sealed if version == VERSION else _as_it_is)
+    version = check_file(folder / "data.mdb", FORMAT, DATABASES)
+    write_edits(folder, DATABASES, edits, _sealed if version == VERSION else _as_it_is)
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
     """Whether a row, as it lies in LMDB, is what was written."""
-    return row_content(xxh3_64_intdigest(stored.DATABASES[number]), key, value) is not None
+    return row_content(xxh3_64_intdigest(DATABASES[number]), key, value) is not None
 
 
 def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding:
@@ -169,18 +167,18 @@ def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding
     queue = queues.get(bytes.fromhex(finding.key))
     if finding.database != "queues" or queue is None:
         return finding
-    value = stored._encode((stored.DURABLE, queue))
-    edits: tuple[Edit, ...] = ((stored.DATABASES.index(b"queues"), bytes.fromhex(finding.key), value),)
+    value = encode((DURABLE, queue))
+    edits: tuple[Edit, ...] = ((DATABASES.index(b"queues"), bytes.fromhex(finding.key), value),)
     return replace(finding, mend=f"takes it from shard {queue.shard}", edits=edits)
 
 
 def queue_key(queue: Queue) -> bytes:
     """The key of a queue's row."""
-    return stored._key(queue.vhost, queue.name)
+    return name_key(queue.vhost, queue.name)
 
 
 def _sealed(number: int, key: bytes, value: bytes) -> bytes:
-    return sealed_row(xxh3_64_intdigest(stored.DATABASES[number]), key, value)
+    return sealed_row(xxh3_64_intdigest(DATABASES[number]), key, value)
 
 
 def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:

@@ -1,128 +1,51 @@
-"""The coordinator's store: everything that exists, on disk before anybody is told.
-
-    exchanges   vhost 0 name            -> [boot, Exchange]
-    queues      vhost 0 name            -> [boot, Queue]
-    bindings    blake2b of the binding  -> [boot, Binding]       a key of all its names would be too long for LMDB
-    vhosts      vhost                   -> Vhost, or nothing (as the first version wrote it)
-    users       name                    -> User
-    permissions user 0 vhost            -> Permission
-    tombstones  queue id, u64           -> shard, u32            deleted queues their shard has not dropped yet
-    state       "next_queue"            -> u64
-                "boot"                  -> boot id of the last start
-                "permissions"           -> "1" since one was ever written; stores older than permissions lack it
-                "broker"                -> the broker's id
-                "generation"            -> u64, raised at each start
-                "members"               -> {shard: Member}         the stores that serve as shards (shard_identity.py)
-
-Transactions are in databases of their own (transactions.py), which older stores lack until they are opened.
-
-Every value begins with a checksum (storage/rows.py), which is left out above.
-
-`boot` is "" for what is durable; anything else lives as long as the broker that has that boot id (a life of
-`shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
-"""
+"""Everything that exists, on disk before anybody is told; schema.py has the rows."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-import lmdb
 import msgspec
 
-from shardmq.coordinator.rules.shard_identity import Founding, Member, new_broker, next_generation
-from shardmq.coordinator.storage.transactions import (
-    LEDGER_DATABASES,
+from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
+from shardmq.coordinator.storage.changes import ADDING, ChangeWriter
+from shardmq.coordinator.storage.rows import StoreRows
+from shardmq.coordinator.storage.schema import (
+    BOOT,
+    BROKER,
+    DURABLE,
+    GENERATION,
+    MEMBERS,
+    NEXT_QUEUE,
     NEXT_TRANSACTION,
-    StoredTransactions,
-    TransactionTable,
+    PERMISSIONS,
+    decode_binding,
+    decode_exchange,
+    decode_members,
+    decode_permission,
+    decode_queue,
+    decode_user,
+    decode_vhost,
+    encode,
+    number_of,
 )
+from shardmq.coordinator.storage.transactions import RecoveredTransactions, TransactionTable
+from shardmq.coordinator.storage.write_batch import WriteBatch
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.runtime.clock import ClockNote
-from shardmq.storage.disk_space import Space, writing
-from shardmq.storage.lmdb_engine import VERSION, open_environment
 from shardmq.storage.store_copy import StoreCopy
-from shardmq.storage.table import Table, rewrite
 from shardmq.topology.cascade import cascade
-from shardmq.topology.changes import (
-    BindingAdded,
-    BindingRemoved,
-    Change,
-    ConnectionClosed,
-    ExchangeAdded,
-    ExchangeRemoved,
-    PermissionPut,
-    PermissionRemoved,
-    QueueAdded,
-    QueueRemoved,
-    TransactionBegun,
-    TransactionEnded,
-    UserPut,
-    UserRemoved,
-    VhostPut,
-    VhostRemoved,
-)
+from shardmq.topology.changes import Change
 from shardmq.topology.entities import Binding, Exchange, Permission, Queue, User, Vhost
-from shardmq.topology.topology import Topology, TopologySnapshot, binding_id
-
-FORMAT: Final = b"shardmq-coordinator"
-DATABASES: Final = (
-    b"exchanges",
-    b"queues",
-    b"bindings",
-    b"vhosts",
-    b"users",
-    b"permissions",
-    b"tombstones",
-    b"state",
-    *LEDGER_DATABASES,
-)
-DURABLE: Final = ""
-NEXT_QUEUE: Final = b"next_queue"
-BOOT: Final = b"boot"
-PERMISSIONS: Final = b"permissions"
-BROKER: Final = b"broker"
-GENERATION: Final = b"generation"
-MEMBERS: Final = b"members"
-
-RESERVE_BYTES: Final = 2 << 20
-MARGIN_BYTES: Final = 1 << 20
-"""Of the disk, kept for what must be written when it is full: what is deleted, and what is decided."""
+from shardmq.topology.topology import Topology, TopologySnapshot
 
 CHANGE_BYTES: Final = 16 << 10
 """What a change that adds something takes at most for the pages it alters, while it is written."""
 
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class _KeptExchange(msgspec.Struct, array_like=True):
-    boot: str
-    value: Exchange
-
-
-class _KeptQueue(msgspec.Struct, array_like=True):
-    boot: str
-    value: Queue
-
-
-class _KeptBinding(msgspec.Struct, array_like=True):
-    boot: str
-    value: Binding
-
-
-_decode_exchange = msgspec.msgpack.Decoder(_KeptExchange).decode
-_decode_queue = msgspec.msgpack.Decoder(_KeptQueue).decode
-_decode_binding = msgspec.msgpack.Decoder(_KeptBinding).decode
-_decode_members = msgspec.msgpack.Decoder(dict[int, Member]).decode
-_decode_user = msgspec.msgpack.Decoder(User).decode
-_decode_vhost = msgspec.msgpack.Decoder(Vhost).decode
-_decode_permission = msgspec.msgpack.Decoder(Permission).decode
-
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredState:
     """What a start finds.
 
     Attributes:
@@ -133,7 +56,7 @@ class Stored:
         knows_permissions: some were given once, though maybe none are left. Where not, this is a first start, or the
             store of a version without them.
         transactions: what is known of them; the undecided ones are in the topology, too.
-        founding: whose the store is.
+        identity: whose the store is.
     """
 
     topology: TopologySnapshot
@@ -141,12 +64,27 @@ class Stored:
     next_queue: int
     is_restart: bool
     knows_permissions: bool
-    transactions: StoredTransactions
-    founding: Founding
+    transactions: RecoveredTransactions
+    identity: BrokerIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """All rows, read; of what may not be durable, with the life of the broker in which it exists."""
+
+    exchanges: list[tuple[str, Exchange]]
+    queues: list[tuple[str, Queue]]
+    bindings: list[tuple[str, Binding]]
+    vhosts: list[Vhost]
+    users: list[User]
+    permissions: list[Permission]
+    tombstones: dict[int, int]
+    state: dict[bytes, bytes]
+    transactions: RecoveredTransactions
 
 
 class Store:
-    """See the module. One writer, every write one transaction, synced.
+    """The coordinator's store. It has one writer, and every write is one synced commit.
 
     Args:
         folder: of this store alone.
@@ -158,16 +96,13 @@ class Store:
 
     def __init__(self, folder: Path, boot_id: str) -> None:
         self._boot_id = boot_id
-        self._environment = open_environment(folder, FORMAT, DATABASES)
-        self._env = self._environment.env
-        self._tables = {name: Table(self._environment.file, name, db) for name, db in self._environment.dbs.items()}
-        self._ledger = TransactionTable(self._env, self._tables)
-        self._shards = 0
-        self.space = Space(self._environment, RESERVE_BYTES, MARGIN_BYTES)
-        if self._environment.version < VERSION:
-            self._upgrade()
+        self._folder = folder
+        self._rows = StoreRows(folder)
+        self._transactions = TransactionTable(self._rows)
+        self._changes = ChangeWriter(boot_id, self._transactions)
+        self.space = self._rows.space
 
-    def load(self, shards: int) -> Stored:
+    def load(self, shards: int) -> StoredState:
         """Read everything, and remove what belonged to an earlier life of the broker.
 
         Args:
@@ -178,80 +113,119 @@ class Store:
             StoreRefused: an entry cannot be read; nothing was removed.
         """
         try:
-            exchanges = self._kept(b"exchanges", _decode_exchange)
-            queues = self._kept(b"queues", _decode_queue)
-            bindings = self._kept(b"bindings", _decode_binding)
-            users = [_decode_user(value) for _, value in self._entries(b"users")]
-            vhosts = [_decode_vhost(value) if value else Vhost(key.decode()) for key, value in self._entries(b"vhosts")]
-            permissions = [_decode_permission(value) for _, value in self._entries(b"permissions")]
-            transactions = self._ledger.load()
-            state = dict(self._entries(b"state"))
-            self._entries(b"tombstones")
+            found = self._read()
         except (msgspec.DecodeError, struct.error, KeyError, ValueError) as fault:
-            raise StoreDamaged(self._environment.file, f"it has an entry that cannot be read: {fault}") from fault
-        _check_shards([queue for boot, queue in queues if boot in (DURABLE, self._boot_id)], shards)
-        self._shards = shards
-        topology = Topology()
-        topology.load(
-            TopologySnapshot(
-                version=0,
-                vhosts=vhosts,
-                exchanges=[exchange for _, exchange in exchanges],
-                queues=[queue for _, queue in queues],
-                bindings=[binding for _, binding in bindings],
-                users=users,
-                permissions=permissions,
-                transactions=transactions.undecided,
-            )
-        )
+            raise StoreDamaged(self._rows.file, f"it has an entry that cannot be read: {fault}") from fault
+        _check_shards([queue for boot, queue in found.queues if not self._is_over(boot)], shards)
+        self._changes.shards = shards
+        topology = _topology_of(found)
         gone = cascade(
             topology,
-            bindings=[binding for boot, binding in bindings if self._is_over(boot)],
-            queues=[queue for boot, queue in queues if self._is_over(boot)],
-            exchanges=[exchange for boot, exchange in exchanges if self._is_over(boot)],
+            bindings=[binding for boot, binding in found.bindings if self._is_over(boot)],
+            queues=[queue for boot, queue in found.queues if self._is_over(boot)],
+            exchanges=[exchange for boot, exchange in found.exchanges if self._is_over(boot)],
         )
-        next_queue = int.from_bytes(state.get(NEXT_QUEUE, b"\1"), "big")
-        founding = self._founding(state, topology, next_queue)
-        with writing(self._environment) as transaction:
-            self._tables[b"state"].put(transaction, BOOT, self._boot_id.encode())
-            self._tables[b"state"].put(transaction, BROKER, founding.broker.encode())
-            self._tables[b"state"].put(transaction, GENERATION, founding.generation.to_bytes(8, "big"))
-            self._tables[b"state"].put(transaction, MEMBERS, _encode(founding.members))
-            for change in gone:
-                _WRITE[type(change)](self, transaction, change)
+        identity = _identity_of(found.state, topology)
+        batch = WriteBatch(self._rows)
+        _put_identity(batch, identity)
+        batch.put(b"state", BOOT, self._boot_id.encode())
         for change in gone:
+            self._changes.write(batch, change)
             topology.apply(change)
-        tombstones = {
-            int.from_bytes(key, "big"): int.from_bytes(value, "big") for key, value in self._entries(b"tombstones")
-        }
-        is_restart = state.get(BOOT) == self._boot_id.encode()
-        return Stored(
-            topology.snapshot(), tombstones, next_queue, is_restart, PERMISSIONS in state, transactions, founding
+        self._rows.apply(batch.edits)
+        deleted = batch.edits.get(b"tombstones", {})
+        return StoredState(
+            topology.snapshot(),
+            {**found.tombstones, **{number_of(key): number_of(shard) for key, shard in deleted.items()}},
+            identity.next_queue,
+            found.state.get(BOOT) == self._boot_id.encode(),
+            PERMISSIONS in found.state,
+            found.transactions,
+            identity,
         )
 
-    def _founding(self, state: Mapping[bytes, bytes], topology: Topology, next_queue: int) -> Founding:
-        """Whose the store is; a store of an earlier version learns it now."""
-        generation = next_generation(int.from_bytes(state.get(GENERATION, b""), "big"))
-        if BROKER in state:
-            return Founding(state[BROKER].decode(), generation, next_queue, _decode_members(state[MEMBERS]))
-        served = {queue.shard for queue in topology.queues.values() if queue.durable and not queue.owner}
-        return Founding(new_broker(), generation, next_queue, {shard: Member("") for shard in served})
-
-    def found(self, founding: Founding) -> None:
+    def write_identity(self, identity: BrokerIdentity) -> None:
         """Put on disk whose the store is; numbers are raised, and never lowered."""
-        state = self._tables[b"state"]
-        with writing(self._environment) as transaction:
-            state.put(transaction, BROKER, founding.broker.encode())
-            state.put(transaction, GENERATION, founding.generation.to_bytes(8, "big"))
-            state.put(transaction, MEMBERS, _encode(founding.members))
-            for key, number in ((NEXT_QUEUE, founding.next_queue), (NEXT_TRANSACTION, founding.next_transaction)):
-                if number > int.from_bytes(state.get(transaction, key) or b"", "big"):
-                    state.put(transaction, key, number.to_bytes(8, "big"))
+        batch = WriteBatch(self._rows)
+        _put_identity(batch, identity)
+        for key, number in ((NEXT_QUEUE, identity.next_queue), (NEXT_TRANSACTION, identity.next_transaction)):
+            if number > number_of(batch.get(b"state", key)):
+                batch.put(b"state", key, number.to_bytes(8, "big"))
+        self._rows.apply(batch.edits)
 
     def rename_broker(self, broker: str) -> None:
         """Put on disk that the store is another broker's."""
-        with writing(self._environment) as transaction:
-            self._tables[b"state"].put(transaction, BROKER, broker.encode())
+        self._rows.apply({b"state": {BROKER: broker.encode()}})
+
+    def write_members(self, members: Mapping[int, Member]) -> None:
+        """Put on disk which stores serve as shards."""
+        self._rows.apply({b"state": {MEMBERS: encode(members)}})
+
+    def write(
+        self,
+        changes: Sequence[Change],
+        dropped: Iterable[int] = (),
+        followed: Sequence[tuple[int, int]] = (),
+        note: ClockNote | None = None,
+    ) -> None:
+        """Put changes on disk, all or none; return when they are there.
+
+        Args:
+            changes: in order. Transactions end only after `load`, which tells for how many shards.
+            dropped: ids of deleted queues that their shard has dropped.
+            followed: transactions whose decision a shard has followed, and which shard.
+            note: what time it is, where that is to be kept.
+
+        Raises:
+            StoreUnwritable: they are not, as where the disk is full; this process cannot go on.
+        """
+        batch = WriteBatch(self._rows)
+        for change in changes:
+            self._changes.write(batch, change)
+        for queue in dropped:
+            batch.delete(b"tombstones", queue.to_bytes(8, "big"))
+        for number, shard in followed:
+            self._transactions.followed(batch, number, shard)
+        if note is not None:
+            self._transactions.note(batch, note)
+        if batch.edits:
+            self._rows.apply(batch.edits)
+
+    def committed(self, vhost: str, name: str, now_ms: int) -> int | None:
+        """The number under which a transaction of that name was committed; None where it was not, or is forgotten.
+
+        Args:
+            vhost: its virtual host.
+            name: its own.
+            now_ms: steady time.
+        """
+        return self._transactions.committed(vhost, name, now_ms)
+
+    def forget_committed(self, now_ms: int) -> None:
+        """Forget a portion of the committed names whose time is over.
+
+        Args:
+            now_ms: steady time.
+        """
+        batch = WriteBatch(self._rows)
+        self._transactions.forget(batch, now_ms)
+        if batch.edits:
+            self._rows.apply(batch.edits)
+
+    def check_room(self, changes: Sequence[Change]) -> None:
+        """Make sure that the disk has room for changes that add something.
+
+        Raises:
+            Unavailable: it has none. What is removed, or decided, may still be written.
+        """
+        added = sum(isinstance(change, ADDING) for change in changes)
+        if added:
+            self.space.left -= added * CHANGE_BYTES
+            if self.space.left < 0:
+                raise Unavailable(
+                    f"the disk of the coordinator is full at {self._folder}; consume what is "
+                    "queued, or make room, and try again"
+                )
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         """Begin to copy all that was written so far.
@@ -263,220 +237,65 @@ class Store:
         Raises:
             OSError: it cannot be made.
         """
-        with self._env.begin() as transaction:
-            stats = [transaction.stat(table.db) for table in self._tables.values()]
-        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
-        return StoreCopy(self._env, folder, bytes_per_second, pages * stats[0]["psize"], lambda _count: None)
-
-    def enroll(self, members: Mapping[int, Member]) -> None:
-        """Put on disk which stores serve as shards."""
-        with writing(self._environment) as transaction:
-            self._tables[b"state"].put(transaction, MEMBERS, _encode(members))
-
-    def write(
-        self,
-        changes: Sequence[Change],
-        dropped: Iterable[int] = (),
-        concluded: Sequence[tuple[int, int]] = (),
-        note: ClockNote | None = None,
-    ) -> None:
-        """Put changes on disk, all or none; return when they are there.
-
-        Args:
-            changes: in order. Transactions end only after `load`, which tells for how many shards.
-            dropped: ids of deleted queues that their shard has dropped.
-            concluded: transactions whose decision a shard has followed, and which shard.
-            note: what time it is, where that is to be kept.
-
-        Raises:
-            StoreUnwritable: they are not, as where the disk is full; this process cannot go on.
-        """
-        dropped = list(dropped)
-        if not changes and not dropped and not concluded and note is None:
-            return
-        with writing(self._environment) as transaction:
-            for change in changes:
-                _WRITE[type(change)](self, transaction, change)
-            for queue in dropped:
-                self._tables[b"tombstones"].delete(transaction, queue.to_bytes(8, "big"))
-            for number, shard in concluded:
-                self._ledger.conclude(transaction, number, shard)
-            if note is not None:
-                self._ledger.note(transaction, note)
-        self.space.committed()
-
-    def committed(self, vhost: str, name: str, now_ms: int) -> int | None:
-        """The number under which a transaction of that name was committed; None where it was not, or is forgotten.
-
-        Args:
-            vhost: its virtual host.
-            name: its own.
-            now_ms: steady time.
-        """
-        return self._ledger.committed(vhost, name, now_ms)
-
-    def forget_committed(self, now_ms: int) -> None:
-        """Forget a portion of the committed names whose time is over.
-
-        Args:
-            now_ms: steady time.
-        """
-        if self._ledger.has_to_forget(now_ms):
-            with writing(self._environment) as transaction:
-                self._ledger.forget(transaction, now_ms)
-
-    def _upgrade(self) -> None:
-        """Give the rows of a store of the first version their checksums."""
-        with writing(self._environment) as transaction:
-            for table in self._tables.values():
-                rewrite(transaction, table.db, table.sealed)
-            self._environment.raise_version(transaction)
+        return self._rows.copy(folder, bytes_per_second)
 
     def close(self) -> None:
         """Close the file and let go of the folder."""
-        self._environment.close()
+        self._rows.close()
 
-    def check_room(self, changes: Sequence[Change]) -> None:
-        """Make sure that the disk has room for changes that add something.
+    def _read(self) -> _Contents:
+        scan = self._rows.scan
+        return _Contents(
+            self._stored(b"exchanges", decode_exchange),
+            self._stored(b"queues", decode_queue),
+            self._stored(b"bindings", decode_binding),
+            [decode_vhost(value) if value else Vhost(key.decode()) for key, value in scan(b"vhosts")],
+            [decode_user(value) for _, value in scan(b"users")],
+            [decode_permission(value) for _, value in scan(b"permissions")],
+            {number_of(key): number_of(value) for key, value in scan(b"tombstones")},
+            dict(scan(b"state")),
+            self._transactions.load(),
+        )
 
-        Raises:
-            Unavailable: it has none. What is removed, or decided, may still be written.
-        """
-        added = sum(isinstance(change, _ADDING) for change in changes)
-        if added:
-            self.space.left -= added * CHANGE_BYTES
-            if self.space.left < 0:
-                raise Unavailable(
-                    f"the disk of the coordinator is full at {self._environment.folder}; consume what is "
-                    "queued, or make room, and try again"
-                )
-
-    # --- one change each ----------------------------------------------------------------------------------------------
-
-    def _add_exchange(self, transaction: lmdb.Transaction, change: ExchangeAdded) -> None:
-        exchange = change.exchange
-        kept = _encode((self._boot(exchange.durable), exchange))
-        self._tables[b"exchanges"].put(transaction, _key(exchange.vhost, exchange.name), kept)
-
-    def _remove_exchange(self, transaction: lmdb.Transaction, change: ExchangeRemoved) -> None:
-        self._tables[b"exchanges"].delete(transaction, _key(change.vhost, change.name))
-
-    def _add_queue(self, transaction: lmdb.Transaction, change: QueueAdded) -> None:
-        queue = change.queue
-        kept = _encode((self._boot(queue.durable and not queue.owner), queue))
-        self._tables[b"queues"].put(transaction, _key(queue.vhost, queue.name), kept)
-        self._tables[b"state"].put(transaction, NEXT_QUEUE, (queue.id + 1).to_bytes(8, "big"))
-
-    def _remove_queue(self, transaction: lmdb.Transaction, change: QueueRemoved) -> None:
-        key = _key(change.vhost, change.name)
-        queue = _decode_queue(_found(self._tables[b"queues"].pop(transaction, key))).value
-        tombstone = queue.id.to_bytes(8, "big")
-        self._tables[b"tombstones"].put(transaction, tombstone, queue.shard.to_bytes(4, "big"))
-
-    def _add_binding(self, transaction: lmdb.Transaction, change: BindingAdded) -> None:
-        binding = change.binding
-        kept = _encode((self._boot(self._is_durable(transaction, binding)), binding))
-        self._tables[b"bindings"].put(transaction, _binding_key(binding), kept)
-
-    def _remove_binding(self, transaction: lmdb.Transaction, change: BindingRemoved) -> None:
-        self._tables[b"bindings"].delete(transaction, _binding_key(change.binding))
-
-    def _put_user(self, transaction: lmdb.Transaction, change: UserPut) -> None:
-        self._tables[b"users"].put(transaction, change.user.name.encode(), _encode(change.user))
-
-    def _remove_user(self, transaction: lmdb.Transaction, change: UserRemoved) -> None:
-        self._tables[b"users"].delete(transaction, change.name.encode())
-
-    def _put_vhost(self, transaction: lmdb.Transaction, change: VhostPut) -> None:
-        vhosts, name = self._tables[b"vhosts"], change.vhost.name
-        if vhosts.get(transaction, name.encode()) is None:
-            self._ledger.bear(transaction, name)
-        vhosts.put(transaction, name.encode(), _encode(change.vhost))
-
-    def _remove_vhost(self, transaction: lmdb.Transaction, change: VhostRemoved) -> None:
-        self._tables[b"vhosts"].delete(transaction, change.name.encode())
-        self._ledger.bury(transaction, change.name)
-
-    def _put_permission(self, transaction: lmdb.Transaction, change: PermissionPut) -> None:
-        permission = change.permission
-        key = _key(permission.user, permission.vhost)
-        self._tables[b"permissions"].put(transaction, key, _encode(permission))
-        self._tables[b"state"].put(transaction, PERMISSIONS, b"1")
-
-    def _remove_permission(self, transaction: lmdb.Transaction, change: PermissionRemoved) -> None:
-        self._tables[b"permissions"].delete(transaction, _key(change.user, change.vhost))
-
-    def _tell_only(self, transaction: lmdb.Transaction, change: ConnectionClosed) -> None:
-        """A connection is sent away once; nothing of it is kept."""
-
-    def _begin_transaction(self, transaction: lmdb.Transaction, change: TransactionBegun) -> None:
-        self._ledger.begin(transaction, change.transaction)
-
-    def _end_transaction(self, transaction: lmdb.Transaction, change: TransactionEnded) -> None:
-        assert self._shards, "a transaction ends for all shards, and how many there are, nobody has said"
-        self._ledger.end(transaction, change, self._shards)
-
-    # --- what it takes ------------------------------------------------------------------------------------------------
-
-    def _is_durable(self, transaction: lmdb.Transaction, binding: Binding) -> bool:
-        """A binding is durable when both its ends are; they are on disk, or in this transaction."""
-        exchanges, queues = self._tables[b"exchanges"], self._tables[b"queues"]
-        source = _decode_exchange(_found(exchanges.get(transaction, _key(binding.vhost, binding.exchange)))).value
-        end = _key(binding.vhost, binding.destination)
-        if binding.to_exchange:
-            return source.durable and _decode_exchange(_found(exchanges.get(transaction, end))).value.durable
-        queue = _decode_queue(_found(queues.get(transaction, end))).value
-        return source.durable and queue.durable and not queue.owner
-
-    def _boot(self, durable: bool) -> str:
-        return DURABLE if durable else self._boot_id
+    def _stored(self, database: bytes, decode: Any) -> list[tuple[str, Any]]:
+        return [(row.boot, row.value) for row in (decode(value) for _, value in self._rows.scan(database))]
 
     def _is_over(self, boot: str) -> bool:
+        """Whether what is not durable is of an earlier life of the broker."""
         return boot not in (DURABLE, self._boot_id)
 
-    def _entries(self, database: bytes) -> list[tuple[bytes, bytes]]:
-        with self._env.begin() as transaction:
-            return list(self._tables[database].items(transaction))
 
-    def _kept(self, database: bytes, decode: Any) -> list[tuple[str, Any]]:
-        return [(kept.boot, kept.value) for kept in (decode(value) for _, value in self._entries(database))]
-
-
-_WRITE: Final[Mapping[type[Any], Callable[[Store, lmdb.Transaction, Any], None]]] = {
-    ExchangeAdded: Store._add_exchange,
-    ExchangeRemoved: Store._remove_exchange,
-    QueueAdded: Store._add_queue,
-    QueueRemoved: Store._remove_queue,
-    BindingAdded: Store._add_binding,
-    BindingRemoved: Store._remove_binding,
-    UserPut: Store._put_user,
-    UserRemoved: Store._remove_user,
-    VhostPut: Store._put_vhost,
-    VhostRemoved: Store._remove_vhost,
-    PermissionPut: Store._put_permission,
-    PermissionRemoved: Store._remove_permission,
-    ConnectionClosed: Store._tell_only,
-    TransactionBegun: Store._begin_transaction,
-    TransactionEnded: Store._end_transaction,
-}
+def _topology_of(found: _Contents) -> Topology:
+    topology = Topology()
+    topology.load(
+        TopologySnapshot(
+            version=0,
+            vhosts=found.vhosts,
+            exchanges=[exchange for _, exchange in found.exchanges],
+            queues=[queue for _, queue in found.queues],
+            bindings=[binding for _, binding in found.bindings],
+            users=found.users,
+            permissions=found.permissions,
+            transactions=found.transactions.undecided,
+        )
+    )
+    return topology
 
 
-_ADDING: Final = (ExchangeAdded, QueueAdded, BindingAdded, UserPut, VhostPut, PermissionPut, TransactionBegun)
+def _identity_of(state: Mapping[bytes, bytes], topology: Topology) -> BrokerIdentity:
+    """Whose the store is; a store of an earlier version learns it now."""
+    next_queue = number_of(state.get(NEXT_QUEUE), 1)
+    generation = next_generation(number_of(state.get(GENERATION)))
+    if BROKER in state:
+        return BrokerIdentity(state[BROKER].decode(), generation, next_queue, decode_members(state[MEMBERS]))
+    served = {queue.shard for queue in topology.queues.values() if queue.durable and not queue.owner}
+    return BrokerIdentity(new_broker(), generation, next_queue, {shard: Member("") for shard in served})
 
 
-def _key(vhost: str, name: str) -> bytes:
-    return f"{vhost}\0{name}".encode()
-
-
-def _found(value: bytes | None) -> bytes:
-    """What must be there, as changes come in order."""
-    if value is None:
-        raise KeyError("the coordinator's store lacks what a change builds on")
-    return value
-
-
-def _binding_key(binding: Binding) -> bytes:
-    return blake2b(_encode(binding_id(binding)), digest_size=32).digest()
+def _put_identity(batch: WriteBatch, identity: BrokerIdentity) -> None:
+    batch.put(b"state", BROKER, identity.broker.encode())
+    batch.put(b"state", GENERATION, identity.generation.to_bytes(8, "big"))
+    batch.put(b"state", MEMBERS, encode(identity.members))
 
 
 def _check_shards(queues: list[Queue], shards: int) -> None:

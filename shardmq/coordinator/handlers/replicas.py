@@ -1,0 +1,100 @@
+"""Gateways and the topology version each has reached."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.coordinator import Changes, Snapshot
+from shardmq.coordinator.rules.shard_identity import BrokerIdentity
+from shardmq.coordinator.state.pending_command import PendingCommand, Stage
+from shardmq.topology.changes import Change
+from shardmq.topology.topology import Topology
+
+
+class TopologyReplicas:
+    """The gateways' copies of the topology, and the commands that wait for them.
+
+    Messages are only posted here. The owner flushes once the changes are on disk.
+
+    Args:
+        topology: the authority; changed only by `tell`.
+        addresses: of the shards, for the gateways.
+        identity: the broker's id and the generation, for the gateways.
+    """
+
+    def __init__(self, topology: Topology, addresses: Sequence[str], identity: BrokerIdentity) -> None:
+        self._topology = topology
+        self._addresses = list(addresses)
+        self._identity = identity
+        self._versions: dict[Peer, int] = {}  # applied by each gateway
+        self._waiting: deque[PendingCommand] = deque()  # in order of their versions
+        self._untold: list[Change] = []  # applied in this pass
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._versions
+
+    def add(self, peer: Peer) -> None:
+        """Send a gateway the whole topology, and every change from now on."""
+        if peer in self._versions:
+            return
+        self.post_changes()  # they are in the snapshot
+        self._versions[peer] = -1
+        fields = self._topology.snapshot()
+        identity = self._identity
+        peer.post(
+            Snapshot(*fields[:7], self._addresses, list(fields.transactions), identity.broker, identity.generation)
+        )
+
+    def remove(self, peer: Peer) -> None:
+        """Wait no more for a gateway that is gone."""
+        self._versions.pop(peer, None)
+
+    def applied(self, peer: Peer, version: int) -> None:
+        """Note that a gateway routes by a version."""
+        if peer in self._versions:
+            self._versions[peer] = version
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        """Apply changes to the topology. The gateways get them at the end of the pass."""
+        if not changes:
+            return
+        for change in changes:
+            self._topology.apply(change)
+        if not self._untold:
+            self._topology.version += 1
+        self._untold += changes
+
+    def post_changes(self) -> None:
+        """Post what this pass has changed, as one version whatever the number of commands.
+
+        A thousand declarations in one pass take a third of the time that a thousand versions would.
+        """
+        if not self._untold:
+            return
+        message = Changes(self._topology.version, self._untold)
+        self._untold = []
+        for peer in self._versions:
+            peer.post(message)
+
+    def wait(self, pending: PendingCommand) -> None:
+        """Have a command wait until every gateway has applied the topology as it is now.
+
+        A command that changed nothing waits too: a gateway may still be applying the change that made it so.
+        """
+        pending.stage, pending.version = Stage.GATEWAYS, self._topology.version
+        self._waiting.append(pending)
+
+    def take_applied(self) -> list[PendingCommand]:
+        """The commands that every gateway has applied since the last call."""
+        reached = min(self._versions.values(), default=self._topology.version)
+        applied = []
+        while self._waiting and self._waiting[0].version <= reached:
+            applied.append(self._waiting.popleft())
+        return applied
+
+    def laggard(self, version: int) -> str:
+        """The name of a gateway that has not applied a version."""
+        return next((peer.name for peer, reached in self._versions.items() if reached < version), "a gateway")

@@ -1,0 +1,138 @@
+"""The rows of the coordinator's store: databases, keys and values.
+
+    exchanges       vhost 0 name                -> [boot, Exchange]
+    queues          vhost 0 name                -> [boot, Queue]
+    bindings        blake2b of the binding      -> [boot, Binding]    a key of all its names would be too long for LMDB
+    vhosts          vhost                       -> Vhost, or nothing (as the first version wrote it)
+    users           name                        -> User
+    permissions     user 0 vhost                -> Permission
+    tombstones      queue id, u64               -> shard, u32         deleted queues their shard has not dropped yet
+    state           "next_queue"                -> u64
+                    "boot"                      -> boot id of the last start
+                    "permissions"               -> "1" since one was ever written; stores older than permissions lack it
+                    "broker"                    -> the broker's id
+                    "generation"                -> u64, raised at each start
+                    "members"                   -> {shard: Member}    the stores that serve as shards
+                    "next_transaction"          -> u64
+                    "clock"                     -> ClockNote
+    transactions    number, u64                 -> OpenTransaction    undecided
+    decisions       number, u64                 -> attempts           decided, while a shard has yet to follow
+    conclusions     number, u64; shard, u32     -> ""                 decided, and not yet followed by that shard
+    committed       vhost 0 name                -> number, u64; ended_ms, u64
+    committed_times ended_ms, u64; number, u64  -> vhost 0 name       to forget the oldest
+    births          vhost                       -> u64                numbers below are of an earlier virtual host of
+                                                                      that name
+
+Every value begins with a checksum, which is left out above. Stores of earlier versions lack the databases of
+transactions until they are opened.
+
+`boot` is "" for what is durable. Anything else lives as long as the broker that has that boot id (a life of
+`shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from shardmq.coordinator.rules.shard_identity import Member
+from shardmq.runtime.clock import ClockNote
+from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
+from shardmq.topology.topology import binding_id
+
+FORMAT: Final = b"shardmq-coordinator"
+TRANSACTION_DATABASES: Final = (
+    b"transactions",
+    b"decisions",
+    b"conclusions",
+    b"committed",
+    b"committed_times",
+    b"births",
+)
+DATABASES: Final = (
+    b"exchanges",
+    b"queues",
+    b"bindings",
+    b"vhosts",
+    b"users",
+    b"permissions",
+    b"tombstones",
+    b"state",
+    *TRANSACTION_DATABASES,
+)
+
+DURABLE: Final = ""
+NEXT_QUEUE: Final = b"next_queue"
+BOOT: Final = b"boot"
+PERMISSIONS: Final = b"permissions"
+BROKER: Final = b"broker"
+GENERATION: Final = b"generation"
+MEMBERS: Final = b"members"
+NEXT_TRANSACTION: Final = b"next_transaction"
+CLOCK: Final = b"clock"
+
+NUMBER: Final = struct.Struct(">Q")
+CONCLUSION: Final = struct.Struct(">QI")
+PAIR: Final = struct.Struct(">QQ")
+
+
+class StoredExchange(msgspec.Struct, array_like=True):
+    """An exchange, and the life of the broker in which it exists."""
+
+    boot: str
+    value: Exchange
+
+
+class StoredQueue(msgspec.Struct, array_like=True):
+    """A queue, and the life of the broker in which it exists."""
+
+    boot: str
+    value: Queue
+
+
+class StoredBinding(msgspec.Struct, array_like=True):
+    """A binding, and the life of the broker in which it exists."""
+
+    boot: str
+    value: Binding
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_exchange = msgspec.msgpack.Decoder(StoredExchange).decode
+decode_queue = msgspec.msgpack.Decoder(StoredQueue).decode
+decode_binding = msgspec.msgpack.Decoder(StoredBinding).decode
+decode_vhost = msgspec.msgpack.Decoder(Vhost).decode
+decode_user = msgspec.msgpack.Decoder(User).decode
+decode_permission = msgspec.msgpack.Decoder(Permission).decode
+decode_members = msgspec.msgpack.Decoder(dict[int, Member]).decode
+decode_transaction = msgspec.msgpack.Decoder(OpenTransaction).decode
+decode_attempts = msgspec.msgpack.Decoder(list[int]).decode
+decode_clock = msgspec.msgpack.Decoder(ClockNote).decode
+
+DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
+    b"exchanges": decode_exchange,
+    b"queues": decode_queue,
+    b"bindings": decode_binding,
+    b"users": decode_user,
+    b"permissions": decode_permission,
+    b"transactions": decode_transaction,
+    b"decisions": decode_attempts,
+}
+"""How the rows of each database are read; those of the others are numbers and names."""
+
+
+def name_key(vhost: str, name: str) -> bytes:
+    """The key of what has a name in a virtual host; of a permission, with the user first."""
+    return f"{vhost}\0{name}".encode()
+
+
+def binding_key(binding: Binding) -> bytes:
+    """The key of a binding."""
+    return blake2b(encode(binding_id(binding)), digest_size=32).digest()
+
+
+def number_of(value: bytes | None, default: int = 0) -> int:
+    """A number as rows and keys have it; the default where there is no row."""
+    return default if value is None else int.from_bytes(value, "big")
