@@ -1,7 +1,8 @@
 """`shardmq shard`, `gateway` and `coordinator`: one process of the broker, alone, for systemd and for other hosts."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -21,8 +22,15 @@ from shardmq.runtime import notify
 if TYPE_CHECKING:
     from shardmq.bus.curve import CurveKeys
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")
+
+
+def listen_option(help: str) -> Callable[[Command], Command]:
+    """The option for where a process listens for the other processes of the broker."""
+    return click.option("--listen", metavar="ADDRESS", envvar="SHARDMQ_LISTEN", show_envvar=True, help=help)
 
 
 def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
@@ -42,13 +50,15 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
     help="Which shard this is; counts from 0.",
 )
 @DATA_DIR
+@listen_option("Address for gateways and coordinator, as tcp://10.0.0.2:5680.  [default: its own of --shard]")
 @click.option(
-    "--listen",
-    required=True,
+    "--shard",
+    "shards",
+    multiple=True,
     metavar="ADDRESS",
-    envvar="SHARDMQ_LISTEN",
+    envvar="SHARDMQ_SHARDS",
     show_envvar=True,
-    help="Address for gateways and coordinator, as tcp://10.0.0.2:5680 or ipc:///run/shardmq/shard-0.",
+    help="Addresses of all shards, in their order; this one listens on its own unless --listen says otherwise.",
 )
 @click.option(
     "--memory-bytes",
@@ -66,7 +76,8 @@ def shard(
     *,
     index: int,
     data_dir: Path,
-    listen: str,
+    listen: str | None,
+    shards: tuple[str, ...],
     memory_bytes: int,
     memory_watermark: int | None,
     disk_free_limit: int | None,
@@ -74,6 +85,13 @@ def shard(
     insecure_bus: bool,
 ) -> None:
     """Run one shard: the owner of some queues and of their store."""
+    if listen is None:
+        if index >= len(shards):
+            raise click.UsageError(
+                f"shard {index} has no address among the {len(shards)} of --shard (SHARDMQ_SHARDS): "
+                "add it at the end there, or give --listen"
+            )
+        listen = shards[index]
     notify.die_with_parent()
     from shardmq.shards.process import ShardOptions, run
 
@@ -92,13 +110,14 @@ def shard(
 
 @click.command(short_help="Run the coordinator: the authority on what exists.")
 @DATA_DIR
+@listen_option("Address for gateways, as tcp://10.0.0.1:5679.  [default: that of --coordinator]")
 @click.option(
-    "--listen",
-    required=True,
+    "--coordinator",
+    "address",
     metavar="ADDRESS",
-    envvar="SHARDMQ_LISTEN",
+    envvar="SHARDMQ_COORDINATOR",
     show_envvar=True,
-    help="Address for gateways, as tcp://10.0.0.2:5679 or ipc:///run/shardmq/coordinator.",
+    help="Address by which gateways call it.",
 )
 @SHARDS
 @click.option(
@@ -110,9 +129,19 @@ def shard(
 )
 @bus_options
 def coordinator(
-    *, data_dir: Path, listen: str, shards: tuple[str, ...], boot_id: str, keys: Path | None, insecure_bus: bool
+    *,
+    data_dir: Path,
+    listen: str | None,
+    address: str | None,
+    shards: tuple[str, ...],
+    boot_id: str,
+    keys: Path | None,
+    insecure_bus: bool,
 ) -> None:
     """Run the coordinator: the authority on exchanges, queues, bindings and users."""
+    listen = listen or address
+    if listen is None:
+        raise click.UsageError("give --listen, or --coordinator (SHARDMQ_COORDINATOR), where gateways call it")
     notify.die_with_parent()
     from shardmq.coordinator.process import CoordinatorOptions, run
 
