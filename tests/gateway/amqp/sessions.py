@@ -64,9 +64,7 @@ _WITH_CONTENT: Final = (BasicPublish, BasicReturn, BasicDeliver)
 
 def of_kind(kind: type[Method]) -> st.SearchStrategy[Method]:
     """Methods of one kind."""
-    names = [name for name, _ in methods.fields(kind)]
-    domains = [_FIELDS[domain] for _, domain in methods.fields(kind)]
-    return st.tuples(*domains).map(lambda values: kind(**dict(zip(names, values, strict=True))))
+    return st.tuples(*[_FIELDS[domain] for domain in kind.domains]).map(lambda values: kind(*values))
 
 
 LIKELY: Final = [kind for kind in methods.METHODS.values() if kind.id[0] not in (10, 20) and kind not in _WITH_CONTENT]

@@ -1,26 +1,26 @@
 """Class basic."""
 
-from typing import ClassVar
-
-from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, LongLong, Method, Short, ShortStr
+from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, LongLong, Method, Short, ShortStr, method
 
 
+@method(60, 10, synchronous=True)
 class BasicQos(Method, frozen=True):
-    id: ClassVar = (60, 10)
-    name: ClassVar = "basic.qos"
+    """Set the prefetch of consumers that follow, or of the whole channel."""
+
     prefetch_size: Long
     prefetch_count: Short
     is_global: Bit = False
 
 
+@method(60, 11)
 class BasicQosOk(Method, frozen=True):
-    id: ClassVar = (60, 11)
-    name: ClassVar = "basic.qos-ok"
+    """The prefetch is set."""
 
 
+@method(60, 20, synchronous=True)
 class BasicConsume(Method, frozen=True):
-    id: ClassVar = (60, 20)
-    name: ClassVar = "basic.consume"
+    """Start a consumer; an empty tag asks the server for one."""
+
     ticket: Short
     queue: ShortStr
     consumer_tag: ShortStr = ""
@@ -31,28 +31,32 @@ class BasicConsume(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(60, 21)
 class BasicConsumeOk(Method, frozen=True):
-    id: ClassVar = (60, 21)
-    name: ClassVar = "basic.consume-ok"
+    """The consumer is started."""
+
     consumer_tag: ShortStr
 
 
+@method(60, 30, synchronous=True)
 class BasicCancel(Method, frozen=True):
-    id: ClassVar = (60, 30)
-    name: ClassVar = "basic.cancel"
+    """End a consumer; sent by the server, too, when its queue is gone."""
+
     consumer_tag: ShortStr
     nowait: Bit = False
 
 
+@method(60, 31)
 class BasicCancelOk(Method, frozen=True):
-    id: ClassVar = (60, 31)
-    name: ClassVar = "basic.cancel-ok"
+    """The consumer has ended."""
+
     consumer_tag: ShortStr
 
 
+@method(60, 40)
 class BasicPublish(Method, frozen=True):
-    id: ClassVar = (60, 40)
-    name: ClassVar = "basic.publish"
+    """Publish the message whose content follows."""
+
     ticket: Short
     exchange: ShortStr = ""
     routing_key: ShortStr = ""
@@ -60,18 +64,20 @@ class BasicPublish(Method, frozen=True):
     immediate: Bit = False
 
 
+@method(60, 50)
 class BasicReturn(Method, frozen=True):
-    id: ClassVar = (60, 50)
-    name: ClassVar = "basic.return"
+    """A mandatory message that no queue took comes back; its content follows."""
+
     reply_code: Short
     reply_text: ShortStr
     exchange: ShortStr
     routing_key: ShortStr
 
 
+@method(60, 60)
 class BasicDeliver(Method, frozen=True):
-    id: ClassVar = (60, 60)
-    name: ClassVar = "basic.deliver"
+    """A message for a consumer; its content follows."""
+
     consumer_tag: ShortStr
     delivery_tag: LongLong
     redelivered: Bit
@@ -79,17 +85,19 @@ class BasicDeliver(Method, frozen=True):
     routing_key: ShortStr
 
 
+@method(60, 70, synchronous=True)
 class BasicGet(Method, frozen=True):
-    id: ClassVar = (60, 70)
-    name: ClassVar = "basic.get"
+    """Ask for one message."""
+
     ticket: Short
     queue: ShortStr
     no_ack: Bit = False
 
 
+@method(60, 71)
 class BasicGetOk(Method, frozen=True):
-    id: ClassVar = (60, 71)
-    name: ClassVar = "basic.get-ok"
+    """The message that was asked for; its content follows."""
+
     delivery_tag: LongLong
     redelivered: Bit
     exchange: ShortStr
@@ -97,46 +105,52 @@ class BasicGetOk(Method, frozen=True):
     message_count: Long
 
 
+@method(60, 72)
 class BasicGetEmpty(Method, frozen=True):
-    id: ClassVar = (60, 72)
-    name: ClassVar = "basic.get-empty"
+    """The queue has no ready message."""
+
     cluster_id: ShortStr = ""
 
 
+@method(60, 80)
 class BasicAck(Method, frozen=True):
-    id: ClassVar = (60, 80)
-    name: ClassVar = "basic.ack"
+    """A delivery is dealt with, or all up to it; from the server: a publish is confirmed."""
+
     delivery_tag: LongLong
     multiple: Bit = False
 
 
+@method(60, 90)
 class BasicReject(Method, frozen=True):
-    id: ClassVar = (60, 90)
-    name: ClassVar = "basic.reject"
+    """Give a delivery back, or dead-letter it."""
+
     delivery_tag: LongLong
     requeue: Bit = True
 
 
+@method(60, 100)
 class BasicRecoverAsync(Method, frozen=True):
-    id: ClassVar = (60, 100)
-    name: ClassVar = "basic.recover-async"
+    """As basic.recover, without an answer; deprecated."""
+
     requeue: Bit = False
 
 
+@method(60, 110, synchronous=True)
 class BasicRecover(Method, frozen=True):
-    id: ClassVar = (60, 110)
-    name: ClassVar = "basic.recover"
+    """Give back all unacked deliveries of the channel."""
+
     requeue: Bit = False
 
 
+@method(60, 111)
 class BasicRecoverOk(Method, frozen=True):
-    id: ClassVar = (60, 111)
-    name: ClassVar = "basic.recover-ok"
+    """The deliveries are given back."""
 
 
+@method(60, 120)
 class BasicNack(Method, frozen=True):
-    id: ClassVar = (60, 120)
-    name: ClassVar = "basic.nack"
+    """As basic.reject, for one delivery or all up to it; from the server: a publish is refused."""
+
     delivery_tag: LongLong
     multiple: Bit = False
     requeue: Bit = True

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1's methods as a table: one class for each, its fields with their domains, and the codec made from both.
+"""The table of all methods: encode and decode.
 
 A method's payload: class id u16, method id u16, then its fields in order; bits that follow one another share an octet,
 the first in its lowest place. The classes and their numbers are those of the specification RabbitMQ publishes
@@ -6,32 +6,21 @@ the first in its lowest place. The classes and their numbers are those of the sp
 """
 
 import struct
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from shardmq.errors import ReplyCode
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods import basic, connection, topology, transaction
 from shardmq.protocol.amqp.methods.fields import READ, WRITE, Method
 
-CLASSES: Final = (connection, topology, basic, transaction)
-"""The modules that declare the methods."""
-
-
-def fields(method: type[Method]) -> tuple[tuple[str, str], ...]:
-    """A method's fields in order: (name, domain)."""
-    hints = get_type_hints(method, include_extras=True)
-    return tuple((name, hints[name].__metadata__[0]) for name in method.__struct_fields__)
-
-
 METHODS: Final[dict[tuple[int, int], type[Method]]] = {
     kind.id: kind
-    for module in CLASSES
+    for module in (connection, topology, basic, transaction)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Method) and kind is not Method
 }
 """Every method, by its class and method number."""
 
-_DOMAINS: Final = {kind: tuple(domain for _, domain in fields(kind)) for kind in METHODS.values()}
 _IDS: Final = struct.Struct(">HH")
 
 
@@ -39,7 +28,7 @@ def decode(payload: bytes, channel: int) -> Method:
     """Read a method frame's payload, which came on that channel.
 
     Raises:
-        AmqpFault: an unknown method (540), fields that are not what they should be (502), a short string that is not
+        AmqpError: an unknown method (540), fields that are not what they should be (502), a short string that is not
             UTF-8 (501, as in RabbitMQ).
     """
     if len(payload) < _IDS.size:
@@ -51,7 +40,7 @@ def decode(payload: bytes, channel: int) -> Method:
     values: list[Any] = []
     at, bit = _IDS.size, 0
     try:
-        for domain in _DOMAINS[kind]:
+        for domain in kind.domains:
             if domain == "bit":
                 if bit == 0:
                     at += 1
@@ -65,8 +54,8 @@ def decode(payload: bytes, channel: int) -> Method:
         raise AmqpError(ReplyCode.SYNTAX_ERROR, f"{kind.name} ends in the middle of a field", ids) from None
     except UnicodeDecodeError:
         raise AmqpError(ReplyCode.FRAME_ERROR, "Malformed UTF-8 in shortstr", ids) from None
-    except AmqpError as fault:
-        raise AmqpError(fault.code, fault.text, ids) from None
+    except AmqpError as error:
+        raise AmqpError(error.code, error.text, ids) from None
     if at != len(payload):
         raise AmqpError(ReplyCode.SYNTAX_ERROR, f"{kind.name} has {len(payload) - at} bytes too many", ids)
     return kind(*values)
@@ -76,7 +65,7 @@ def encode(method: Method) -> bytes:
     """A method frame's payload."""
     parts = [_IDS.pack(*method.id)]
     bits, bit = 0, 0
-    for name, domain in zip(method.__struct_fields__, _DOMAINS[type(method)], strict=True):
+    for name, domain in zip(method.__struct_fields__, method.domains, strict=True):
         value = getattr(method, name)
         if domain == "bit":
             bits |= bool(value) << bit

@@ -1,11 +1,14 @@
-"""What a method's fields may be, each with how it is read and written. Bits are the codec's: neighbours share an octet.
+"""The base of methods, and the domains of their fields.
 
-octet u8 · short u16 · long u32 · longlong u64 · shortstr (length u8, UTF-8) · longstr (length u32, bytes) · table
+    octet u8 · short u16 · long u32 · longlong u64 · shortstr (length u8, UTF-8) · longstr (length u32, bytes) · table
+
+The codec reads and writes bits itself, as neighbours share an octet.
 """
 
+import re
 import struct
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeVar, get_type_hints
 
 import msgspec
 
@@ -80,7 +83,40 @@ WRITE: Final[dict[str, Callable[[Any], bytes]]] = {
 
 
 class Method(msgspec.Struct, frozen=True, gc=False):
-    """One method. `id` is its class and method number, `name` as in the specification."""
+    """One method; its subclasses are the rows of the table of methods.
+
+    Attributes:
+        id: class and method number.
+        name: as in the specification.
+        is_synchronous: whether its sender waits for an answer, the method of the same name with "-ok".
+        domains: of its fields, in their order.
+    """
 
     id: ClassVar[tuple[int, int]]
     name: ClassVar[str]
+    is_synchronous: ClassVar[bool]
+    domains: ClassVar[tuple[str, ...]]
+
+
+Row = TypeVar("Row", bound=Method)
+
+
+def method(class_id: int, method_id: int, *, synchronous: bool = False) -> Callable[[type[Row]], type[Row]]:
+    """Make a class a row of the table of methods. Its name there follows from the class's: BasicGetOk is basic.get-ok.
+
+    Args:
+        class_id: number of the class of methods.
+        method_id: number of the method in its class.
+        synchronous: whether its sender waits for an answer.
+    """
+
+    def enter(kind: type[Row]) -> type[Row]:
+        group, *words = re.findall("[A-Z][a-z]+", kind.__name__)
+        hints = get_type_hints(kind, include_extras=True)
+        kind.id = class_id, method_id
+        kind.name = f"{group}.{'-'.join(words)}".lower()
+        kind.is_synchronous = synchronous
+        kind.domains = tuple([hints[name].__metadata__[0] for name in kind.__struct_fields__])
+        return kind
+
+    return enter

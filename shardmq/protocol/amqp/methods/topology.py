@@ -1,13 +1,12 @@
 """Classes exchange and queue."""
 
-from typing import ClassVar
-
-from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, Method, Short, ShortStr
+from shardmq.protocol.amqp.methods.fields import Arguments, Bit, Long, Method, Short, ShortStr, method
 
 
+@method(40, 10, synchronous=True)
 class ExchangeDeclare(Method, frozen=True):
-    id: ClassVar = (40, 10)
-    name: ClassVar = "exchange.declare"
+    """Create an exchange, or check that it is there."""
+
     ticket: Short
     exchange: ShortStr
     type: ShortStr = "direct"
@@ -19,28 +18,30 @@ class ExchangeDeclare(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(40, 11)
 class ExchangeDeclareOk(Method, frozen=True):
-    id: ClassVar = (40, 11)
-    name: ClassVar = "exchange.declare-ok"
+    """The exchange is there."""
 
 
+@method(40, 20, synchronous=True)
 class ExchangeDelete(Method, frozen=True):
-    id: ClassVar = (40, 20)
-    name: ClassVar = "exchange.delete"
+    """Delete an exchange and its bindings."""
+
     ticket: Short
     exchange: ShortStr
     if_unused: Bit = False
     nowait: Bit = False
 
 
+@method(40, 21)
 class ExchangeDeleteOk(Method, frozen=True):
-    id: ClassVar = (40, 21)
-    name: ClassVar = "exchange.delete-ok"
+    """The exchange is deleted."""
 
 
+@method(40, 30, synchronous=True)
 class ExchangeBind(Method, frozen=True):
-    id: ClassVar = (40, 30)
-    name: ClassVar = "exchange.bind"
+    """Bind an exchange to another (extension of RabbitMQ)."""
+
     ticket: Short
     destination: ShortStr
     source: ShortStr
@@ -49,14 +50,15 @@ class ExchangeBind(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(40, 31)
 class ExchangeBindOk(Method, frozen=True):
-    id: ClassVar = (40, 31)
-    name: ClassVar = "exchange.bind-ok"
+    """The binding is there."""
 
 
+@method(40, 40, synchronous=True)
 class ExchangeUnbind(Method, frozen=True):
-    id: ClassVar = (40, 40)
-    name: ClassVar = "exchange.unbind"
+    """Delete a binding between exchanges (extension of RabbitMQ)."""
+
     ticket: Short
     destination: ShortStr
     source: ShortStr
@@ -65,14 +67,15 @@ class ExchangeUnbind(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(40, 51)
 class ExchangeUnbindOk(Method, frozen=True):
-    id: ClassVar = (40, 51)
-    name: ClassVar = "exchange.unbind-ok"
+    """The binding is deleted. Its number is 51, and not 41, in the specification, too."""
 
 
+@method(50, 10, synchronous=True)
 class QueueDeclare(Method, frozen=True):
-    id: ClassVar = (50, 10)
-    name: ClassVar = "queue.declare"
+    """Create a queue, or check that it is there; an empty name asks the server for one."""
+
     ticket: Short
     queue: ShortStr = ""
     passive: Bit = False
@@ -83,17 +86,19 @@ class QueueDeclare(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(50, 11)
 class QueueDeclareOk(Method, frozen=True):
-    id: ClassVar = (50, 11)
-    name: ClassVar = "queue.declare-ok"
+    """The queue is there, with so many ready messages and consumers."""
+
     queue: ShortStr
     message_count: Long
     consumer_count: Long
 
 
+@method(50, 20, synchronous=True)
 class QueueBind(Method, frozen=True):
-    id: ClassVar = (50, 20)
-    name: ClassVar = "queue.bind"
+    """Bind a queue to an exchange."""
+
     ticket: Short
     queue: ShortStr
     exchange: ShortStr
@@ -102,28 +107,31 @@ class QueueBind(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(50, 21)
 class QueueBindOk(Method, frozen=True):
-    id: ClassVar = (50, 21)
-    name: ClassVar = "queue.bind-ok"
+    """The binding is there."""
 
 
+@method(50, 30, synchronous=True)
 class QueuePurge(Method, frozen=True):
-    id: ClassVar = (50, 30)
-    name: ClassVar = "queue.purge"
+    """Delete the ready messages of a queue."""
+
     ticket: Short
     queue: ShortStr
     nowait: Bit = False
 
 
+@method(50, 31)
 class QueuePurgeOk(Method, frozen=True):
-    id: ClassVar = (50, 31)
-    name: ClassVar = "queue.purge-ok"
+    """So many messages are deleted."""
+
     message_count: Long
 
 
+@method(50, 40, synchronous=True)
 class QueueDelete(Method, frozen=True):
-    id: ClassVar = (50, 40)
-    name: ClassVar = "queue.delete"
+    """Delete a queue with its messages and bindings."""
+
     ticket: Short
     queue: ShortStr
     if_unused: Bit = False
@@ -131,15 +139,17 @@ class QueueDelete(Method, frozen=True):
     nowait: Bit = False
 
 
+@method(50, 41)
 class QueueDeleteOk(Method, frozen=True):
-    id: ClassVar = (50, 41)
-    name: ClassVar = "queue.delete-ok"
+    """The queue is deleted, with so many messages."""
+
     message_count: Long
 
 
+@method(50, 50, synchronous=True)
 class QueueUnbind(Method, frozen=True):
-    id: ClassVar = (50, 50)
-    name: ClassVar = "queue.unbind"
+    """Delete a binding of a queue."""
+
     ticket: Short
     queue: ShortStr
     exchange: ShortStr
@@ -147,6 +157,6 @@ class QueueUnbind(Method, frozen=True):
     arguments: Arguments = {}
 
 
+@method(50, 51)
 class QueueUnbindOk(Method, frozen=True):
-    id: ClassVar = (50, 51)
-    name: ClassVar = "queue.unbind-ok"
+    """The binding is deleted."""

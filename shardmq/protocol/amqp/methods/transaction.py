@@ -1,46 +1,45 @@
 """Classes tx and confirm."""
 
-from typing import ClassVar
-
-from shardmq.protocol.amqp.methods.fields import Bit, Method
+from shardmq.protocol.amqp.methods.fields import Bit, Method, method
 
 
+@method(90, 10, synchronous=True)
 class TxSelect(Method, frozen=True):
-    id: ClassVar = (90, 10)
-    name: ClassVar = "tx.select"
+    """Make the channel transactional."""
 
 
+@method(90, 11)
 class TxSelectOk(Method, frozen=True):
-    id: ClassVar = (90, 11)
-    name: ClassVar = "tx.select-ok"
+    """The channel is transactional."""
 
 
+@method(90, 20, synchronous=True)
 class TxCommit(Method, frozen=True):
-    id: ClassVar = (90, 20)
-    name: ClassVar = "tx.commit"
+    """Publish and settle what the transaction holds, all or nothing."""
 
 
+@method(90, 21)
 class TxCommitOk(Method, frozen=True):
-    id: ClassVar = (90, 21)
-    name: ClassVar = "tx.commit-ok"
+    """The transaction is committed; the next one begins."""
 
 
+@method(90, 30, synchronous=True)
 class TxRollback(Method, frozen=True):
-    id: ClassVar = (90, 30)
-    name: ClassVar = "tx.rollback"
+    """Drop what the transaction holds."""
 
 
+@method(90, 31)
 class TxRollbackOk(Method, frozen=True):
-    id: ClassVar = (90, 31)
-    name: ClassVar = "tx.rollback-ok"
+    """The transaction is dropped; the next one begins."""
 
 
+@method(85, 10, synchronous=True)
 class ConfirmSelect(Method, frozen=True):
-    id: ClassVar = (85, 10)
-    name: ClassVar = "confirm.select"
+    """Have publishes on the channel confirmed (extension of RabbitMQ)."""
+
     nowait: Bit = False
 
 
+@method(85, 11)
 class ConfirmSelectOk(Method, frozen=True):
-    id: ClassVar = (85, 11)
-    name: ClassVar = "confirm.select-ok"
+    """Publishes are confirmed from now on."""

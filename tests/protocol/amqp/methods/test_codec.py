@@ -12,7 +12,7 @@ from pamqp import commands as pamqp
 from shardmq.errors import ReplyCode
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods import codec as methods
-from shardmq.protocol.amqp.methods.codec import METHODS, fields
+from shardmq.protocol.amqp.methods.codec import METHODS
 from shardmq.protocol.amqp.methods.connection import ChannelClose
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.topology import QueueDeclare
@@ -37,7 +37,7 @@ DOMAINS: Final[dict[str, st.SearchStrategy[Any]]] = {
 
 
 def any_of(kind: type[Method]) -> st.SearchStrategy[Method]:
-    return st.builds(kind, *[DOMAINS[domain] for _, domain in fields(kind)])
+    return st.builds(kind, *[DOMAINS[domain] for domain in kind.domains])
 
 
 any_method = st.sampled_from(sorted(METHODS.values(), key=lambda kind: kind.id)).flatmap(any_of)
@@ -51,9 +51,6 @@ def test_every_method_is_written_and_read(kind: type[Method], data: st.DataObjec
     payload = methods.encode(method)
     assert payload[:4] == kind.id[0].to_bytes(2, "big") + kind.id[1].to_bytes(2, "big")
     assert methods.decode(payload, 1) == method
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def refused(payload: bytes) -> AmqpError:
@@ -120,8 +117,6 @@ def test_a_text_that_is_too_long_for_a_short_string_is_cut_between_characters() 
     assert method.reply_text == "€" * 85
 
 
-# --- another codec ----------------------------------------------------------------------------------------------------
-
 THEIRS: Final = {"access"}
 """Classes of methods that pamqp has not."""
 
@@ -140,13 +135,14 @@ def test_pamqp_reads_what_is_written_here_and_writes_the_same(kind: type[Method]
     method = data.draw(any_of(kind))
     payload = methods.encode(method)
     theirs = object.__new__(theirs_of(kind))
-    assert theirs.index == kind.id[0] << 16 | kind.id[1]
+    assert (theirs.index, theirs.synchronous) == (kind.id[0] << 16 | kind.id[1], kind.is_synchronous)
     theirs.unmarshal(payload[4:])
     values = [getattr(theirs, slot) for slot in theirs.__slots__]
-    assert [as_bytes(value, domain) for value, (_, domain) in zip(values, fields(kind), strict=True)] == [
-        getattr(method, name) for name, _ in fields(kind)
+    names = kind.__struct_fields__
+    assert [as_bytes(value, domain) for value, domain in zip(values, kind.domains, strict=True)] == [
+        getattr(method, name) for name in names
     ]
-    for slot, value, (name, domain) in zip(theirs.__slots__, values, fields(kind), strict=True):
+    for slot, value, name, domain in zip(theirs.__slots__, values, names, kind.domains, strict=True):
         if domain == "table":  # it has a shorter type for small numbers
             setattr(theirs, slot, {})
             method = msgspec.structs.replace(method, **{name: {}})
