@@ -458,11 +458,8 @@ class AmqpConnection(ClientConnection):
         self, channel: int, consumer: str, tag: int, redelivered: bool, run: RecordBatch, deliveries: int
     ) -> None:
         lists, bodies = to_amqp(run, deliveries)
-        self.send_frame(
-            sending.deliveries(
-                channel, consumer, tag, redelivered, run.exchange, run.routing_key, lists, bodies, self._frame_max
-            )
-        )
+        envelope = sending.envelope(channel, consumer, redelivered, run.exchange, run.routing_key)
+        self.send_frame(sending.deliveries(envelope, tag, lists, bodies, self._frame_max))
 
     def delivery_bytes(self, consumer: str) -> int:
         return sending.DELIVERY_BYTES + len(consumer)

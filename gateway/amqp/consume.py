@@ -29,7 +29,7 @@ from shardmq.protocol.amqp.methods.basic import (
 from shardmq.protocol.amqp.methods.connection import AccessRequest, AccessRequestOk, ChannelFlow, ChannelFlowOk
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.transaction import ConfirmSelect, ConfirmSelectOk
-from shardmq.protocol.amqp.properties import DIRECT_REPLY
+from shardmq.protocol.amqp.property_facts import DIRECT_REPLY
 from shardmq.protocol.translation import to_amqp
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
 

@@ -23,7 +23,7 @@ from shardmq.gateway.amqp.channel import ReplyQueue
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import BasicConsume, BasicConsumeOk
 from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
-from shardmq.protocol.amqp.properties import DIRECT_REPLY
+from shardmq.protocol.amqp.property_facts import DIRECT_REPLY
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES
 

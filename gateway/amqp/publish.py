@@ -24,8 +24,8 @@ from shardmq.protocol.amqp import records as packing
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicPublish
-from shardmq.protocol.amqp.properties import Facts, PropertyLists, read_facts
 from shardmq.protocol.amqp.property_edits import with_reply_to, without_bcc
+from shardmq.protocol.amqp.property_facts import Facts, PropertyLists, read_facts
 
 _lists: Final = PropertyLists()
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")

@@ -35,7 +35,7 @@ from shardmq.message.record import (
     unpack_raw,
 )
 from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
-from shardmq.protocol.amqp import properties
+from shardmq.protocol.amqp import properties, property_facts
 from shardmq.protocol.amqp import records as packing
 from shardmq.protocol.amqp.property_edits import edited, without
 from shardmq.protocol.amqp.tables import encode_entry, encode_long, wrapped
@@ -43,7 +43,7 @@ from shardmq.protocol.amqp.tables import encode_entry, encode_long, wrapped
 KNOWN_MAX: Final = 1024
 """Properties whose translation is remembered; past it all are forgotten."""
 
-KNOWN_BYTES_MAX: Final = properties.KNOWN_BYTES_MAX
+KNOWN_BYTES_MAX: Final = property_facts.KNOWN_BYTES_MAX
 """Longer ones are not remembered: they mostly differ, and may have 128 KB."""
 
 DELIVERY_COUNT: Final = "x-delivery-count"

@@ -14,7 +14,7 @@ import shardmq
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.amqp.tables import wrapped
-from tests.protocol.amqp.test_properties import EVERY_TYPE
+from tests.protocol.amqp.property_lists import EVERY_TYPE
 
 SECONDS: Final = 60.0
 NOON: Final = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)

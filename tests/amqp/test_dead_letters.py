@@ -11,9 +11,10 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import shardmq
 from shardmq.protocol.amqp.properties import decode
-from shardmq.protocol.amqp.tables import decode_value, entries_of, wrapped
+from shardmq.protocol.amqp.table_check import entries_of
+from shardmq.protocol.amqp.tables import decode_value, wrapped
 from tests.amqp.test_crossing import LETTERS, SECONDS, Raw
-from tests.protocol.amqp.test_properties import EVERY_TYPE
+from tests.protocol.amqp.property_lists import EVERY_TYPE
 
 DEATHS: Final = {
     "x-first-death-reason",

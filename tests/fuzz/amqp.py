@@ -15,7 +15,7 @@ from shardmq.protocol.amqp.methods.topology import QueueDeclare
 
 with atheris.instrument_imports(include=["shardmq.gateway.amqp"]):
     from shardmq.protocol.amqp import encoder as sending
-    from shardmq.protocol.amqp import properties
+    from shardmq.protocol.amqp import properties, property_facts
     from shardmq.protocol.amqp.errors import AmqpError
     from shardmq.protocol.amqp.events import METHOD
     from shardmq.protocol.amqp.frames import FrameReader
@@ -56,13 +56,13 @@ def fuzz_method(data: bytes) -> None:
 def fuzz_list(data: bytes) -> None:
     """A property list."""
     try:
-        properties.read_facts(data)
+        property_facts.read_facts(data)
     except AmqpError as fault:
         assert fault.code in LIST_CODES, fault
         return
     known = properties.decode(data)
     again = properties.encode(known)
-    properties.read_facts(again)
+    property_facts.read_facts(again)
     assert repr(properties.decode(again)) == repr(known)
 
 

@@ -22,7 +22,7 @@ from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp.properties import decode
 from shardmq.protocol.amqp.tables import wrapped
 from shardmq.topology.entities import Binding, Exchange
-from tests.protocol.amqp.test_properties import EVERY_TYPE
+from tests.protocol.amqp.property_lists import EVERY_TYPE
 
 from .stage import Stage
 

@@ -24,7 +24,6 @@ LONG_FILES: set[str] = {
     "shardmq/client/core/connection.py",
     "shardmq/client/sync/channel.py",
     "shardmq/client/sync/transport.py",
-    "shardmq/protocol/amqp/tables.py",
     "shards/handlers/transactions.py",
     "shards/queues/subqueue.py",
     "shards/storage/store.py",
@@ -60,7 +59,6 @@ MANY_PARAMETERS: set[str] = {
     "gateway/native/connection.py send_return",
     "gateway/session/channel.py send",
     "gateway/session/front.py send_return",
-    "shardmq/protocol/amqp/encoder.py deliveries",
     "shardmq/spark/connection/protocol.py encode_publish",
     "shardmq/spark/jobs/dead_letters.py deadletters",
     "shardmq/spark/jobs/export.py export",
@@ -70,7 +68,5 @@ MANY_PARAMETERS: set[str] = {
 }
 MODULE_STATE: set[str] = {
     "gateway/amqp/arguments.py _named",
-    "shardmq/protocol/amqp/frames.py _known",
-    "shardmq/protocol/amqp/properties.py _STEPS",
     "shardmq/spark/connection/broker.py _connections",
 }

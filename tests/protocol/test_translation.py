@@ -16,7 +16,7 @@ from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch, can_join
 from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp.tables import encode_table, wrapped
 from shardmq.protocol.translation import KNOWN_MAX, to_amqp, to_native
-from tests.protocol.amqp.test_properties import EVERY_TYPE, lists
+from tests.protocol.amqp.property_lists import EVERY_TYPE, lists
 
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 

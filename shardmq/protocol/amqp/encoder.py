@@ -1,10 +1,11 @@
-"""Frames out: methods, contents, deliveries by the run.
+"""Bytes out: methods, contents, deliveries by the batch.
 
     ├─────── basic.deliver ───────┤├──── header ────┤├──── body ────┤
     method, consumer  tag  exchange, key  size, properties  size, body  end
     └─── the same ──┘ +1   └─────────── often the same ───────┘
 
-What deliveries of a consumer have in common is put together once; of those that are alike, each takes one packing.
+What the deliveries of a consumer have in common, its envelope, is put together once. Deliveries with the same
+properties and bodies of one size take one packing each.
 """
 
 import struct
@@ -13,26 +14,19 @@ from functools import lru_cache
 from itertools import count, repeat
 from typing import Final, NamedTuple
 
-from shardmq.protocol.amqp.events import (
-    BODY,
-    END,
-    FRAME_OVERHEAD,
-    HEADER,
-    HEARTBEAT,
-    METHOD,
-)
+from shardmq.protocol.amqp.events import BODY, END, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
 from shardmq.protocol.amqp.methods.fields import Method
 
 ENVELOPES_KEPT: Final = 4096
-"""What deliveries have in common, of all connections: some hundred bytes each."""
+"""Envelopes remembered, of all connections: some hundred bytes each."""
 
 ALIKE_BYTES_MAX: Final = 4096
-"""Longer bodies are not packed into their messages, as that would copy them once more."""
+"""The largest bodies that are packed together with their frames; for larger ones that would be one copy more."""
 
 DELIVERY_BYTES: Final = 54
-"""What a delivery takes in its frames beside its names, properties and body."""
+"""Bytes of a delivery's frames beside its names, properties and body."""
 
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
@@ -40,6 +34,7 @@ _END: Final = bytes((END,))
 _BASIC: Final = b"\x00\x3c\x00\x00"
 _TAG_BYTES: Final = 8
 BEAT: Final = _FRAME.pack(HEARTBEAT, 0, 0) + _END
+"""A heartbeat's frame."""
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -53,13 +48,13 @@ def method_frame(channel: int, method: Method) -> bytes:
 
 
 def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
-    """A content's frames: its header, and its body in as many as it takes."""
+    """A content's frames: its header, and as many for the body as it takes."""
     header = frame(HEADER, channel, _CONTENT.pack(60, 0, len(body)) + properties)
     return b"".join((header, *_body_frames(channel, body, frame_max)))
 
 
 def _body_frames(channel: int, body: bytes, frame_max: int) -> list[bytes | memoryview]:
-    """The parts of a body's frames, its bytes uncopied: whoever joins them copies once, which takes long enough."""
+    """The parts of a body's frames, with views of the body: it is copied once only, when the parts are joined."""
     room = frame_max - FRAME_OVERHEAD
     view = memoryview(body)
     parts: list[bytes | memoryview] = []
@@ -69,16 +64,18 @@ def _body_frames(channel: int, body: bytes, frame_max: int) -> list[bytes | memo
     return parts
 
 
-class _Envelope(NamedTuple):
+class Envelope(NamedTuple):
     """What deliveries of a consumer have in common.
 
     Attributes:
-        before: the tag: a method's frame up to there.
-        behind: it, up to the size of the content header.
-        body: what begins the frame of a body, up to its size, the end of the header included.
-        pack: puts together all of a message up to its property list: before, tag, behind, and the header's fields.
+        channel: the consumer's.
+        before: a basic.deliver's frame up to the delivery tag.
+        behind: the same frame after the tag, and the next one up to the size of the content header.
+        body: the end of the content header's frame, and the body's frame up to its size.
+        pack: joins all of a delivery up to its property list: before, tag, behind, and the header's fields.
     """
 
+    channel: int
     before: bytes
     behind: bytes
     body: bytes
@@ -86,50 +83,40 @@ class _Envelope(NamedTuple):
 
 
 @lru_cache(maxsize=ENVELOPES_KEPT)
-def _envelope(channel: int, consumer: str, redelivered: bool, exchange: str, key: str) -> _Envelope:
-    whole = method_frame(channel, BasicDeliver(consumer, 0, redelivered, exchange, key))
-    tag_at = _FRAME.size + 4 + 1 + len(consumer.encode())
+def envelope(channel: int, consumer_tag: str, redelivered: bool, exchange: str, routing_key: str) -> Envelope:
+    """The envelope of deliveries with these values in their basic.deliver; the last ones made are remembered."""
+    whole = method_frame(channel, BasicDeliver(consumer_tag, 0, redelivered, exchange, routing_key))
+    tag_at = _FRAME.size + 4 + 1 + len(consumer_tag.encode())
     before = whole[:tag_at]
     behind = whole[tag_at + _TAG_BYTES :] + struct.pack(">BH", HEADER, channel)
     pack = struct.Struct(f">{len(before)}sQ{len(behind)}sI4sQ").pack
-    return _Envelope(before, behind, _END + struct.pack(">BH", BODY, channel), pack)
+    return Envelope(channel, before, behind, _END + struct.pack(">BH", BODY, channel), pack)
 
 
 def deliveries(
-    channel: int,
-    consumer: str,
-    tag: int,
-    redelivered: bool,
-    exchange: str,
-    key: str,
-    lists: Sequence[bytes],
-    bodies: Sequence[bytes],
-    frame_max: int,
+    envelope: Envelope, first_tag: int, lists: Sequence[bytes], bodies: Sequence[bytes], frame_max: int
 ) -> bytes:
-    """Messages for a consumer, numbered from `tag`.
+    """The frames of messages for a consumer.
 
     Args:
-        channel: of the consumer.
-        consumer: its tag.
-        tag: the first one's delivery tag.
-        redelivered: as in basic.deliver, as are `exchange` and `key`.
+        envelope: what they have in common.
+        first_tag: the delivery tag of the first; the others' follow.
         lists: each one's property list.
         bodies: each one's body.
-        frame_max: the largest frame agreed on.
+        frame_max: the largest frame agreed on, in bytes.
     """
-    envelope = _envelope(channel, consumer, redelivered, exchange, key)
     sizes = set(map(len, bodies))
     longest = max(sizes)
     if longest > frame_max - FRAME_OVERHEAD:
-        return _long(envelope, channel, tag, lists, bodies, frame_max)
+        return _long(envelope, first_tag, lists, bodies, frame_max)
     if len(sizes) == 1 and 0 < longest <= ALIKE_BYTES_MAX and len(lists) > 1 and lists.count(lists[0]) == len(lists):
-        return _alike(envelope, tag, lists[0], bodies, longest)
-    return _different(envelope, tag, lists, bodies)
+        return _alike(envelope, first_tag, lists[0], bodies, longest)
+    return _different(envelope, first_tag, lists, bodies)
 
 
-def _alike(envelope: _Envelope, tag: int, properties: bytes, bodies: Sequence[bytes], size: int) -> bytes:
-    """Messages with the same property list, and bodies of the same size: 0.15 µs each."""
-    before, behind, body, _ = envelope
+def _alike(envelope: Envelope, tag: int, properties: bytes, bodies: Sequence[bytes], size: int) -> bytes:
+    """Messages with the same property list, and bodies of one size: 0.15 µs each."""
+    _, before, behind, body, _ = envelope
     middle = b"%b%b%b%b%b" % (
         behind,
         (_CONTENT.size + len(properties)).to_bytes(4, "big"),
@@ -142,9 +129,9 @@ def _alike(envelope: _Envelope, tag: int, properties: bytes, bodies: Sequence[by
     return b"".join(map(pack, repeat(before), tags, repeat(middle), bodies, repeat(END)))
 
 
-def _different(envelope: _Envelope, tag: int, lists: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
-    """Messages whose bodies fit into a frame each."""
-    before, behind, start, pack = envelope
+def _different(envelope: Envelope, tag: int, lists: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
+    """Messages whose bodies fit into one frame each."""
+    _, before, behind, start, pack = envelope
     parts = []
     for number, properties, body in zip(count(tag), lists, bodies, strict=False):
         size = len(body)
@@ -158,11 +145,9 @@ def _different(envelope: _Envelope, tag: int, lists: Sequence[bytes], bodies: Se
     return b"".join(parts)
 
 
-def _long(
-    envelope: _Envelope, channel: int, tag: int, lists: Sequence[bytes], bodies: Sequence[bytes], frame_max: int
-) -> bytes:
+def _long(envelope: Envelope, tag: int, lists: Sequence[bytes], bodies: Sequence[bytes], frame_max: int) -> bytes:
     """Messages of which some have bodies of several frames."""
-    before, behind, _, pack = envelope
+    channel, before, behind, _, pack = envelope
     parts: list[bytes | memoryview] = []
     for number, properties, body in zip(count(tag), lists, bodies, strict=False):
         parts += [

@@ -1,11 +1,11 @@
-"""What goes wrong in AMQP: a reply code, a text, the method it is about; and how the broker's own errors read there.
+"""Reply codes and texts, and whether they end the channel or the connection.
 
-Soft codes end the channel, hard ones the connection (section 1.1 of the specification). Texts are RabbitMQ's where it
-has words for the same thing: programs look into them. The broker's own say more; what they add is cut off here.
+Soft codes end the channel, hard ones the connection (section 1.1 of the specification). Where RabbitMQ has a text for
+the same error, clients get that text, as programs look for it; the broker's own texts say more.
 
-Trouble that passes (a shard or the coordinator is away) ends the channel alone, with RESOURCE_ERROR: closing the
-connection, as that code does elsewhere, would hit channels that have nothing to do with it, and NOT_FOUND, which
-RabbitMQ gives where a queue's node is down, makes programs declare what is there.
+Errors that pass (a shard or the coordinator is away) end the channel alone, with RESOURCE_ERROR. That code is a hard
+one otherwise, but closing the connection would hit channels that have nothing to do with the error. RabbitMQ answers
+NOT_FOUND where a queue's node is down; programs then declare a queue that exists.
 """
 
 import re
@@ -38,11 +38,13 @@ HARD: Final = frozenset(
 """Codes that end the connection."""
 
 NO_METHOD: Final = (0, 0)
+"""The ids of an error that is about no method."""
 
 LOCKED: Final = (
     r"It could be originally declared on another connection or the exclusive property value does not match that of the "
     r"original declaration."
 )
+"""What RabbitMQ adds to the text about an exclusive queue of another connection."""
 
 _CODES: Final[dict[type[ShardmqError], ReplyCode]] = {
     InvalidRequest: ReplyCode.PRECONDITION_FAILED,  # it was well-formed AMQP, so no syntax error there
@@ -54,8 +56,8 @@ _PASSING: Final = (Unavailable, Timeout)
 """Errors that end the channel alone, whatever their code."""
 
 _TEXTS: Final = tuple(
-    (re.compile(native, re.DOTALL), said)
-    for native, said in (
+    (re.compile(own, re.DOTALL), rabbitmqs)
+    for own, rabbitmqs in (
         (r"(no (?:queue|exchange) '.*' in vhost '.*'); declare it first", r"\1"),
         (r"(cannot publish to internal exchange '.*' in vhost '.*'); use one bound to it", r"\1"),
         (r"(.* contains reserved prefix 'amq\.\*'); choose another name", r"\1"),
@@ -71,15 +73,15 @@ _TEXTS: Final = tuple(
         (r"(user_id property set to '.*' but authenticated user was '.*'); set your own, or none", r"\1"),
     )
 )
-"""The broker's texts, and what RabbitMQ says. Names may hold anything, hence whole texts are matched."""
+"""The broker's texts, and RabbitMQ's. Names may hold anything, so whole texts are matched."""
 
 
 class AmqpError(ShardmqError):
-    """What came made no sense, or can not be done.
+    """An error of an AMQP client, or one that it is told.
 
     Attributes:
-        method: class and method number of what it is about; zeros where it is about none.
-        is_hard: whether the connection ends with it; its channel alone otherwise.
+        method: class and method number of the method it is about; zeros where it is about none.
+        is_hard: whether it ends the connection, and not the channel alone.
     """
 
     def __init__(self, code: ReplyCode, text: str, method: tuple[int, int] = NO_METHOD) -> None:
@@ -89,19 +91,24 @@ class AmqpError(ShardmqError):
 
 
 def as_amqp_error(error: ShardmqError, method: tuple[int, int] = NO_METHOD) -> AmqpError:
-    """An error of the broker as AMQP clients see it, about that method unless it says which."""
+    """An error of the broker as AMQP clients see it.
+
+    Args:
+        error: the broker's error.
+        method: class and method number of the method it is about, unless the error names one.
+    """
     if isinstance(error, AmqpError):
         return error
-    fault = AmqpError(_CODES.get(type(error), error.code), said(error.text), method)
+    amqp_error = AmqpError(_CODES.get(type(error), error.code), rabbitmq_text(error.text), method)
     if isinstance(error, _PASSING):
-        fault.is_hard = False
-    return fault
+        amqp_error.is_hard = False
+    return amqp_error
 
 
-def said(text: str) -> str:
-    """A text of the broker in RabbitMQ's words, where it has some."""
-    for native, words in _TEXTS:
-        match = native.fullmatch(text)
+def rabbitmq_text(text: str) -> str:
+    """RabbitMQ's text for an error text of the broker; the same text where RabbitMQ has none."""
+    for own, rabbitmqs in _TEXTS:
+        match = own.fullmatch(text)
         if match is not None:
-            return match.expand(words)
+            return match.expand(rabbitmqs)
     return text

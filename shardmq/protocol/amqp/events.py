@@ -7,30 +7,32 @@ from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import BasicAck, BasicPublish
 from shardmq.protocol.amqp.methods.fields import Method
 
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+"""What a client sends before its first frame."""
+
 METHOD: Final = 1
-
 HEADER: Final = 2
-
 BODY: Final = 3
-
 HEARTBEAT: Final = 8
+"""Types of frames."""
 
 END: Final = 0xCE
+"""The last octet of a frame."""
 
 FRAME_OVERHEAD: Final = 8
 """Bytes of a frame beside its payload."""
 
 FRAME_MIN: Final = 4096
-"""The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on: who
-sends a larger one is not let in, as with RabbitMQ."""
+"""The smallest `frame_max` (section 4.2.3 of the specification), and the largest frame before one is agreed on. A
+client that sends a larger one then is refused, as in RabbitMQ."""
 
 
 @dataclass(slots=True)
 class PublishesReceived:
-    """Messages that were published one after the other on a channel, by the same method.
+    """Neighbouring messages on a channel, published by the same method.
 
     Attributes:
-        lists: each one's property list; the same object for neighbours that have the same.
+        lists: each one's property list; one object for neighbours whose lists are equal.
         bodies: each one's body.
     """
 
@@ -41,16 +43,16 @@ class PublishesReceived:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all property lists and bodies."""
         return sum(map(len, self.lists)) + sum(map(len, self.bodies))
 
 
 @dataclass(slots=True)
 class AcksReceived:
-    """Deliveries were acknowledged one after the other, each by a basic.ack of its own.
+    """Neighbouring acks on a channel, each of a single delivery.
 
     Attributes:
-        ranges: their tags, in the order they came: first to last, both included.
+        ranges: their delivery tags in the order of the acks, as (first, last), both included.
     """
 
     channel: int
@@ -58,13 +60,13 @@ class AcksReceived:
 
     @property
     def method(self) -> BasicAck:
-        """The first of those methods."""
+        """The first ack."""
         return BasicAck(self.ranges[0][0])
 
 
 @dataclass(slots=True)
 class MethodReceived:
-    """A method."""
+    """A method other than a publish, or an ack with `multiple`."""
 
     channel: int
     method: Method
@@ -72,7 +74,7 @@ class MethodReceived:
 
 @dataclass(slots=True)
 class PublishTooLarge:
-    """A message that is too large; whatever comes after it on its channel is ignored already."""
+    """A publish of a message that is too large. The reader ignores its channel from then on."""
 
     channel: int
     method: BasicPublish
@@ -81,12 +83,10 @@ class PublishTooLarge:
 
 @dataclass(slots=True)
 class HeartbeatReceived:
-    """A heartbeat, which is on channel 0."""
+    """A heartbeat; its channel is 0."""
 
     channel: int = 0
 
 
 Event = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge | HeartbeatReceived
-
-
-PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+"""What `FrameReader.feed` yields."""

@@ -1,18 +1,18 @@
-"""Frames in: bytes to what they say, without any I/O.
+"""Bytes in: a frame reader that yields events, neighbours of a kind together.
 
     frame      type u8, channel u16, size u32, payload, 0xCE
     type       1 method · 2 content header · 3 content body · 8 heartbeat
 
-A parser has three outcomes: an event, a fault, or "need more", which ends `feed`.
+The reader has three outcomes: an event, an `AmqpError`, or "need more", which ends `feed`.
 
-Per-message work is what costs, so neighbours are taken together. Most clients send the same method frame for every
-publish, byte for byte, and often the same content header; such neighbours are found by comparing bytes:
+Work per message is what costs. Most clients send the same method frame for every publish, byte for byte, and often the
+same content header. The reader finds such neighbours by comparing bytes, and yields them as one event:
 
     ├─ basic.publish ─┤├─ header ─┤├─ body ─┤├─ basic.publish ─┤├─ header ─┤├─ body ─┤ …
     └──── the same ───────────────────┘ 100B └──── the same ───────────────────┘ 100B
 
-Acknowledgements of one delivery after the other are taken together, too. Frames that are cut off by the end of what was
-read, or in any way unusual, take the way on which everything is looked at one by one; both ways say the same.
+Neighbouring acks of single deliveries become one event, too. All other frames are read one by one: those that the end
+of the input cuts off, and those that are unusual in any way. Both ways yield the same.
 """
 
 import struct
@@ -43,19 +43,19 @@ from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
 
 UNFINISHED_BYTES_MAX: Final = 64 << 20
-"""What a connection may have sent of messages that are not complete, on all its channels, and one of the largest in any
-case. Without it, they would be 2047 times as much as the largest message."""
+"""The most that a connection may have sent of incomplete messages, on all its channels; one of the largest fits in any
+case. Without this limit a connection could make the broker keep 2047 times the largest message."""
 
 PUBLISHES_KNOWN: Final = 4096
-"""Methods that are known by their bytes, of all connections; past it they are forgotten, as those of messages whose
-routing keys all differ are. Each takes a kilobyte at most."""
+"""Publish methods remembered by their bytes. When there are more, all are forgotten: they belong to messages whose
+routing keys all differ. Each takes a kilobyte at most."""
 
 ALIKE_AT_ONCE: Final = 8
-"""Alike messages are looked for so many at a time at first, and twice as many after each time that all were: taken
-apart and compared together they cost 0.12 µs each, one by one 0.3. What is taken apart in vain is never much more than
-what was not."""
+"""How many messages are compared with the first one together. The number doubles each time that all were alike, so that
+the work done in vain stays small. Together they cost 0.12 µs each, one by one 0.3."""
 
 SNIPPET_BYTES: Final = 16
+"""How much of a frame error texts show."""
 
 _FRAME: Final = struct.Struct(">BHI")
 _CONTENT: Final = struct.Struct(">HHQ")
@@ -77,9 +77,9 @@ class _Content:
     """A message whose frames have not all come.
 
     Attributes:
-        properties: its list; None before the header.
+        properties: its property list; None before the header.
         missing: bytes of the body that have not come.
-        body: what has. One buffer that grows: parts may be of a byte each, and would take 40 times as much.
+        body: the bytes that have. One buffer that grows: a list of parts of one byte each would take 40 times as much.
     """
 
     __slots__ = ("body", "method", "missing", "properties")
@@ -95,31 +95,32 @@ class _Content:
         return len(self.body) + len(self.properties or b"")
 
 
-_known: Final[dict[bytes, BasicPublish]] = {}
+_publishes: Final[dict[bytes, BasicPublish]] = {}
+"""Publish methods by their payload. They belong to the process, as the connections of a program send the same ones."""
 
 
 def _publish(payload: bytes, channel: int) -> BasicPublish:
-    """The method of that payload: the same object each time, while it is known."""
-    publish = _known.get(payload)
+    """Decode a publish method; the same object each time, while it is remembered."""
+    publish = _publishes.get(payload)
     if publish is None:
         decoded = methods.decode(payload, channel)
         assert isinstance(decoded, BasicPublish)
-        if len(_known) >= PUBLISHES_KNOWN:
-            _known.clear()
-        publish = _known[payload] = decoded
+        if len(_publishes) >= PUBLISHES_KNOWN:
+            _publishes.clear()
+        publish = _publishes[payload] = decoded
     return publish
 
 
 class FrameReader:
-    """See the module. One for each connection.
+    """Reads the frames of one connection.
 
     Args:
-        message_max: the largest body of a message, in bytes. Properties are as long as a frame at most.
+        message_max: the largest body of a message, in bytes. Property lists are as long as a frame at most.
 
     Attributes:
-        frame_max: the largest frame agreed on, in bytes. Payloads may be that large, as in RabbitMQ: clients get it
-            wrong by the eight bytes around them.
-        ignored: channels that the server has closed: until the client has heard, nothing else counts there.
+        frame_max: the largest frame agreed on, in bytes. Payloads may be as large, as in RabbitMQ, since clients
+            forget the eight bytes around them.
+        ignored: channels that the server has closed. Until the client has confirmed that, all else on them is dropped.
     """
 
     __slots__ = ("_contents", "_needed", "_rest", "_unfinished_bytes", "frame_max", "ignored", "message_max")
@@ -128,23 +129,23 @@ class FrameReader:
         self.frame_max = FRAME_MIN
         self.message_max = message_max
         self.ignored: frozenset[int] = frozenset()
-        self._rest = bytearray()  # of a frame that has not come whole, nor is looked at before `_needed` bytes are here
+        self._rest = bytearray()  # the beginning of a frame; it is not looked at before `_needed` bytes have come
         self._needed = 0
         self._contents: dict[int, _Content] = {}
         self._unfinished_bytes = 0
 
     def ignore(self, channel: int) -> None:
-        """The server closes a channel."""
+        """Drop what comes on a channel that the server closes, until the client confirms."""
         self.ignored |= {channel}
         content = self._contents.pop(channel, None)
         if content is not None:
             self._unfinished_bytes -= content.size
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Take bytes in, and say what they say. All of it has to be taken out before more is fed.
+        """Read bytes, and yield the events in them. Iterate to the end before feeding more.
 
         Raises:
-            AmqpFault: they make no sense; nothing after them does.
+            AmqpError: the bytes break the protocol; nothing after them can be read.
         """
         if self._rest:
             self._rest += data
@@ -167,7 +168,7 @@ class FrameReader:
             event: Event | None
             if kind == METHOD and channel and channel not in self._contents and channel not in self.ignored:
                 if data.startswith(_PUBLISH, at + 7):
-                    event, after = self._publishes(data, at, end, channel)
+                    event, after = self._read_publishes(data, at, end, channel)
                     if event is not None:
                         at = after
                         yield event
@@ -184,13 +185,11 @@ class FrameReader:
             self._rest += data[at:] if at else data
             self._needed = FRAME_OVERHEAD if size - at < FRAME_OVERHEAD else FRAME_OVERHEAD + length
 
-    # --- many at once -----------------------------------------------------------------------------------------------
-
-    def _publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[PublishesReceived | None, int]:
-        """Publishes by the method in data[at:end + 1] that are here whole, each in a frame for its body at most.
+    def _read_publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[PublishesReceived | None, int]:
+        """Read neighbouring publishes by the method in data[at:end + 1], complete ones with one body frame at most.
 
         Returns:
-            None where there is none, or something is wrong with the first; where the next one begins.
+            The event, None where the first publish is none of those; and the offset at which the next frame begins.
         """
         method = _publish(data[at + 7 : end], channel)
         start = data[at : end + 1] + _START.pack(HEADER, channel)
@@ -226,8 +225,6 @@ class FrameReader:
                 bodies += alike
             at = after
         return (PublishesReceived(channel, method, lists, bodies), at) if bodies else (None, at)
-
-    # --- one by one -------------------------------------------------------------------------------------------------
 
     def _take(self, kind: int, channel: int, payload: bytes) -> Event | None:
         content = self._contents.get(channel)
@@ -306,7 +303,7 @@ class FrameReader:
 
 
 def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[AcksReceived, int]:
-    """Acknowledgements that follow one another, from the one at `at` on; where they end."""
+    """Read neighbouring acks of single deliveries, from offset `at` on; also returns where they end."""
     head, first, _ = _ACK.unpack_from(data, at)
     last, step = first, _ACK.size
     ranges = []
@@ -325,7 +322,7 @@ def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[AcksReceived, 
 
 
 def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[bytes], int]:
-    """The bodies, all of one size, of messages that begin with `prefix` and are here whole; where they end."""
+    """The bodies, all of one size, of complete messages that begin with `prefix`; and where they end."""
     bodies: list[bytes] = []
     shape = struct.Struct(f"{len(prefix)}s{body_size}sc")
     count = ALIKE_AT_ONCE
@@ -350,7 +347,7 @@ def _unexpected(text: str, method: tuple[int, int] = NO_METHOD) -> AmqpError:
 
 
 def _misplaced(content: _Content) -> AmqpError:
-    """A frame where a part of a message belongs."""
+    """The error for a frame of another type where a part of a message belongs."""
     if content.properties is None:
         text = f"expected content header for class {_BASIC}, got non content header frame instead"
     else:
@@ -359,7 +356,7 @@ def _misplaced(content: _Content) -> AmqpError:
 
 
 def _shown(kind: int, payload: bytes) -> str:
-    """A frame in an error's text, as RabbitMQ shows it."""
+    """A frame as error texts show it, in RabbitMQ's form."""
     snippet = payload[:SNIPPET_BYTES]
     shown = ",".join(map(str, snippet))
     if snippet and snippet.isascii() and snippet.decode().isprintable():

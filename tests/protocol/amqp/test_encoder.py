@@ -1,4 +1,4 @@
-"""Frames out: deliveries by the run say what one by one would."""
+"""Frames out: deliveries encoded by the batch are what they would be one by one."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def one_by_one(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str 
 
 
 def together(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str = "c") -> bytes:
-    return sending.deliveries(3, consumer, tag, True, "e", "k.ü", lists, bodies, FRAME_MAX)
+    return sending.deliveries(sending.envelope(3, consumer, True, "e", "k.ü"), tag, lists, bodies, FRAME_MAX)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 4097, 4992, 4993, 20_000])

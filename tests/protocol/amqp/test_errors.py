@@ -17,7 +17,7 @@ from shardmq.errors import (
     Unavailable,
     request_error,
 )
-from shardmq.protocol.amqp.errors import HARD, AmqpError, as_amqp_error, said
+from shardmq.protocol.amqp.errors import HARD, AmqpError, as_amqp_error, rabbitmq_text
 
 ODD = "a'; declare it first' in vhost '/"
 """Names may hold anything."""
@@ -73,4 +73,4 @@ def test_what_is_soft_and_what_is_hard_is_the_specifications() -> None:
     ],
 )
 def test_texts_are_in_rabbitmqs_words(native: str, words: str) -> None:
-    assert said(native) == words
+    assert rabbitmq_text(native) == words

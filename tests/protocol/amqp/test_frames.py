@@ -53,9 +53,6 @@ def lists_and_bodies(event: Event) -> list[tuple[bytes, bytes]]:
     return list(zip(event.lists, event.bodies, strict=True))
 
 
-# --- what comes together ----------------------------------------------------------------------------------------------
-
-
 def test_alike_publishes_are_one_event_and_share_their_property_list() -> None:
     bodies = [b"%05d" % number for number in range(1000)]
     (event,) = events(b"".join([publish(data, properties=PERSISTENT_LIST) for data in bodies]))
@@ -115,15 +112,12 @@ def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
     known = reader()
     for number in range(frames.PUBLISHES_KNOWN + 100):
         list(known.feed(publish(b"x", method=BasicPublish(0, routing_key=f"key-{number}"))))
-    assert len(frames._known) <= frames.PUBLISHES_KNOWN
+    assert len(frames._publishes) <= frames.PUBLISHES_KNOWN
     (one,) = known.feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     (same,) = reader().feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     assert isinstance(one, PublishesReceived)
     assert isinstance(same, PublishesReceived)
     assert one.method is same.method
-
-
-# --- what belongs together --------------------------------------------------------------------------------------------
 
 
 def test_a_body_may_come_in_many_frames_some_of_them_empty() -> None:
@@ -147,8 +141,6 @@ def test_messages_of_several_channels_may_be_interleaved() -> None:
     assert (beat, acked) == (HeartbeatReceived(), AcksReceived(3, [(1, 1)]))
     assert [lists_and_bodies(event) for event in (second, first)] == [[(b"\0\0", b"xy")], [(b"\0\0", b"ab")]]
 
-
-# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 STARTED = sending.method_frame(1, PUBLISH)
 NOT_HEADER = "expected content header for class 60, got non content header frame instead"
@@ -218,9 +210,6 @@ def test_a_payload_may_be_as_large_as_the_largest_frame() -> None:
     assert lists_and_bodies(event) == [(b"\0\0", b"x" * 4096)]
     assert fault(publish(b"x" * 4097, room=4097))[0] == FRAME_ERROR
     assert fault(b"".join([publish(b"x" * 4097, room=4097)] * 3))[0] == FRAME_ERROR
-
-
-# --- what is too large ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [MESSAGE_MAX + 1, MESSAGE_MAX * 2, 2**64 - 1])
@@ -306,9 +295,6 @@ def test_announced_sizes_take_no_memory() -> None:
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert taken < 4 << 20
-
-
-# --- how it comes -----------------------------------------------------------------------------------------------------
 
 
 def chunks(data: bytes, size: int) -> Iterable[bytes]:

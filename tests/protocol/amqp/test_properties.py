@@ -1,4 +1,4 @@
-"""Property lists: looked through, read, written, changed value by value; and against pamqp, another codec."""
+"""Property lists, decoded and encoded; and against pamqp, another codec."""
 
 import datetime
 from typing import Any
@@ -12,51 +12,11 @@ from pamqp.header import ContentHeader
 from shardmq.errors import ReplyCode
 from shardmq.message.properties import Properties
 from shardmq.protocol.amqp.errors import AmqpError
-from shardmq.protocol.amqp.properties import (
-    DIRECT_REPLY,
-    FIELDS,
-    KNOWN_BYTES_MAX,
-    KNOWN_MAX,
-    LIST_BYTES_MAX,
-    NO_PROPERTIES,
-    Facts,
-    PropertyLists,
-    decode,
-    encode,
-    read_facts,
-)
-from shardmq.protocol.amqp.property_edits import edited, rewritten, with_reply_to, without_bcc
-from shardmq.protocol.amqp.tables import entries_of, wrapped
-from tests.protocol.amqp.test_tables import tables
-
-texts = st.none() | st.text(max_size=60)
-lists = st.builds(
-    Properties,
-    content_type=texts,
-    content_encoding=texts,
-    headers=st.none() | tables,
-    delivery_mode=st.none() | st.integers(0, 255),
-    priority=st.none() | st.integers(0, 255),
-    correlation_id=texts,
-    reply_to=texts | st.just(DIRECT_REPLY),
-    expiration=texts,
-    message_id=texts,
-    timestamp=st.none() | st.integers(0, 2**64 - 1),
-    type=texts,
-    user_id=texts,
-    app_id=texts,
-)
-
-
-def outcome(look: Any, raw: bytes) -> Any:
-    try:
-        return look(raw)
-    except AmqpError as fault:
-        assert fault.code == ReplyCode.SYNTAX_ERROR
-        return None
-
-
-# --- reading and writing ----------------------------------------------------------------------------------------------
+from shardmq.protocol.amqp.properties import LIST_BYTES_MAX, NO_PROPERTIES, decode, encode
+from shardmq.protocol.amqp.property_edits import edited
+from shardmq.protocol.amqp.property_facts import Facts, read_facts
+from shardmq.protocol.amqp.table_check import entries_of
+from tests.protocol.amqp.property_lists import EVERY_TYPE, lists, with_headers
 
 
 @given(lists)
@@ -126,6 +86,13 @@ def test_counts_of_deaths_are_longs_as_rabbitmq_writes_them() -> None:
     assert read["x-death"] == [*deaths[:3], {"count": str(2**70)}]
 
 
+def test_every_type_is_there() -> None:
+    headers = decode(with_headers(EVERY_TYPE)).headers
+    assert headers is not None
+    assert sorted(headers) == sorted([*"bBsuIilLfdDtSxTAFV", "\\xff"])
+    assert headers["T"] == datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -151,145 +118,6 @@ def test_what_is_no_property_list_is_a_syntax_error(raw: bytes) -> None:
             look(raw)
         assert refusal.value.code == ReplyCode.SYNTAX_ERROR
 
-
-# --- looking through --------------------------------------------------------------------------------------------------
-
-
-def facts_of(known: Properties) -> Facts:
-    """By reading everything."""
-    headers = known.headers or {}
-    has_bcc = "BCC" in headers
-    facts = Facts(
-        known.delivery_mode == 2,
-        is_plain=False,
-        priority=known.priority,
-        expiration=known.expiration,
-        user_id=known.user_id,
-        has_cc=has_bcc or "CC" in headers,
-        has_bcc=has_bcc,
-        is_direct_reply=known.reply_to == DIRECT_REPLY,
-    )
-    nothing = Facts(facts.is_persistent, is_plain=False)
-    return facts._replace(is_plain=facts == nothing)
-
-
-@given(lists)
-def test_a_look_tells_what_reading_everything_tells(known: Properties) -> None:
-    assert read_facts(encode(known)) == facts_of(known)
-
-
-@pytest.mark.parametrize("copies", [{"CC": ["a"]}, {"BCC": []}, {"CC": 1, "BCC": None}, {"n": {"CC": []}}, {"CCC": 1}])
-def test_headers_with_more_routing_keys_are_seen(copies: dict[str, Any]) -> None:
-    known = Properties(headers={"a": "CC and BCC", **copies})
-    assert read_facts(encode(known)) == facts_of(known)
-
-
-@given(st.integers(0, 0xFFFF), st.binary(max_size=100))
-def test_any_bytes_are_a_list_or_refused_and_both_looks_agree(flags: int, rest: bytes) -> None:
-    raw = flags.to_bytes(2, "big") + rest
-    known, facts = outcome(decode, raw), outcome(read_facts, raw)
-    assert (known is None) == (facts is None)
-    if known is not None:
-        assert facts == facts_of(known)
-
-
-@given(lists, st.data())
-def test_a_list_with_a_changed_byte_is_one_or_refused_and_both_looks_agree(known: Properties, data: Any) -> None:
-    raw = bytearray(encode(known))
-    raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    read, facts = outcome(decode, bytes(raw)), outcome(read_facts, bytes(raw))
-    assert (read is None) == (facts is None)
-    if read is not None:
-        assert facts == facts_of(read)
-
-
-def test_lists_that_were_seen_are_not_read_again_until_there_are_many() -> None:
-    seen = PropertyLists()
-    first = seen.facts(encode(Properties(priority=1, message_id="first")))
-    assert seen.facts(encode(Properties(priority=1, message_id="first"))) is first
-    for number in range(KNOWN_MAX):
-        assert seen.facts(encode(Properties(message_id=str(number)))).is_plain
-    again = seen.facts(encode(Properties(priority=1, message_id="first")))
-    assert again == first
-    assert again is not first
-
-
-def test_long_lists_are_not_remembered() -> None:
-    seen = PropertyLists()
-    long = encode(Properties(priority=1, headers={"text": "x" * KNOWN_BYTES_MAX}))
-    assert seen.facts(long) == seen.facts(long)
-    assert seen.facts(long) is not seen.facts(long)
-
-
-# --- changing ---------------------------------------------------------------------------------------------------------
-
-
-EVERY_TYPE = (
-    b"\x01bb\xff\x01BB\xff\x01ss\xff\xff\x01uu\xff\xff\x01II\x00\x00\x00\x01\x01ii\x00\x00\x00\x01"
-    b"\x01ll\x00\x00\x00\x00\x00\x00\x00\x01\x01LL\x00\x00\x00\x00\x00\x00\x00\x01"
-    b"\x01ff\x3f\x00\x00\x00\x01dd\x3f\xe0\x00\x00\x00\x00\x00\x00\x01DD\x02\x00\x00\x00\x7d"
-    b"\x01tt\x01\x01SS\x00\x00\x00\x01a\x01xx\x00\x00\x00\x01a\x01TT\x00\x00\x00\x00\x00\x00\x00\x01"
-    b"\x01AA\x00\x00\x00\x04Vs\x01\x01\x01FF\x00\x00\x00\x04\x01nb\x01\x01VV\x01\xffV"
-)
-"""A table's entries: one of each type, named by its letter; and a name that is not UTF-8."""
-
-
-def with_headers(entries: bytes) -> bytes:
-    """A list with headers, a correlation id that is not UTF-8, and a cluster id."""
-    return b"\x24\x04" + wrapped(b"", entries) + b"\x02\xff\xfe" + b"\x01c"
-
-
-def test_every_type_is_there() -> None:
-    headers = decode(with_headers(EVERY_TYPE)).headers
-    assert headers is not None
-    assert sorted(headers) == sorted([*"bBsuIilLfdDtSxTAFV", "\\xff"])
-    assert headers["T"] == datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
-
-
-def test_bcc_is_taken_out_and_all_else_keeps_its_bytes() -> None:
-    bcc = b"\x03BCC" + wrapped(b"A", b"S\x00\x00\x00\x01k")
-    assert without_bcc(with_headers(bcc + EVERY_TYPE + bcc)) == with_headers(EVERY_TYPE)
-    assert without_bcc(with_headers(bcc)) == with_headers(b"")
-
-
-def test_a_reply_queue_is_exchanged_and_all_else_keeps_its_bytes() -> None:
-    raw = b"\x26\x04" + wrapped(b"", EVERY_TYPE) + b"\x02\xff\xfe" + b"\x15amq.rabbitmq.reply-to" + b"\x01c"
-    assert read_facts(raw).is_direct_reply
-    assert with_reply_to(raw, "here") == raw.replace(b"\x15amq.rabbitmq.reply-to", b"\x04here")
-    assert with_reply_to(with_headers(EVERY_TYPE), "amq.rabbitmq.reply-to") == raw
-
-
-@given(lists, st.text(max_size=60))
-def test_only_what_is_exchanged_changes(known: Properties, value: str) -> None:
-    values = {name: getattr(known, name) for name in known.__struct_fields__} | {"reply_to": value}
-    assert decode(with_reply_to(encode(known), value)) == Properties(**values)
-
-
-@given(lists, lists, st.sets(st.sampled_from([name for name, *_ in FIELDS[:-1]])))
-def test_a_list_says_what_it_was_to_say(before: Properties, other: Properties, changed: set[str]) -> None:
-    raw = encode(before)
-    known = decode(raw)
-    values = {name: getattr(other if name in changed else known, name) for name in known.__struct_fields__}
-    after = Properties(**values)
-    read = decode(rewritten(raw, known, after))
-    assert (read.headers or {}) == (after.headers or {})
-    assert [getattr(read, name) for name in values if name != "headers"] == [
-        value for name, value in values.items() if name != "headers"
-    ]
-
-
-def test_what_is_not_changed_keeps_its_bytes() -> None:
-    raw = with_headers(EVERY_TYPE + b"\x04goneV" + b"\x04goneV")
-    before = decode(raw)
-    assert before.headers is not None
-    headers = {**{name: value for name, value in before.headers.items() if name != "gone"}, "s": 7, "new": "n"}
-    after = Properties(headers=headers, correlation_id=before.correlation_id, priority=9)
-    expected = EVERY_TYPE.replace(b"\x01ss\xff\xff", b"") + b"\x01sI\x00\x00\x00\x07\x03newS\x00\x00\x00\x01n"
-    assert rewritten(raw, before, after) == b"\x2c\x04" + wrapped(b"", expected) + b"\x09\x02\xff\xfe\x01c"
-    assert rewritten(raw, before, before) == raw
-
-
-# --- another codec ----------------------------------------------------------------------------------------------------
 
 strings = st.none() | st.text(min_size=1, max_size=60)  # what is empty, or 0, it does not write
 NAMED_ELSE = {"message_type": "type"}

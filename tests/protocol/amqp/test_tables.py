@@ -18,15 +18,14 @@ from pamqp import encode as pamqp_encode
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX
 from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.field_types import TABLE_DEPTH_MAX
+from shardmq.protocol.amqp.table_check import check_table, entries_of
 from shardmq.protocol.amqp.tables import (
-    TABLE_DEPTH_MAX,
-    check_table,
     decode_table,
     decode_value,
     encode_long,
     encode_table,
     encode_value,
-    entries_of,
     wrapped,
 )
 
@@ -70,9 +69,6 @@ def alone(value: bytes) -> Any:
     assert end == 1 + 4 + 2 + len(value)
     assert decode_value(value, 0) == (table["n"], len(value))
     return table["n"]
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,9 +232,6 @@ def test_a_table_with_a_changed_byte_is_one_or_refused(table: dict[str, Any], da
     assert outcomes[0] == outcomes[1]
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
 @given(tables)
 def test_what_is_written_is_read_again(table: dict[str, Any]) -> None:
     packed = encode_table(table)
@@ -321,9 +314,6 @@ def test_what_nests_too_deep_to_be_read_again_is_nothing() -> None:
     packed = encode_table({"n": value, "m": 2})
     assert decode_table(packed, 0)[0]["m"] == 2
     assert check_table(packed, 0) == len(packed)
-
-
-# --- another codec ----------------------------------------------------------------------------------------------------
 
 
 def shown(value: Any) -> Any:

@@ -11,12 +11,12 @@ from pamqp import commands as pamqp
 
 from shardmq.errors import ReplyCode
 from shardmq.protocol.amqp.errors import AmqpError
+from shardmq.protocol.amqp.field_types import TABLE_DEPTH_MAX
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.codec import METHODS
 from shardmq.protocol.amqp.methods.connection import ChannelClose
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.topology import QueueDeclare
-from shardmq.protocol.amqp.tables import TABLE_DEPTH_MAX
 
 short_strings = st.text(max_size=60)
 tables = st.dictionaries(
