@@ -5,7 +5,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
-from shardmq.protocol.native.operations.fields import Arguments, Channel, Name, Operation, Request, Tag, TagRanges
+from shardmq.protocol.native.operations.fields import (
+    AfterLoss,
+    Arguments,
+    Channel,
+    ClientRequest,
+    Name,
+    Operation,
+    Tag,
+    TagRanges,
+)
 
 
 class BasicPublish(Operation, frozen=True):
@@ -66,15 +75,15 @@ class BasicRefused(Operation, frozen=True):
     taken: int = 0
 
 
-class BasicConsume(Operation, frozen=True):
+class BasicConsume(ClientRequest, frozen=True):
     """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit.
 
     `arguments` may have `x-priority` (int) and `x-consumer-timeout` (ms). An `exclusive` one is alone on its queue,
     or refused (403).
     """
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.ASK_AGAIN
+
     queue: Name
     consumer: Name = ""
     auto_ack: bool = False
@@ -83,11 +92,11 @@ class BasicConsume(Operation, frozen=True):
     exclusive: bool = False
 
 
-class BasicCancel(Operation, frozen=True):
+class BasicCancel(ClientRequest, frozen=True):
     """No more deliveries after the Ok. What is unacked stays so until it is acked or the channel closes."""
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.DONE
+
     consumer: Name
 
 
@@ -120,11 +129,9 @@ class BasicDeliver(Operation, frozen=True):
     deliveries: int = 0
 
 
-class BasicGet(Operation, frozen=True):
+class BasicGet(ClientRequest, frozen=True):
     """Ok: nil when the queue is empty, else the fields of a BasicDeliver (consumer "") and `messages` still ready."""
 
-    request: Request
-    channel: Channel
     queue: Name
     auto_ack: bool = False
 
@@ -154,17 +161,16 @@ class BasicRenew(Operation, frozen=True):
     tags: TagRanges
 
 
-class BasicRecover(Operation, frozen=True):
+class BasicRecover(ClientRequest, frozen=True):
     """Everything unacked on the channel returns to its place and is delivered again. Answered by Ok."""
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.DONE
 
 
-class BasicQos(Operation, frozen=True):
+class BasicQos(ClientRequest, frozen=True):
     """A consumer's prefetch, changed while it runs. Answered by Ok."""
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.ASK_AGAIN
+
     consumer: Name
     prefetch: Annotated[int, Meta(ge=0, le=PREFETCH_MAX)]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from shardmq.protocol.native.operations.fields import Arguments, Channel, Operation, Request
+from shardmq.protocol.native.operations.fields import AfterLoss, Arguments, Channel, ClientRequest, Operation, Request
 
 PROTOCOL_VERSION: Final = 1
 
@@ -53,29 +53,25 @@ class Refused(Operation, frozen=True):
     text: str
 
 
-class ChannelOpen(Operation, frozen=True):
+class ChannelOpen(ClientRequest, frozen=True):
     """Opens channel 1 to CHANNELS_MAX. Answered by Ok."""
 
-    request: Request
-    channel: Channel
 
-
-class ChannelClose(Operation, frozen=True):
+class ChannelClose(ClientRequest, frozen=True):
     """From the client: answered by Ok; what is unacked on it returns to its queues. From the server (request 0): the
     channel is gone, and why; the client need not answer.
     """
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.DONE
+
     code: int = 0
     text: str = ""
 
 
-class StatusGet(Operation, frozen=True):
+class StatusGet(ClientRequest, frozen=True):
     """Ok: the state of every process and queue, as `shardmq status` shows it."""
 
-    request: Request
-    channel: Channel
+    after_loss = AfterLoss.ASK_AGAIN
 
 
 class ConnectionBlocked(Operation, frozen=True):

@@ -1,6 +1,7 @@
 """What operations are made of: their base, and the types of the fields that many of them have."""
 
-from typing import Annotated, Any
+from enum import Enum
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -18,3 +19,31 @@ TagRanges = list[tuple[Tag, Tag]]
 
 class Operation(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """One frame's meaning."""
+
+
+class AfterLoss(Enum):
+    """What becomes of a request that was under way when its connection was lost."""
+
+    UNKNOWN = "it may have been carried out or not, and is not asked twice"
+    ASK_AGAIN = "carrying it out twice does no harm"
+    DONE = "the loss of the connection has carried it out"
+
+
+class ClientRequest(Operation, frozen=True):
+    """An operation that a client sends on a channel and that is answered by Ok or Refused.
+
+    Attributes:
+        request: its number, rising over all requests of the connection; 0 until it is sent.
+        channel: number of the channel; 0 until it is sent.
+    """
+
+    request: Request
+    channel: Channel
+
+    after_loss: ClassVar[AfterLoss] = AfterLoss.UNKNOWN
+    is_done_where_missing: ClassVar[bool] = False
+    """Whether NOT_FOUND, as the answer to asking again, means that the first time it was carried out."""
+
+    def may_be_asked_again(self) -> bool:
+        """Whether a client whose connection was lost before the answer came may ask again over the next one."""
+        return self.after_loss is AfterLoss.ASK_AGAIN
