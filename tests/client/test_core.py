@@ -82,19 +82,19 @@ class Waiter:
     def end(self, error: ShardmqError | None) -> None:
         self.ends.append(error)
 
-    def settle_one(self, tag: int) -> None: ...
+    def ack_one(self, tag: int) -> None: ...
 
-    def settle(self, first: int, last: int) -> None: ...
+    def ack(self, first: int, last: int) -> None: ...
 
-    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None: ...
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None: ...
 
     def renew(self, first: int, last: int) -> None: ...
 
 
 def sent(core: ConnectionCore) -> list[Any]:
     """What the core says, and says no more."""
-    frames = FrameReader().feed(b"".join(core.outgoing))
-    core.outgoing.clear()
+    frames = FrameReader().feed(b"".join(core.state.outgoing))
+    core.state.outgoing.clear()
     return [decode(kind, payload, FROM_CLIENT) for kind, payload in frames]
 
 
@@ -138,7 +138,7 @@ def test_answers_confirms_and_deliveries_arrive_whole_however_the_bytes_are_cut(
     publishing, asking = Waiter(), Waiter()
     for count in counts:
         core.publish(channel, ("", "k", 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0), publishing)
-    core.request(QueueDelete, channel, asking, "q")
+    core.request(channel, QueueDelete(0, 0, "q"), asking)
     said = sent(core)
     numbers = [operation.request for operation in said]
     assert numbers == sorted(set(numbers))
@@ -212,7 +212,7 @@ def test_loss_tells_everybody_waiting_once_and_every_request_afterwards() -> Non
     core, channel = opened()
     inbox = consuming(core, channel)
     asking, publishing = Waiter(), Waiter()
-    core.request(QueueDelete, channel, asking, "q")
+    core.request(channel, QueueDelete(0, 0, "q"), asking)
     core.publish(channel, ("", "k", 1, 3, records.pack_many([b""] * 3), 0, 0, 0, 0), publishing)
     core.lose(ConnectionLost("gone"))
     core.lose(ConnectionLost("gone again"))
@@ -221,7 +221,7 @@ def test_loss_tells_everybody_waiting_once_and_every_request_afterwards() -> Non
         assert isinstance(error, ConnectionLost)
         assert error.text == "gone"
     with pytest.raises(ConnectionLost):
-        core.request(QueueDelete, channel, Waiter(), "q")
+        core.request(channel, QueueDelete(0, 0, "q"), Waiter())
     with pytest.raises(ConnectionLost):
         core.open_channel(Waiter(), Waiter())
 
@@ -231,8 +231,8 @@ def test_a_channel_closed_by_the_server_fails_what_waits_on_it_and_leaves_the_ot
     other = core.open_channel(Waiter(), Waiter())
     sent(core)
     inbox, asking, elsewhere = consuming(core, channel), Waiter(), Waiter()
-    core.request(QueueDelete, channel, asking, "q")
-    core.request(QueueDelete, other, elsewhere, "q")
+    core.request(channel, QueueDelete(0, 0, "q"), asking)
+    core.request(other, QueueDelete(0, 0, "q"), elsewhere)
     hear(core, ChannelClose(0, 1, 406, "unknown delivery tag 7"))
     for error in (asking.errors[0], inbox.ends[0]):
         assert isinstance(error, ChannelError)
@@ -240,7 +240,7 @@ def test_a_channel_closed_by_the_server_fails_what_waits_on_it_and_leaves_the_ot
         assert "unknown delivery tag 7" in error.text
     assert not elsewhere.done()
     with pytest.raises(ChannelError):
-        core.request(QueueDelete, channel, Waiter(), "q")
+        core.request(channel, QueueDelete(0, 0, "q"), Waiter())
     late = max(operation.request for operation in sent(core))
     hear(core, Refused(late - 1, 1, 504, "channel 1 is closed"), delivery(1, 2))
     assert core.open_channel(Waiter(), Waiter()).number == 1
@@ -292,7 +292,7 @@ def test_undelivered_bytes_are_counted_until_they_are_taken() -> None:
     core, channel = opened()
     inbox = consuming(core, channel, auto_ack=True)
     hear(core, delivery(1, 4))
-    assert core.undelivered == inbox.deliveries[0].size
+    assert core.state.undelivered == inbox.deliveries[0].size
     assert not channel.unacked
 
 
@@ -337,10 +337,10 @@ def test_acking_with_multiple_means_what_is_unacked_up_to_the_tag() -> None:
     core, channel = opened()
     consuming(core, channel)
     hear(core, delivery(1, 10))
-    channel.settlements.ack(3, 4)
-    core.flush_settlements(channel)
+    channel.acknowledgements.ack(3, 4)
+    core.flush_acknowledgements(channel)
     assert channel.unacked_up_to(6) == [(1, 2), (5, 6)]
     assert channel.unacked_up_to(0) == [(1, 2), (5, 10)]
-    channel.settlements.ack(1, 10)
-    core.flush_settlements(channel)
+    channel.acknowledgements.ack(1, 10)
+    core.flush_acknowledgements(channel)
     assert channel.unacked_up_to(6) == [(6, 6)]

@@ -86,7 +86,7 @@ def opened() -> tuple[ConnectionCore, ChannelCore, Witness]:
 def ask(core: ConnectionCore, channel: ChannelCore, kind: Any, *fields: Any, result: Any = None) -> Waiter:
     """A request that is carried out."""
     waiter = Waiter()
-    core.request(kind, channel, waiter, *fields)
+    core.request(channel, kind(0, 0, *fields), waiter)
     [operation] = sent(core)
     hear(core, Ok(operation.request, channel.number, result))
     assert waiter.results
@@ -120,7 +120,7 @@ def restore(core: ConnectionCore, **names: str) -> list[Operation]:
     """Carry out everything until the core is up; returns what it asked for. `names` are of queues without one."""
     asked: list[Operation] = []
     fresh = iter(names.values())
-    while not core.is_up:
+    while not core.state.is_up:
         operations = sent(core)
         assert operations, "the restoration stands still"
         asked += operations
@@ -179,7 +179,7 @@ def test_unconfirmed_publishes_and_requests_are_said_again_in_order_before_what_
     core, channel, _ = opened()
     first, second, third = publish(core, channel, 3, 4, 5)
     asking = Waiter()
-    core.request(QueueDeclare, channel, asking, "q")
+    core.request(channel, QueueDeclare(0, 0, "q"), asking)
     [one, two, three, declaring] = sent(core)
     hear(core, BasicConfirm(1, [(one.request, one.request)]))
     core.break_off(LOST)
@@ -230,10 +230,10 @@ def test_much_that_was_held_is_sent_in_portions_and_what_is_new_goes_behind_it()
     restore(core)
     portions = [[operation.sequence for operation in sent(core)]]
     publish(core, channel, 1)
-    core.request(QueueDelete, channel, Waiter(), "q")
+    core.request(channel, QueueDelete(0, 0, "q"), Waiter())
     assert sent(core) == []
-    while core.is_holding:
-        core.pump()
+    while core.state.is_holding:
+        core.state.pump()
         portions.append([getattr(operation, "sequence", "delete") for operation in sent(core)])
     assert portions == [[1, 2], [3, 4], [5, 6, "delete"]]
 
@@ -269,8 +269,8 @@ def test_a_get_asked_for_while_it_is_down_waits() -> None:
 def test_a_deletion_asked_again_that_finds_nothing_is_done() -> None:
     core, channel, _ = opened()
     deleting, bound = Waiter(), Waiter()
-    core.request(QueueDelete, channel, deleting, "q")
-    core.request(QueueUnbind, channel, bound, "q", "x", "", {})
+    core.request(channel, QueueDelete(0, 0, "q"), deleting)
+    core.request(channel, QueueUnbind(0, 0, "q", "x", "", {}), bound)
     core.break_off(LOST)
     let_in(core)
     restore(core)
@@ -284,17 +284,17 @@ def test_stale_acks_are_dropped_and_tags_rise_over_all_lives() -> None:
     core, channel, _ = opened()
     inbox = consume(core, channel, "q", "c")
     hear(core, delivery(1, 5))
-    channel.settlements.ack(1, 1)
+    channel.acknowledgements.ack(1, 1)
     core.break_off(LOST)
     assert channel.stale_tag == 5
     let_in(core)
     restore(core)
     hear(core, delivery(1, 3))
     assert [message.delivery_tag for message in inbox.deliveries[-1].messages()] == [6, 7, 8]
-    channel.settlements.ack(2, 6)
-    channel.settlements.singles.extend([3, 8])
-    channel.settlements.nack(4, 7, True, 250)
-    core.flush_settlements(channel)
+    channel.acknowledgements.ack(2, 6)
+    channel.acknowledgements.singles.extend([3, 8])
+    channel.acknowledgements.nack(4, 7, True, 250)
+    core.flush_acknowledgements(channel)
     assert sent(core) == [BasicAck(1, [(1, 1), (3, 3)]), BasicNack(1, [(1, 2)], True, 250)]
     assert channel.unacked_up_to(0) == []
 
@@ -335,10 +335,10 @@ def test_what_the_lost_connection_still_holds_is_asked_for_again_after_a_rest() 
     hear(core, Ok(opening.request, 1))
     for _ in range(3):
         [declaring] = sent(core)
-        assert not core.is_resting
+        assert not core.is_pausing
         hear(core, Refused(declaring.request, 1, 405, "another connection's"))
-        assert core.is_resting
-        core.rested()
+        assert core.is_pausing
+        core.go_on()
     restore(core)
     assert witness.told[-1].failed == []
 
@@ -352,7 +352,7 @@ def test_what_cannot_be_made_again_is_told_and_its_consumer_ends() -> None:
     hear(core, Ok(opening.request, 1))
     [consuming] = sent(core)
     hear(core, Refused(consuming.request, 1, 404, "no queue"))
-    assert core.is_up
+    assert core.state.is_up
     assert witness.told[-1].failed == ["consumer 'c': NOT_FOUND - no queue"]
     assert [type(error) for error in inbox.ends] == [NotFound]
     core.break_off(LOST)
@@ -397,9 +397,9 @@ def test_blocked_publishes_wait_and_requests_pass_them() -> None:
     core, channel, witness = opened()
     hear(core, ConnectionBlocked("disk"))
     publish(core, channel, 1, 1)
-    core.request(QueueDelete, channel, Waiter(), "q")
+    core.request(channel, QueueDelete(0, 0, "q"), Waiter())
     assert [type(operation) for operation in sent(core)] == [QueueDelete]
-    assert "disk" in core.excuse()
+    assert "disk" in core.state.excuse()
     hear(core, ConnectionUnblocked())
     assert [operation.sequence for operation in sent(core)] == [1, 2]
     publish(core, channel, 1)
@@ -448,7 +448,7 @@ def test_an_argument_that_cannot_be_said_fails_where_it_is_asked_also_while_it_i
     core, channel, _ = opened()
     core.break_off(LOST)
     with pytest.raises(TypeError):
-        core.request(QueueDeclare, channel, Waiter(), "q", False, {"x": object()})
+        core.request(channel, QueueDeclare(0, 0, "q", False, {"x": object()}), Waiter())
     let_in(core)
     restore(core)
     assert sent(core) == []
@@ -464,9 +464,9 @@ def test_auto_delete_queues_and_exchanges_are_forgotten_with_their_last_consumer
     core.cancel(channel, "c", Waiter())
     [cancel] = sent(core)
     hear(core, Ok(cancel.request, 1))
-    assert not core.declared.queues
-    assert not core.declared.bindings
-    assert not core.declared.exchanges
+    assert not core.state.declarations.queues
+    assert not core.state.declarations.bindings
+    assert not core.state.declarations.exchanges
 
 
 def test_deleting_an_exchange_forgets_the_bindings_on_both_its_sides() -> None:

@@ -149,7 +149,7 @@ def test_a_request_without_an_answer_times_out_and_the_channel_lives_on(peer: Pe
 
     with shardmq.connect(peer(script), recovery=None, timeout=0.3) as connection:
         channel = connection.channel()
-        with pytest.raises(errors.Timeout, match="QueueDeclare"):
+        with pytest.raises(errors.Timeout, match="declaring queue 'one'"):
             channel.queue_declare("one")
         assert channel.queue_declare("two").queue == "two"
 

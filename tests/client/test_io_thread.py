@@ -5,12 +5,13 @@ import threading
 from shardmq.client.api.defaults import UNSENT_BYTES_MAX
 from shardmq.client.api.url import parse
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.sync.reconnect import Reconnect
 from shardmq.client.sync.transport import Transport
 
 
 def test_who_waits_for_room_that_is_made_meanwhile_is_told_once() -> None:
     address = parse("shardmq://127.0.0.1/")
-    io = Transport(ConnectionCore(address, 0), [address], None, None, 1, {})
+    io = Transport(ConnectionCore(address, 0), Reconnect([address], None, None, 1), 1, {})
     io._unsent_bytes = UNSENT_BYTES_MAX + 1
     with io.lock:  # the I/O thread, writing
         publishing = threading.Thread(target=io.make_room, args=(10,))

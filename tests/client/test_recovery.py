@@ -184,7 +184,7 @@ def test_publishing_while_it_is_away_times_out_and_says_so_and_was_not_sent(star
         publisher.publish("", "q", b"3")
         with pytest.raises(errors.Timeout, match=r"window.*being recovered"):
             publisher.publish("", "q", b"4")
-        with pytest.raises(errors.Timeout, match=r"QueueDeclare.*being recovered"):
+        with pytest.raises(errors.Timeout, match=r"declaring queue .other.*being recovered"):
             channel.queue_declare("other")
         broker.start()
         assert back.wait(20)

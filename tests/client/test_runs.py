@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.client.core.batching import MANY_BYTES, RUN_RECORDS, BatchCollector, Run, flags_of, record_of, runs_of
+from shardmq.client.core.batching import (
+    BATCH_RECORDS,
+    MANY_BYTES,
+    BatchCollector,
+    PublishBatch,
+    batches_of,
+    flags_of,
+    record_of,
+)
 from shardmq.errors import ContentTooLarge, InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.message import record as records
@@ -14,10 +22,10 @@ from shardmq.message.properties import Properties
 from shardmq.message.record_batch import PERSISTENT
 
 
-def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[Run]:
+def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[PublishBatch]:
     """The runs that messages become when nothing sends them in between."""
     collecting = BatchCollector()
-    runs: list[Run] = []
+    runs: list[PublishBatch] = []
     for exchange, key, body, properties in messages:
         filling = collecting.filling
         if (filling.exchange, filling.routing_key) != (exchange, key) or filling.properties is not properties:
@@ -69,19 +77,19 @@ def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() 
 
 
 def test_many_bodies_make_runs_of_some_hundred_records() -> None:
-    runs = list(runs_of([b"x" * 100] * 1234, None))
-    assert [count for count, _ in runs] == [RUN_RECORDS, RUN_RECORDS, 234]
+    runs = list(batches_of([b"x" * 100] * 1234, None))
+    assert [count for count, _ in runs] == [BATCH_RECORDS, BATCH_RECORDS, 234]
     assert all(records.unpack(packed, count) for count, packed in runs)
 
 
 def test_many_large_bodies_make_runs_of_bounded_bytes() -> None:
-    runs = list(runs_of(iter([b"x" * 100_000] * 11), None))
+    runs = list(batches_of(iter([b"x" * 100_000] * 11), None))
     assert sum(count for count, _ in runs) == 11
     assert all(len(packed) <= MANY_BYTES + 1000 for _, packed in runs)
 
 
 def test_no_bodies_make_no_run() -> None:
-    assert not list(runs_of([], None))
+    assert not list(batches_of([], None))
 
 
 @pytest.mark.parametrize("body", ["text", bytearray(b"x"), None, 3])
@@ -89,14 +97,14 @@ def test_a_body_that_is_not_bytes_is_a_type_error(body: object) -> None:
     with pytest.raises(TypeError, match="a message's body is bytes"):
         record_of(body, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a message's body is bytes"):
-        list(runs_of([b"fine", body], None))  # type: ignore[list-item]
+        list(batches_of([b"fine", body], None))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="a message's body is bytes"):
         BatchCollector().filling.check(body)  # type: ignore[arg-type]
 
 
 def test_one_body_where_many_are_wanted_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="iterable of bodies"):
-        list(runs_of(b"one", None))  # type: ignore[arg-type]
+        list(batches_of(b"one", None))  # type: ignore[arg-type]
 
 
 def test_properties_of_another_type_are_a_type_error() -> None:
@@ -111,7 +119,7 @@ def test_a_message_at_the_limit_passes_and_a_byte_more_does_not() -> None:
         collecting.turn_to("", "k", properties)
         for take in (
             lambda body, limit=limit: record_of(body, properties, limit),
-            lambda body, limit=limit: list(runs_of([body], properties, limit)),
+            lambda body, limit=limit: list(batches_of([body], properties, limit)),
             collecting.filling.check,
         ):
             take(bytes(limit))
@@ -124,7 +132,7 @@ def test_properties_over_their_limit_are_refused_before_they_are_sent() -> None:
     collecting = BatchCollector()
     for take in (
         lambda: record_of(b"", properties),
-        lambda: list(runs_of([b""], properties)),
+        lambda: list(batches_of([b""], properties)),
         lambda: collecting.turn_to("", "k", properties),
     ):
         with pytest.raises(ContentTooLarge, match="bytes of properties; the limit is 131072"):

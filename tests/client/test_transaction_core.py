@@ -76,7 +76,7 @@ def carry_out(steps: Generator[Any, Any, Any], times: Times, *answers: Any) -> t
     try:
         step = next(steps)
         while True:
-            taken.append((step.ask.kind, *step.ask.fields) if isinstance(step, Asking) else type(step))
+            taken.append(step.request.operation if isinstance(step, Asking) else type(step))
             answer: Any = None
             if isinstance(step, Pause):
                 assert step.seconds == ASK_AGAIN_SECONDS
@@ -249,9 +249,9 @@ def test_much_that_was_put_off_is_published_again_in_portions_and_all_else_behin
     transaction.resend()
     publish(transaction, channel, 1)
     parts = []
-    while core.is_holding:
+    while core.state.is_holding:
         parts.append(named(sent(core)))
-        core.pump()
+        core.state.pump()
     parts.append(named(sent(core)))
     assert [run for part in parts for run in part] == [(number, 1) for number in range(6)]
     assert max(map(len, parts)) <= 3
@@ -301,7 +301,7 @@ def test_it_is_begun_until_somebody_answers() -> None:
     transaction = TransactionCore(core, channel, "batch", 500, SECONDS, times.later.append, times)
     away = Unavailable("the coordinator is not there now")
     _, taken = carry_out(transaction.begin(), times, away, away, Begun(7, "open"))
-    asked = (TransactionBegin, "batch", 500)
+    asked = TransactionBegin(0, 0, "batch", 500)
     assert taken == [asked, Pause, asked, Pause, asked]
     assert (transaction.number, transaction.is_taking, transaction.is_committed) == (7, True, False)
 
@@ -336,7 +336,7 @@ def test_a_seal_waits_for_all_confirms_and_comes_once() -> None:
     transaction, times = begun(core, channel)
     sealed = Sealed(transaction.attempt, 12)
     result, taken = carry_out(transaction.seal(), times, Unavailable("not now"), sealed)
-    asked = (TransactionSeal, 7, transaction.attempt)
+    asked = TransactionSeal(0, 0, 7, transaction.attempt)
     assert (result, taken) == (sealed, [Flush, asked, Pause, asked, Flush])
     assert carry_out(transaction.seal(), times) == (sealed, [Flush])
     with pytest.raises(PreconditionFailed, match="is sealed"):
@@ -374,8 +374,8 @@ def test_a_commit_is_asked_for_until_all_is_visible() -> None:
     sealed = Sealed(transaction.attempt, 3)
     answers = [sealed, Unavailable("not now"), False, Unavailable("gone again"), False, True]
     result, taken = carry_out(transaction.commit(None), times, *answers)
-    asked = (TransactionCommit, "batch", 7, [sealed])
-    sealing = [Flush, (TransactionSeal, 7, transaction.attempt), Flush]
+    asked = TransactionCommit(0, 0, "batch", 7, [sealed])
+    sealing = [Flush, TransactionSeal(0, 0, 7, transaction.attempt), Flush]
     assert taken == [*sealing, asked, *[Pause, asked] * 4]
     assert result is True
     assert transaction.state is State.COMMITTED
@@ -411,7 +411,7 @@ def test_a_commit_names_the_attempts_it_is_given_in_their_order_as_tuples_or_lis
     core, channel, _ = opened()
     transaction, times = begun(core, channel)
     result, taken = carry_out(transaction.commit([Sealed(5, 1), (3, 2), [4, 0]], 5.0), times, True)  # type: ignore[list-item]
-    assert (result, taken) == (True, [(TransactionCommit, "batch", 7, [(5, 1), (3, 2), (4, 0)])])
+    assert (result, taken) == (True, [TransactionCommit(0, 0, "batch", 7, [(5, 1), (3, 2), (4, 0)])])
 
 
 def test_a_commit_that_leaves_out_what_was_published_here_is_refused() -> None:
@@ -442,7 +442,7 @@ def test_an_attempt_named_twice_is_refused() -> None:
 def test_an_abort_is_asked_for_once_and_ends_it() -> None:
     core, channel, _ = opened()
     transaction, times = begun(core, channel)
-    assert carry_out(transaction.abort(), times, None)[1] == [(TransactionAbort, "batch", 7)]
+    assert carry_out(transaction.abort(), times, None)[1] == [TransactionAbort(0, 0, "batch", 7)]
     assert carry_out(transaction.abort(), times) == (None, [])
     assert carry_out(transaction.leave(None), times) == (None, [])
     steps: list[Callable[[], Any]] = [transaction.seal, lambda: transaction.commit(None)]
@@ -460,7 +460,7 @@ def test_leaving_seals_and_commits() -> None:
     core, channel, _ = opened()
     transaction, times = begun(core, channel)
     _, taken = carry_out(transaction.leave(None), times, Sealed(transaction.attempt, 0), True)
-    assert [step if isinstance(step, type) else step[0] for step in taken] == [
+    assert [step if isinstance(step, type) else type(step) for step in taken] == [
         Flush,
         TransactionSeal,
         Flush,
@@ -474,7 +474,7 @@ def test_leaving_by_an_exception_aborts_and_notes_it() -> None:
     core, channel, _ = opened()
     transaction, times = begun(core, channel)
     fault = LookupError("the program's own")
-    assert carry_out(transaction.leave(fault), times, None)[1] == [(TransactionAbort, "batch", 7)]
+    assert carry_out(transaction.leave(fault), times, None)[1] == [TransactionAbort(0, 0, "batch", 7)]
     assert fault.__notes__ == ["transaction 'batch' was aborted: nothing of it appears"]
 
 
@@ -519,10 +519,10 @@ def test_a_commit_in_doubt_is_done_when_the_abort_is_refused_because_it_was_deci
 def test_requests_of_a_transaction_survive_a_lost_connection() -> None:
     core, channel, _ = opened()
     waiters = [Waiter() for _ in range(4)]
-    core.request(TransactionBegin, channel, waiters[0], "batch", 0)
-    core.request(TransactionSeal, channel, waiters[1], 7, 5)
-    core.request(TransactionCommit, channel, waiters[2], "batch", 7, [(5, 1)])
-    core.request(TransactionAbort, channel, waiters[3], "batch", 7)
+    core.request(channel, TransactionBegin(0, 0, "batch", 0), waiters[0])
+    core.request(channel, TransactionSeal(0, 0, 7, 5), waiters[1])
+    core.request(channel, TransactionCommit(0, 0, "batch", 7, [(5, 1)]), waiters[2])
+    core.request(channel, TransactionAbort(0, 0, "batch", 7), waiters[3])
     assert [type(one) for one in sent(core)] == [TransactionBegin, TransactionSeal, TransactionCommit, TransactionAbort]
     core.break_off(LOST)
     let_in(core)

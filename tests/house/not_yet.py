@@ -6,7 +6,6 @@ UPWARD_IMPORTS: set[str] = {
     "shardmq.gateway.session.connection imports shardmq.gateway.server",
 }
 CIRCLES: dict[str, int] = {
-    "shardmq.client.core.connection": 4,
     "shardmq.gateway.amqp.channel": 14,
     "shardmq.gateway.session.channel": 4,
 }
@@ -20,10 +19,6 @@ LONG_FILES: set[str] = {
     "gateway/session/channel.py",
     "gateway/session/connection.py",
     "shardmq/bus/messages/shard.py",
-    "shardmq/client/aio/channel.py",
-    "shardmq/client/core/connection.py",
-    "shardmq/client/sync/channel.py",
-    "shardmq/client/sync/transport.py",
     "shards/handlers/transactions.py",
     "shards/queues/subqueue.py",
     "shards/storage/store.py",

@@ -6,6 +6,8 @@ channel.py         Channel.
 topology.py        Part of Channel.
 publisher.py       Publisher.
 transaction.py     Transaction.
-consumer.py        Inboxes that coroutines wait at, and tasks that run handlers.
-transport.py       The asyncio protocol on the socket.
+consumer.py        The consumers of a channel: iterators, and tasks that run handlers.
+settler.py         Acks and nacks of a channel: counted, and flushed before the event loop waits.
+transport.py       The socket of a connection, over all its lives.
+reconnect.py       The asyncio protocol on a socket; dialing again and restoring, as a task.
 """

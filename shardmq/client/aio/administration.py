@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from shardmq.client.core import requests as asks
+from shardmq.client.core import administration
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -14,7 +14,7 @@ class AdministrationRequests(ABC):
     """What each takes and raises is what `admin.AdminVerbs` says."""
 
     @abstractmethod
-    async def _ask(self, ask: Request[T]) -> T:
+    async def _ask(self, request: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     async def status(self) -> dict[str, Any]:
@@ -23,19 +23,19 @@ class AdministrationRequests(ABC):
         Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
         hosts, and as "own" how many connections, channels and consumers they have.
         """
-        return await self._ask(asks.status())
+        return await self._ask(administration.status())
 
     async def topology(self, noun: str) -> list[dict[str, Any]]:
         """What there is: a table for each."""
-        return await self._ask(asks.topology(noun))
+        return await self._ask(administration.topology(noun))
 
     async def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
         """Make a virtual host, or change what is said of it."""
-        await self._ask(asks.vhost_put(vhost, description, tags))
+        await self._ask(administration.vhost_put(vhost, description, tags))
 
     async def vhost_delete(self, vhost: str) -> None:
         """Remove a virtual host with everything in it; its connections are closed."""
-        await self._ask(asks.vhost_delete(vhost))
+        await self._ask(administration.vhost_delete(vhost))
 
     async def user_put(
         self,
@@ -45,40 +45,40 @@ class AdministrationRequests(ABC):
         tags: Sequence[str] | None = None,
     ) -> None:
         """Make a user, or change one: what is None stays."""
-        await self._ask(asks.user_put(user, password, password_hash, tags))
+        await self._ask(administration.user_put(user, password, password_hash, tags))
 
     async def user_delete(self, user: str) -> None:
         """Remove a user with all permissions; its connections are closed."""
-        await self._ask(asks.user_delete(user))
+        await self._ask(administration.user_delete(user))
 
     async def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Say what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
-        await self._ask(asks.permission_put(user, vhost, configure, write, read))
+        await self._ask(administration.permission_put(user, vhost, configure, write, read))
 
     async def permission_delete(self, user: str, vhost: str) -> None:
         """A user may not open a virtual host any more; nothing happens when it might not before."""
-        await self._ask(asks.permission_delete(user, vhost))
+        await self._ask(administration.permission_delete(user, vhost))
 
     async def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
         """Set limits; None lifts one."""
-        await self._ask(asks.limits_put(noun, name, limits))
+        await self._ask(administration.limits_put(noun, name, limits))
 
     async def connection_expel(self, connection: str, reason: str = "") -> None:
         """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
-        await self._ask(asks.connection_expel(connection, reason))
+        await self._ask(administration.connection_expel(connection, reason))
 
     async def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
         """As `shardmq.Connection.backup_begin`."""
-        await self._ask(asks.backup_begin(directory, bytes_per_second))
+        await self._ask(administration.backup_begin(directory, bytes_per_second))
 
     async def backup_look(self) -> dict[str, Any]:
         """As `shardmq.Connection.backup_look`."""
-        return await self._ask(asks.backup_look())
+        return await self._ask(administration.backup_look())
 
     async def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
-        return await self._ask(asks.definitions_export())
+        return await self._ask(administration.definitions_export())
 
     async def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
         """Make what is in definitions of RabbitMQ's shape and not there yet."""
-        return await self._ask(asks.definitions_import(definitions))
+        return await self._ask(administration.definitions_import(definitions))

@@ -15,6 +15,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_S
 from shardmq.client.api.hooks import HookRegistration, Hooks
 from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
+from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, parse_all
 from shardmq.client.core.connection import ConnectionCore, client_properties
@@ -79,7 +80,7 @@ class Connection(HookRegistration, AdministrationRequests):
         self._hooks = Hooks(self._call_soon, self._adopt)
         self._meter = MetricsCounter(counter, self._report_later) if counter is not None else None
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        self._wire = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
+        self._transport = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
         self._channels: set[Channel] = set()
         self._own_channel: Channel | None = None
 
@@ -92,71 +93,71 @@ class Connection(HookRegistration, AdministrationRequests):
         await self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if not self.is_open else "open" if self._core.is_up else "being recovered"
-        return f"<aio Connection to {self._core.address}, {state}>"
+        state = "closed" if not self.is_open else "open" if self._core.state.is_up else "being recovered"
+        return f"<aio Connection to {self._core.state.address}, {state}>"
 
     @property
     def is_open(self) -> bool:
         """Whether it can be used; also while it is being recovered."""
-        return self._core.fault is None
+        return self._core.state.fault is None
 
     @property
     def is_recovering(self) -> bool:
         """Whether it was lost and is not back yet."""
-        return self._core.fault is None and not self._core.is_up
+        return self._core.state.fault is None and not self._core.state.is_up
 
     @property
     def blocked(self) -> str | None:
         """Why the broker takes no publishes now; None when it does."""
-        return self._core.blocked
+        return self._core.state.blocked
 
     @property
     def server_properties(self) -> dict[str, Any]:
         """What the broker said of itself."""
-        server = self._core.server
+        server = self._core.state.server
         return {name: getattr(server, name) for name in server.__struct_fields__}
 
     async def channel(self) -> Channel:
         """Open a channel. Raises what `shardmq.Connection.channel` does."""
         forget: Callable[[Channel], None] = self._channels.discard
-        channel = Channel(self._core, self._wire, self.timeout, self._has_return_hook, forget)
+        channel = Channel(self._core, self._transport, self.timeout, self._has_return_hook, forget)
         self._channels.add(channel)
-        await channel.open()
+        await channel._open()
         return channel
 
     async def close(self) -> None:
         """Close it, with all its channels; what is unacked returns to its queues. Always returns, within seconds."""
-        was_up = self._core.is_up
+        was_up = self._core.state.is_up
         if self.is_open:
             for channel in list(self._channels):
                 channel.flush()
-            self._core.close(ConnectionLost(f"the connection to {self._core.address} was closed by this program"))
-            self._wire.transmit()
+            self._core.close(ConnectionLost(f"the connection to {self._core.state.address} was closed by this program"))
+            self._transport.transmit()
         if not was_up:
-            self._wire.stop()
+            self._transport.stop()
         try:
             async with asyncio.timeout(min(CLOSE_SECONDS, self.timeout)):
-                await asyncio.shield(self._wire.closed)
+                await asyncio.shield(self._transport.closed)
         except TimeoutError:
-            self._wire.stop()
+            self._transport.stop()
         self._report()
 
     async def _open(self) -> None:
-        await self._wire.dial_first()
-        opened = self._loop.create_future()
+        await self._transport.start()
+        opened: asyncio.Future[ServerProperties] = self._loop.create_future()
         self._core.open(client_properties(), opened)
-        self._wire.transmit()
-        await self._wire.wait(opened, self.timeout, f"opening the connection to {self._core.address}")
-        self._wire.start_beating()
+        self._transport.transmit()
+        await self._transport.wait(opened, self.timeout, f"opening the connection to {self._core.state.address}")
+        self._transport.start_beating()
 
     def _abort(self) -> None:
-        self._core.lose(ConnectionLost(f"the connection to {self._core.address} was closed by this program"))
-        self._wire.stop()
+        self._core.lose(ConnectionLost(f"the connection to {self._core.state.address} was closed by this program"))
+        self._transport.stop()
 
-    async def _ask(self, ask: Request[T]) -> T:
+    async def _ask(self, request: Request[T]) -> T:
         if self._own_channel is None or not self._own_channel.is_open:
             self._own_channel = await self.channel()
-        return await self._own_channel._ask(ask)
+        return await self._own_channel._ask(request)
 
     def _has_return_hook(self) -> bool:
         return self._hooks.takes_returns and len(self._hook_tasks) < HOOK_TASKS_MAX

@@ -1,15 +1,20 @@
-"""Consumers in asyncio: the inbox a coroutine waits at, and the tasks that run handlers."""
+"""The consumers of a channel: their beginning and end, the iterators behind `consume`, the tasks of handlers."""
 
 import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
+from shardmq.client.aio.settler import ChannelSettler
+from shardmq.client.aio.transport import Transport
 from shardmq.client.api.handler_errors import OnError, handler_raised
-from shardmq.client.api.message import Delivery, Message
-from shardmq.errors import ShardmqError
+from shardmq.client.api.message import Batch, Delivery, Message
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import Inbox
+from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
+from shardmq.protocol.native.operations.basic import BasicConsume
 
 _log = logging.getLogger("shardmq.client")
 
@@ -21,24 +26,24 @@ class DeliveryQueue:
 
     def __init__(self) -> None:
         self._deliveries: deque[Delivery] = deque()
-        self._ended = False
+        self._is_ended = False
         self._error: ShardmqError | None = None
         self._arrived: asyncio.Future[None] | None = None
 
     def deliver(self, delivery: Delivery) -> None:
-        """Messages have come."""
+        """Put messages that have come."""
         self._deliveries.append(delivery)
-        self._tell()
+        self._wake()
 
     def end(self, error: ShardmqError | None) -> None:
-        """None will come any more."""
-        self._ended = True
+        """Tell who takes that none will come any more."""
+        self._is_ended = True
         self._error = error
-        self._tell()
+        self._wake()
 
     def ready(self) -> bool:
         """Whether taking would not wait."""
-        return bool(self._deliveries) or self._ended
+        return bool(self._deliveries) or self._is_ended
 
     async def take(self, seconds: float | None) -> Delivery | None:
         """The next delivery, None when the consumer has ended.
@@ -50,7 +55,7 @@ class DeliveryQueue:
         while not self._deliveries:
             if self._error is not None:
                 raise self._error
-            if self._ended:
+            if self._is_ended:
                 return None
             self._arrived = asyncio.get_running_loop().create_future()
             async with asyncio.timeout(seconds):
@@ -63,56 +68,143 @@ class DeliveryQueue:
         self._deliveries.clear()
         return left
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
 
-class ConsumerOwner(Protocol):
-    """What a consumer with a handler needs of its channel."""
+class ChannelConsumers:
+    """Begins and cancels the consumers of one channel.
 
-    def took(self, delivery: Delivery) -> None:
-        """A delivery is in the program's hands."""
+    Args:
+        connection: the connection's core.
+        transport: the connection's.
+        settler: the channel's.
+        timeout: seconds that an answer is waited for.
+    """
 
-    def return_unseen(self, delivery: Delivery, first: int) -> None:
-        """Give back a delivery's messages from delivery tag `first` on."""
+    def __init__(
+        self, connection: ConnectionCore, transport: Transport, settler: ChannelSettler, timeout: float
+    ) -> None:
+        self.settler = settler
+        self._connection = connection
+        self._transport = transport
+        self._timeout = timeout
 
-    def is_stale(self, delivery: Delivery) -> bool:
-        """Whether all of it is the broker's again."""
+    async def begin(self, operation: BasicConsume, inbox: Inbox) -> str:
+        """Begin a consumer whose deliveries go to an inbox; returns its tag."""
+        self.settler.flush()
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._connection.consume(self.settler.core, operation, inbox, answer)
+        self._transport.transmit()
+        tag = await self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        self.settler.note_prefetch(tag, 0 if operation.auto_ack else operation.prefetch)
+        return tag
 
-    def is_unsettled(self, tag: int) -> bool:
-        """Whether that message is unacked."""
+    async def cancel(self, tag: str) -> None:
+        """End a consumer."""
+        self.settler.flush()
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connection.cancel(self.settler.core, tag, answer)
+        self._transport.transmit()
+        self.settler.forget_prefetch(tag)
+        await self._transport.wait(answer, self._timeout, f"cancelling consumer '{tag}'")
 
-    async def fail(self, fault: Exception) -> None:
-        """Close the channel because a handler raised."""
+    async def messages(
+        self, operation: BasicConsume, inactivity_timeout: float | None
+    ) -> AsyncGenerator[Message, None]:
+        """The iterator of `Channel.consume`; the consumer begins with the first step."""
+        message: Message | None = None
+        delivery: Delivery | None = None
+        settler, core = self.settler, self.settler.core
+        inbox = DeliveryQueue()
+        tag = await self.begin(operation, inbox)
+        try:
+            while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
+                for message in delivery.messages():
+                    yield message
+                    if message.delivery_tag < core.stale_tag and settler.is_stale(delivery):
+                        break  # the connection was lost: the rest of it comes again
+        finally:
+            await self._end(tag, inbox)
+            if delivery is not None:
+                settler.requeue_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
+
+    async def batches(self, operation: BasicConsume, inactivity_timeout: float | None) -> AsyncGenerator[Batch, None]:
+        """The iterator of `Channel.consume_batches`; the consumer begins with the first step."""
+        inbox = DeliveryQueue()
+        tag = await self.begin(operation, inbox)
+        try:
+            while (delivery := await self._next(inbox, inactivity_timeout)) is not None:
+                yield Batch(delivery)
+        finally:
+            await self._end(tag, inbox)
+
+    async def _next(self, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Delivery | None:
+        settler = self.settler
+        if not inbox.ready():
+            settler.flush()
+        while True:
+            try:
+                delivery = await inbox.take(inactivity_timeout)
+            except TimeoutError:
+                return None
+            if delivery is None:
+                return None
+            settler.taken(delivery)
+            if not settler.is_stale(delivery):
+                return delivery
+
+    async def _end(self, tag: str, inbox: DeliveryQueue) -> None:
+        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
+        settler = self.settler
+        if settler.core.fault is not None:
+            return
+        try:
+            await self.cancel(tag)
+        except (ChannelError, ConnectionFault, NotFound):
+            settler.forget_prefetch(tag)
+        for delivery in inbox.drain():
+            settler.taken(delivery)
+            settler.requeue_unseen(delivery, delivery.frame.tag)
 
 
 class HandlerInbox(DeliveryQueue):
-    """A consumer whose messages a handler gets, in tasks of their own.
+    """A consumer's inbox whose messages a handler gets, in tasks of their own.
 
     Args:
-        desk: the channel.
+        consumers: the channel's.
         handler: the program's function.
         queue: whose messages, for the log.
         on_error: what to do when the handler raises.
+        fail: closes the channel because of it.
         concurrency: messages handled at once.
     """
 
-    def __init__(self, desk: ConsumerOwner, handler: Handler, queue: str, on_error: OnError, concurrency: int) -> None:
+    def __init__(
+        self,
+        consumers: ChannelConsumers,
+        handler: Handler,
+        queue: str,
+        on_error: OnError,
+        fail: Callable[[Exception], Awaitable[None]],
+        concurrency: int,
+    ) -> None:
         super().__init__()
-        self._desk = desk
+        self._settler = consumers.settler
         self._handler = handler
         self._queue = queue
         self._on_error = on_error
+        self._fail = fail
+        self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
         self._handling: set[asyncio.Task[None]] = set()
-        self._concurrency = concurrency
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
             while (delivery := await self.take(None)) is not None:
-                self._desk.took(delivery)
+                self._settler.taken(delivery)
                 await self._hand_out(delivery)
         except ShardmqError as error:
             _log.debug("a consumer ended: %s", error)  # whoever uses the channel next is told
@@ -133,10 +225,10 @@ class HandlerInbox(DeliveryQueue):
             task.add_done_callback(self._handled)
 
     def _is_wanted(self, delivery: Delivery, message: Message) -> bool:
-        if self._ended:
-            self._desk.return_unseen(delivery, message.delivery_tag)
+        if self._is_ended:
+            self._settler.requeue_unseen(delivery, message.delivery_tag)
             return False
-        return not self._desk.is_stale(delivery)
+        return not self._settler.is_stale(delivery)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
         self._handling.discard(task)
@@ -148,5 +240,5 @@ class HandlerInbox(DeliveryQueue):
             if inspect.isawaitable(outcome):
                 await outcome
         except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
-            if handler_raised(self._desk, message, self._queue, self._on_error):
-                await self._desk.fail(fault)
+            if handler_raised(self._settler, message, self._queue, self._on_error):
+                await self._fail(fault)

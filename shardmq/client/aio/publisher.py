@@ -1,31 +1,29 @@
-"""Pipelined publishing for asyncio: what is published before the event loop comes around shares runs."""
+"""Pipelined publishing for asyncio: what is published before the event loop comes around shares batches."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from msgspec.structs import replace
 
+from shardmq.client.aio.transport import Transport
 from shardmq.client.core.batching import (
-    RUN_BYTES,
-    RUN_RECORDS,
+    BATCH_BYTES,
+    BATCH_RECORDS,
     BatchBuilder,
     BatchCollector,
+    PublishBatch,
     PublishOptions,
-    Run,
+    batches_of,
     flags_of,
     refusal,
-    runs_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
-
-if TYPE_CHECKING:
-    from shardmq.client.aio.transport import Transport
 
 
 class Publisher:
@@ -34,7 +32,7 @@ class Publisher:
     def __init__(
         self,
         core: ConnectionCore,
-        wire: "Transport",
+        transport: Transport,
         channel: ChannelCore,
         window: int,
         timeout: float,
@@ -46,7 +44,7 @@ class Publisher:
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
-        self._wire = wire
+        self._transport = transport
         self._channel = channel
         self._window = window
         self._timeout = timeout
@@ -54,7 +52,7 @@ class Publisher:
         self._has_return_hook = has_return_hook
         self._forget = forget
         self._publish: Publish = publish or core.publish
-        self._collecting = BatchCollector(producer, lambda: core.server.message_max)
+        self._collecting = BatchCollector(producer, lambda: core.state.server.message_max)
         self._sent = 0
         self._settled = 0
         self._refused = 0
@@ -98,7 +96,7 @@ class Publisher:
         if mandatory or delay_ms or self._producer or sequence is not None:
             filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties))
+            self._send_batches(self._collecting.turn_to(exchange, routing_key, properties))
             filling = self._collecting.filling
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
@@ -111,13 +109,13 @@ class Publisher:
         filling.bodies.append(body)
         filling.size += len(body)
         if filling is not self._collecting.filling:  # another task turned to a new one while this one waited
-            self._send_runs(self._collecting.sweep(filling))
-        elif len(filling.bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES:
+            self._send_batches(self._collecting.sweep(filling))
+        elif len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
             self.send()
-            await self._wire.make_room(self._timeout)
+            await self._transport.make_room(self._timeout)
         elif not self._is_due:
             self._is_due = True
-            self._wire.due(self)
+            self._transport.due(self)
 
     async def publish_many(
         self,
@@ -129,20 +127,20 @@ class Publisher:
         delay_ms: int = 0,
         sequence: int | None = None,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties: a few hundred to a run."""
+        """Publish many messages that share exchange, routing key and properties: a few hundred to a batch."""
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
         number = sequence or 0
-        for count, records in runs_of(bodies, properties, self._core.server.message_max):
+        for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
             if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()
-            run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
-            self._send_runs([*self._collecting.take(), run])
+            batch = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
+            self._send_batches([*self._collecting.take(), batch])
             number += count
-            await self._wire.make_room(self._timeout)
+            await self._transport.make_room(self._timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
@@ -163,7 +161,7 @@ class Publisher:
 
     def send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
-        self._send_runs(self._collecting.take())
+        self._send_batches(self._collecting.take())
 
     def flush_due(self) -> None:
         """As `send`, for the event loop."""
@@ -179,7 +177,7 @@ class Publisher:
         return False
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a run. Called by the core."""
+        """Count the confirm of a batch. Called by the core."""
         self._settled += count
         if error is not None and taken < count:
             self._refused += count - taken
@@ -198,7 +196,7 @@ class Publisher:
         delay_ms: int,
         sequence: int | None,
     ) -> BatchBuilder:
-        """What a message with extras joins; neighbours in number share a run."""
+        """What a message with extras joins; neighbours in number share a batch."""
         check_sequence(self._producer, sequence)
         collecting = self._collecting
         filling = collecting.filling
@@ -206,18 +204,18 @@ class Publisher:
         like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
         is_next = not self._producer or collecting.next_sequence() == sequence
         if not is_next or not filling.is_like(exchange, routing_key, properties, like):
-            self._send_runs(collecting.turn_to(exchange, routing_key, properties, extras))
+            self._send_batches(collecting.turn_to(exchange, routing_key, properties, extras))
         return collecting.filling
 
-    def _send_runs(self, runs: list[Run]) -> None:
-        for run in runs:
-            self._sent += run[3]
-            fault = self._core.fault or self._channel.fault
+    def _send_batches(self, batches: list[PublishBatch]) -> None:
+        for batch in batches:
+            self._sent += batch[3]
+            fault = self._core.state.fault or self._channel.fault
             if fault is None:
-                self._publish(self._channel, run, self)
+                self._publish(self._channel, batch, self)
             else:
-                self.settled(run[3], fault)
-        self._wire.transmit()
+                self.settled(batch[3], fault)
+        self._transport.transmit()
 
     async def _wait_for_window(self) -> None:
         self.send()
@@ -229,9 +227,9 @@ class Publisher:
         if wanted > self._settled:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append((wanted, waiter))
-            await self._wire.wait(waiter, seconds, what)
+            await self._transport.wait(waiter, seconds, what)
 
     def _check(self) -> None:
-        self._core.check(self._channel)
+        self._core.state.check(self._channel)
         if self._is_closed:
             raise ChannelError("this publisher is closed")

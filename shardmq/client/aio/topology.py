@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
-from shardmq.client.core import requests as asks
+from shardmq.client.core import administration, requests
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class TopologyRequests(ABC):
     """What each takes and raises is what `verbs.TopologyVerbs` says."""
 
     @abstractmethod
-    async def _ask(self, ask: Request[T]) -> T:
+    async def _ask(self, request: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     async def exchange_declare(
@@ -46,24 +46,24 @@ class TopologyRequests(ABC):
             NotFound: passive, and there is none.
         """
         await self._ask(
-            asks.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
+            requests.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
         )
 
     async def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
         """Remove an exchange and its bindings."""
-        await self._ask(asks.exchange_delete(exchange, if_unused))
+        await self._ask(requests.exchange_delete(exchange, if_unused))
 
     async def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Let an exchange have what is published to another with a routing key that matches."""
-        await self._ask(asks.exchange_bind(destination, source, routing_key, arguments))
+        await self._ask(requests.exchange_bind(destination, source, routing_key, arguments))
 
     async def exchange_unbind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Remove such a binding; nothing happens when there is none."""
-        await self._ask(asks.exchange_unbind(destination, source, routing_key, arguments))
+        await self._ask(requests.exchange_unbind(destination, source, routing_key, arguments))
 
     async def queue_declare(
         self,
@@ -92,60 +92,60 @@ class TopologyRequests(ABC):
             ResourceLocked: it is another connection's alone.
             NotFound: passive, and there is none.
         """
-        return await self._ask(asks.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
+        return await self._ask(requests.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     async def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """Remove a queue and its bindings; returns how many ready messages went with it."""
-        return await self._ask(asks.queue_delete(queue, if_unused, if_empty))
+        return await self._ask(requests.queue_delete(queue, if_unused, if_empty))
 
     async def queue_bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Let a queue have what is published to an exchange with a routing key that matches."""
-        await self._ask(asks.queue_bind(queue, exchange, routing_key, arguments))
+        await self._ask(requests.queue_bind(queue, exchange, routing_key, arguments))
 
     async def queue_unbind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Remove a binding; nothing happens when there is none."""
-        await self._ask(asks.queue_unbind(queue, exchange, routing_key, arguments))
+        await self._ask(requests.queue_unbind(queue, exchange, routing_key, arguments))
 
     async def queue_purge(self, queue: str) -> int:
         """Remove a queue's ready messages; returns how many."""
-        return await self._ask(asks.queue_purge(queue))
+        return await self._ask(requests.queue_purge(queue))
 
     async def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
         """Look at ready messages and leave all as it is; they cannot be acked."""
-        return await self._ask(asks.queue_peek(queue, offset, count))
+        return await self._ask(requests.queue_peek(queue, offset, count))
 
     async def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
         """Cut what is ready in a queue into parts of about one size, for as many readers."""
-        return await self._ask(asks.queue_slices(queue, count, reservation))
+        return await self._ask(requests.queue_slices(queue, count, reservation))
 
     async def queue_read(
         self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
     ) -> tuple[list[Message], int | None]:
         """Look at the messages numbered `first` up to `end`, and leave all as it is; they cannot be acked."""
-        return await self._ask(asks.queue_read(queue, first, end, count, reservation))
+        return await self._ask(requests.queue_read(queue, first, end, count, reservation))
 
     async def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
         """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them."""
-        return await self._ask(asks.queue_reserve(queue, reservation, messages_max, lease_ms))
+        return await self._ask(requests.queue_reserve(queue, reservation, messages_max, lease_ms))
 
     async def reservation_end(
         self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
     ) -> int:
         """End a reservation."""
-        return await self._ask(asks.reservation_end(queue, reservation, acknowledge, ranges))
+        return await self._ask(requests.reservation_end(queue, reservation, acknowledge, ranges))
 
     async def transaction_abort(self, name: str) -> None:
         """Abort the transaction of that name, whoever began it; nothing happens when there is none."""
-        await self._ask(asks.transaction_abort(name))
+        await self._ask(requests.transaction_abort(name))
 
     async def status(self) -> dict[str, Any]:
         """See `Connection.status`."""
-        return await self._ask(asks.status())
+        return await self._ask(administration.status())
 
     async def topology(self, noun: str) -> list[dict[str, Any]]:
         """See `Connection.topology`."""
-        return await self._ask(asks.topology(noun))
+        return await self._ask(administration.topology(noun))

@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from shardmq.client.aio.publisher import Publisher
+from shardmq.client.aio.transport import Transport
 from shardmq.client.api.results import Sealed
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests import Request
 from shardmq.client.core.transaction import Asking, Flush, Step, Steps, TransactionCore
 from shardmq.message.properties import Properties
-
-if TYPE_CHECKING:
-    from shardmq.client.aio.transport import Transport
 
 T = TypeVar("T")
 
@@ -33,7 +31,7 @@ class Transaction:
     def __init__(
         self,
         core: ConnectionCore,
-        wire: "Transport",
+        transport: Transport,
         channel: ChannelCore,
         name: str,
         timeout_ms: int,
@@ -42,14 +40,14 @@ class Transaction:
         has_return_hook: Callable[[], bool],
         ask: Callable[[Request[Any], float], Awaitable[Any]],
     ) -> None:
-        self._wire = wire
+        self._transport = transport
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
         self._publisher = Publisher(
-            core, wire, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
+            core, transport, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
         )
 
-    async def begin(self) -> None:
+    async def _begin(self) -> None:
         """Begin it; `Channel.transaction` does."""
         await self._carry_out(self._core.begin())
 
@@ -108,7 +106,7 @@ class Transaction:
         mandatory: bool = False,
         delay_ms: int = 0,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties, in runs of some hundred."""
+        """Publish many messages that share exchange, routing key and properties, in batches of some hundred."""
         if self._core.is_taking:
             await self._publisher.publish_many(exchange, routing_key, bodies, properties, mandatory, delay_ms)
         else:
@@ -135,7 +133,7 @@ class Transaction:
 
     def _resend(self) -> None:
         self._core.resend()
-        self._wire.transmit()
+        self._transport.transmit()
 
     async def _carry_out(self, steps: Steps[T]) -> T:
         try:
@@ -153,7 +151,7 @@ class Transaction:
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Asking):
-            return await self._ask(step.ask, step.seconds)
+            return await self._ask(step.request, step.seconds)
         if isinstance(step, Flush):
             return await self._publisher.flush(step.seconds)
         return await asyncio.sleep(step.seconds)

@@ -1,29 +1,25 @@
 """The socket of an asyncio connection: feeds the core, sends what it says, beats, and comes back when it is lost."""
 
 import asyncio
-import logging
-import socket
 import ssl
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from shardmq.client.aio.reconnect import Line, Reconnect
 from shardmq.client.api.defaults import (
-    DIAL_SECONDS,
-    REST_SECONDS,
+    RESTORE_PAUSE_SECONDS,
     SILENT_BEATS,
     UNDELIVERED_BYTES_MAX,
-    UNSENT_BYTES_MAX,
 )
-from shardmq.client.api.recovery import Backoff, Recovery
-from shardmq.client.api.tls import context_for, hung_up, server_name, why
+from shardmq.client.api.recovery import Recovery
+from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
 
-_log = logging.getLogger("shardmq.client")
+T = TypeVar("T")
 
-_BROKE: Final = "the connection to {} broke: {}"
 _UNHEARD: Final = IgnoredReply()
 
 
@@ -34,37 +30,8 @@ class Flushable(Protocol):
         """Send it."""
 
 
-class _Line(asyncio.Protocol):
-    """One socket. What comes over one that was given up is not heard."""
-
-    def __init__(self, wire: "Transport") -> None:
-        self._wire = wire
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 2)
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def data_received(self, data: bytes) -> None:
-        if self._wire.line is self:
-            self._wire.heard(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._wire.line is self:
-            self._wire.line_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._wire.pause()
-
-    def resume_writing(self) -> None:
-        self._wire.resume()
-
-
 class Transport:
-    """See the module.
+    """The socket of one connection, over all its lives.
 
     Args:
         core: the connection's.
@@ -85,44 +52,39 @@ class Transport:
         properties: dict[str, Any],
     ) -> None:
         self._core = core
-        self._addresses = addresses
-        self._tls = tls
-        self._backoff = Backoff(recovery, addresses) if recovery is not None else None
+        self._state = core.state
+        self._reconnect = Reconnect(addresses, tls, recovery, timeout, self._make_line)
         self._timeout = timeout
         self._properties = properties
-        self._peer = str(core.address)
+        self._peer = str(core.state.address)
         self._loop = asyncio.get_running_loop()
-        self.line: _Line | None = None
+        self._line: Line | None = None
         self._due: list[Flushable] = []
         self._waiting = 0
         self._room: asyncio.Future[None] | None = None
         self._is_reading = True
         self._heard_at = self._sent_at = self._connected_at = self._loop.time()
         self._beat: asyncio.TimerHandle | None = None
-        self._rest: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._pumping: asyncio.Handle | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
-    async def dial_first(self) -> None:
+    async def start(self) -> None:
         """Connect to the first address that answers.
 
         Raises:
             ConnectionLost: none does.
         """
-        for place, address in enumerate(self._addresses):
-            is_last = place == len(self._addresses) - 1
-            try:
-                await self._dial(address, self._timeout if is_last else min(self._timeout, DIAL_SECONDS))
-                return
-            except ConnectionLost:
-                if is_last:
-                    raise
+        self._attach(*await self._reconnect.dial_first())
 
-    # --- for the line -----------------------------------------------------------------------------------------------
+    def _make_line(self) -> Line:
+        return Line(self._heard, self._line_lost, self._paused)
 
-    def heard(self, data: bytes) -> None:
-        """Feed the core."""
+    def _heard(self, line: Line, data: bytes) -> None:
+        """Feed the core. What comes over a line that was dropped is not heard."""
+        if line is not self._line:
+            return
         self._heard_at = self._loop.time()
         try:
             self._core.receive(data)
@@ -137,38 +99,37 @@ class Transport:
             self._set_reading()
             self._restore()
 
-    def line_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
-        closed = hung_up(self._peer, self._core.address, self._core.is_open)
-        reason = closed if exc is None else _BROKE.format(self._peer, exc)
-        self._lose(ConnectionLost(reason))
+    def _line_lost(self, line: Line, fault: Exception | None) -> None:
+        if line is not self._line:
+            return
+        closed = hung_up(self._peer, self._state.address, self._state.is_open)
+        self._lose(ConnectionLost(closed if fault is None else f"the connection to {self._peer} broke: {fault}"))
 
-    def pause(self) -> None:
-        """Much is unsent."""
-        if self._room is None:
+    def _paused(self, _line: Line, is_paused: bool) -> None:
+        if not is_paused:
+            self._resume()
+        elif self._room is None:
             self._room = self._loop.create_future()
 
-    def resume(self) -> None:
-        """It is not any more."""
+    def _resume(self) -> None:
+        """Let go on whoever waits until less is unsent."""
         room, self._room = self._room, None
         if room is not None and not room.done():
             room.set_result(None)
         self._restore()
 
-    # --- for channels and publishers ----------------------------------------------------------------------------------
-
     def transmit(self) -> None:
         """Send what the core has for the server."""
-        frames = self._core.outgoing
+        frames = self._state.outgoing
         if not frames:
             return
-        transport = self.line.transport if self.line is not None else None
+        transport = self._line.transport if self._line is not None else None
         if transport is not None and not transport.is_closing():  # that it is lost, we hear in a moment
             transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
             self._sent_at = self._loop.time()
         frames.clear()  # where the connection is lost, what matters is said again by the core
 
-    async def wait(self, awaited: Awaitable[Any], seconds: float, what: str) -> Any:
+    async def wait(self, awaited: Awaitable[T], seconds: float, what: str) -> T:
         """The result of what is awaited.
 
         Raises:
@@ -180,7 +141,7 @@ class Transport:
             async with asyncio.timeout(seconds):
                 return await awaited
         except TimeoutError:
-            raise Timeout(f"{what}: no answer in {seconds:g} s{self._core.excuse()}") from None
+            raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}") from None
         finally:
             self._waiting -= 1
             self._set_reading()
@@ -192,7 +153,7 @@ class Transport:
 
     def taken(self, size: int) -> None:
         """So many delivered bytes were taken by their consumer."""
-        self._core.undelivered -= size
+        self._state.undelivered -= size
         if not self._is_reading:
             self._set_reading()
 
@@ -205,14 +166,14 @@ class Transport:
     def start_beating(self) -> None:
         """Send and expect signs of life, as the server agreed to."""
         self._beat = None
-        interval = self._core.server.heartbeat
-        if self._core.fault is not None or self.line is None:
+        interval = self._state.server.heartbeat
+        if self._state.fault is not None or self._line is None:
             return
         now = self._loop.time()
         if not self._is_reading:
             self._heard_at = now  # it is we who do not listen
         silence = now - self._heard_at
-        if not self._core.is_up and silence >= self._timeout:
+        if not self._state.is_up and silence >= self._timeout:
             text = f"the broker at {self._peer} did not restore the connection in {self._timeout:g} s"
             self._lose(ConnectionLost(text))
             return
@@ -223,7 +184,7 @@ class Transport:
         if interval and now - self._sent_at >= interval / 2:
             self._core.heartbeat()
             self.transmit()
-        if interval or not self._core.is_up:
+        if interval or not self._state.is_up:
             pause = interval / 4 if interval else 1.0
             self._beat = self._loop.call_later(pause, self.start_beating)
 
@@ -234,23 +195,21 @@ class Transport:
         self._drop_line(abort=True)
         self._end()
 
-    # --- losing the line, and having another --------------------------------------------------------------------------
-
     def _lose(self, error: ShardmqError) -> None:
         recovers = self._core.break_off(error)
         self._drop_line(abort=recovers)
         if recovers and (self._reconnecting is None or self._reconnecting.done()):
-            self._reconnecting = self._loop.create_task(self._reconnect())
+            self._reconnecting = self._loop.create_task(self._dial_again())
         elif not recovers:
             self._end()
 
     def _drop_line(self, abort: bool) -> None:
-        line, self.line = self.line, None
-        for timer in (self._beat, self._rest, self._pumping):
+        line, self._line = self._line, None
+        for timer in (self._beat, self._pause, self._pumping):
             if timer is not None:
                 timer.cancel()
-        self._beat = self._rest = self._pumping = None
-        self.resume()
+        self._beat = self._pause = self._pumping = None
+        self._resume()
         if line is not None and line.transport is not None:
             if abort:
                 line.transport.abort()
@@ -261,68 +220,45 @@ class Transport:
         if not self.closed.done():
             self.closed.set_result(None)
 
-    async def _dial(self, address: Address, seconds: float) -> None:
-        context = context_for(address, self._tls)
-        name = server_name(address) if context is not None else None
-        try:
-            async with asyncio.timeout(seconds):
-                _, line = await self._loop.create_connection(
-                    lambda: _Line(self), address.host, address.port, ssl=context, server_hostname=name
-                )
-        except OSError as fault:  # TimeoutError is one
-            raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
-        if self._backoff is not None:
-            self._backoff.connected(address)
-        self._core.address = address
+    def _attach(self, address: Address, line: Line) -> None:
+        self._state.address = address
         self._peer = str(address)
         self._is_reading = True
         self._heard_at = self._sent_at = self._connected_at = self._loop.time()
-        self.line = line
+        self._line = line
 
-    async def _reconnect(self) -> None:
-        assert self._backoff is not None
-        began = self._loop.time()
-        self._backoff.lost(began, began - self._connected_at)
-        while (planned := self._backoff.next(self._loop.time())) is not None:
-            pause, address = planned
-            await asyncio.sleep(pause)
-            try:
-                await self._dial(address, min(self._timeout, DIAL_SECONDS))
-            except ConnectionLost as fault:
-                _log.debug("recovery: %s", fault)
-                continue
-            if self._core.fault is None:
-                self._reconnecting = None
-                self._core.open(self._properties, _UNHEARD)
-                self.transmit()
-                self.start_beating()
-            else:
-                self._drop_line(abort=True)
+    async def _dial_again(self) -> None:
+        try:
+            address, line = await self._reconnect.dial_again(self._peer, self._loop.time() - self._connected_at)
+        except ConnectionLost as given_up:
+            self._core.lose(ConnectionLost(f"{given_up.text}{self._state.excuse()}"))
+            self._end()
             return
-        self._core.lose(
-            ConnectionLost(
-                f"the connection to {self._peer} was lost, and the recovery given up after "
-                f"{self._loop.time() - began:.0f} s{self._core.excuse()}"
-            )
-        )
-        self._end()
+        self._attach(address, line)
+        if self._state.fault is None:
+            self._reconnecting = None
+            self._core.open(self._properties, _UNHEARD)
+            self.transmit()
+            self.start_beating()
+        else:
+            self._drop_line(abort=True)
 
     def _restore(self) -> None:
         """Send more of what was held; go on with what could not be restored a moment ago."""
-        if self._core.is_holding and self._room is None and self._pumping is None:
+        if self._state.is_holding and self._room is None and self._pumping is None:
             self._pumping = self._loop.call_soon(self._pump)
-        if self._core.is_resting and self._rest is None:
-            self._rest = self._loop.call_later(REST_SECONDS, self._rested)
+        if self._core.is_pausing and self._pause is None:
+            self._pause = self._loop.call_later(RESTORE_PAUSE_SECONDS, self._go_on)
 
     def _pump(self) -> None:
         self._pumping = None
-        self._core.pump()
+        self._state.pump()
         self.transmit()
         self._restore()
 
-    def _rested(self) -> None:
-        self._rest = None
-        self._core.rested()
+    def _go_on(self) -> None:
+        self._pause = None
+        self._core.go_on()
         self.transmit()
         self._restore()
 
@@ -332,8 +268,8 @@ class Transport:
             flushable.flush_due()
 
     def _set_reading(self) -> None:
-        reading = self._waiting > 0 or self._core.undelivered <= UNDELIVERED_BYTES_MAX
-        transport = self.line.transport if self.line is not None else None
+        reading = self._waiting > 0 or self._state.undelivered <= UNDELIVERED_BYTES_MAX
+        transport = self._line.transport if self._line is not None else None
         if reading != self._is_reading and transport is not None and not transport.is_closing():
             self._is_reading = reading
             if reading:

@@ -31,7 +31,7 @@ WINDOW: Final = 10_000
 """Messages unconfirmed before a publisher waits."""
 
 
-REST_SECONDS: Final = 0.5
+RESTORE_PAUSE_SECONDS: Final = 0.5
 """Between two tries of what may be possible soon."""
 
 

@@ -18,13 +18,13 @@ NO_PROPERTIES: Final = Properties()
 class Settler(Protocol):
     """Who passes acks on: a channel."""
 
-    def settle_one(self, tag: int) -> None:
+    def ack_one(self, tag: int) -> None:
         """Ack a delivery tag."""
 
-    def settle(self, first: int, last: int) -> None:
+    def ack(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
 
-    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last."""
 
     def renew(self, first: int, last: int) -> None:
@@ -115,7 +115,7 @@ class Message(msgspec.Struct, gc=False, eq=False):
             ChannelError, ConnectionFault: the channel or connection it came over is closed.
             PreconditionFailed: it was consumed with auto_ack.
         """
-        self._delivery.settler.settle_one(self.delivery_tag)
+        self._delivery.settler.ack_one(self.delivery_tag)
 
     def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
         """Give it back to its place in the queue; or dead-letter it, or drop it where its queue has no such exchange.
@@ -127,7 +127,7 @@ class Message(msgspec.Struct, gc=False, eq=False):
         Raises:
             As `ack`.
         """
-        self._delivery.settler.give_back(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
+        self._delivery.settler.nack(self.delivery_tag, self.delivery_tag, requeue, delay_ms)
 
     def renew(self) -> None:
         """Say that it is still being worked on: its acknowledgement timeout begins anew.
@@ -172,27 +172,27 @@ class Delivery:
 class AutoAcked:
     """The settler of messages that were acked as they left the broker."""
 
-    def settle_one(self, tag: int) -> None:
+    def ack_one(self, tag: int) -> None:
         """Refused."""
-        self.settle(tag, tag)
+        self.ack(tag, tag)
 
-    def settle(self, first: int, last: int) -> None:
+    def ack(self, first: int, last: int) -> None:
         """Refused."""
         raise PreconditionFailed(f"delivery tags {first} to {last} were consumed with auto_ack: they are acked already")
 
-    def give_back(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:  # noqa: ARG002
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:  # noqa: ARG002
         """Refused."""
-        self.settle(first, last)
+        self.ack(first, last)
 
     def renew(self, first: int, last: int) -> None:
         """Refused."""
-        self.settle(first, last)
+        self.ack(first, last)
 
 
 class Peeked(AutoAcked):
     """The settler of messages that were only looked at."""
 
-    def settle(self, first: int, last: int) -> None:  # noqa: ARG002
+    def ack(self, first: int, last: int) -> None:  # noqa: ARG002
         """Refused."""
         raise PreconditionFailed(
             "this message was only looked at (queue_peek, queue_read); get or consume it to "
@@ -266,7 +266,7 @@ class Batch:
             As `Message.ack`.
         """
         frame = self._delivery.frame
-        self._delivery.settler.settle(frame.tag, frame.tag + frame.count - 1)
+        self._delivery.settler.ack(frame.tag, frame.tag + frame.count - 1)
 
     def nack(self, requeue: bool = True, delay_ms: int = 0) -> None:
         """As `Message.nack`, for all of them.
@@ -275,7 +275,7 @@ class Batch:
             As `Message.ack`.
         """
         frame = self._delivery.frame
-        self._delivery.settler.give_back(frame.tag, frame.tag + frame.count - 1, requeue, delay_ms)
+        self._delivery.settler.nack(frame.tag, frame.tag + frame.count - 1, requeue, delay_ms)
 
     def renew(self) -> None:
         """As `Message.renew`, for all of them.

@@ -115,7 +115,7 @@ class _Consumer(msgspec.Struct, frozen=True):
 _Result = TypeVar("_Result", bound=msgspec.Struct)
 
 
-def result_of(kind: type[_Result], result: Any) -> _Result:
+def result_of(kind: type[_Result], result: object) -> _Result:
     """An answer's result as its type.
 
     Raises:
@@ -127,18 +127,18 @@ def result_of(kind: type[_Result], result: Any) -> _Result:
         raise ProtocolError(f"the server's answer is no {kind.__name__}: {fault}", ReplyCode.SYNTAX_ERROR) from fault
 
 
-def started_consumer(result: Any) -> str:
+def started_consumer(result: object) -> str:
     """A consumer's tag. Raises as `result_of`."""
     return result_of(_Consumer, result).consumer
 
 
-def got(result: Any) -> BasicDeliver:
+def got(result: object) -> BasicDeliver:
     """The message of a BasicGet. Raises as `result_of`."""
     table = result if isinstance(result, dict) else {}
     return _delivery({"deliveries": 0, **table}, "BasicGet")
 
 
-def peeked(result: Any) -> list[BasicDeliver]:
+def peeked(result: object) -> list[BasicDeliver]:
     """The messages of a QueuePeek. Raises as `result_of`."""
     if not isinstance(result, list):
         raise ProtocolError("the server's answer to QueuePeek is no list", ReplyCode.SYNTAX_ERROR)
@@ -151,19 +151,19 @@ def peeked(result: Any) -> list[BasicDeliver]:
     return frames
 
 
-def slices(result: Any) -> list[QueueSlice]:
+def slices(result: object) -> list[QueueSlice]:
     """The parts by a QueueSlices. Raises as `result_of`."""
-    return [QueueSlice(*part) for part in _converted(result, list[tuple[int, int, int]], "QueueSlices")]
+    return [QueueSlice(*part) for part in converted(result, list[tuple[int, int, int]], "QueueSlices")]
 
 
-def read(result: Any) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
-    """The messages of a QueueRead, each run with its first one's number, and where to go on. Raises as `result_of`."""
+def read(result: object) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
+    """The batches of a QueueRead, each with its first message's number, and where to go on. Raises as `result_of`."""
     answer = result_of(_Read, result)
-    numbers = [_converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
+    numbers = [converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
     return list(zip(peeked(answer.deliveries), numbers, strict=True)), answer.next
 
 
-def reserved(result: Any) -> Reserved:
+def reserved(result: object) -> Reserved:
     """What a QueueReserve holds. Raises as `result_of`."""
     answer = result_of(_Reserved, result)
     return Reserved(answer.messages, answer.state == "acknowledged")
@@ -172,7 +172,8 @@ def reserved(result: Any) -> Reserved:
 _Plain = TypeVar("_Plain")
 
 
-def _converted(result: Any, kind: type[_Plain], request: str) -> _Plain:
+def converted(result: object, kind: type[_Plain], request: str) -> _Plain:
+    """An answer's result as a plain type. Raises as `result_of`."""
     try:
         return msgspec.convert(result, kind)
     except msgspec.ValidationError as fault:
@@ -180,4 +181,4 @@ def _converted(result: Any, kind: type[_Plain], request: str) -> _Plain:
 
 
 def _delivery(table: dict[str, Any], request: str) -> BasicDeliver:
-    return _converted([table.get(name) for name in BasicDeliver.__struct_fields__], BasicDeliver, request)
+    return converted([table.get(name) for name in BasicDeliver.__struct_fields__], BasicDeliver, request)

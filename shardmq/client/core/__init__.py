@@ -8,6 +8,7 @@ channel.py           What the core keeps of a channel, and of what waits for an 
 transaction.py       A transaction's attempt: what is staged, and the steps of its life.
 declarations.py      What was declared, and is declared again after a loss.
 requests.py          Requests as values: checked, ready to be sent, and what their answers become.
+administration.py    The same for virtual hosts, users, permissions, backups and definitions.
 validation.py        What a program hands in, checked before it is sent.
 batching.py          Record batches made of what is published.
 acknowledgements.py  Acks and nacks on their way, as ranges of delivery tags.

@@ -1,4 +1,4 @@
-"""Making runs of what a program publishes: the sizes, the checks, and the run that is being filled."""
+"""Making batches of what a program publishes: the sizes, the checks, and the batch that is being filled."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -14,14 +14,14 @@ from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.message.record_batch import MANDATORY, PERSISTENT
 
-RUN_RECORDS: Final = 500
-"""A run is sent when it has this many records. Past it, a run costs the broker nothing less per record."""
+BATCH_RECORDS: Final = 500
+"""A batch is sent when it has this many records. Past it, a batch costs the broker nothing less per record."""
 
-RUN_BYTES: Final = 64 << 10
-"""A run being filled by single publishes is sent when it has this many bytes."""
+BATCH_BYTES: Final = 64 << 10
+"""A batch being filled by single publishes is sent when it has this many bytes."""
 
 MANY_BYTES: Final = 256 << 10
-"""`publish_many` makes runs of about this many bytes at most; the larger of two messages always fits."""
+"""`publish_many` makes batches of about this many bytes at most; the larger of two messages always fits."""
 
 _LEAST_BESIDE: Final = len(records.pack(None, b"")) - 1
 """What a record with an empty body has beside its properties."""
@@ -31,7 +31,7 @@ TRANSIENT_MODE: Final = 1
 
 
 def flags_of(properties: Properties | None, mandatory: bool = False) -> int:
-    """A run's flags, from its messages' delivery mode (persistent when not set) and whether they must reach a queue."""
+    """A batch's flags: persistent unless the messages' delivery mode says otherwise, and whether they are mandatory."""
     flags = 0 if properties is not None and properties.delivery_mode == TRANSIENT_MODE else PERSISTENT
     return flags | MANDATORY if mandatory else flags
 
@@ -79,10 +79,10 @@ def _bytes_beside(properties: Properties | None) -> int:
     return size
 
 
-def runs_of(
+def batches_of(
     bodies: Iterable[bytes], properties: Properties | None, body_max: int = MESSAGE_BYTES_MAX
 ) -> Iterator[tuple[int, bytes]]:
-    """The runs for many messages that share exchange, key and properties: (count, records).
+    """The batches for many messages that share exchange, key and properties: (count, records).
 
     Args:
         bodies: of the messages.
@@ -97,7 +97,7 @@ def runs_of(
     check_properties(properties)
     beside = _bytes_beside(properties)
     source = iter(bodies)
-    while chunk := list(islice(source, RUN_RECORDS)):
+    while chunk := list(islice(source, BATCH_RECORDS)):
         if set(map(type, chunk)) != {bytes}:
             raise _wrong_body(next(body for body in chunk if type(body) is not bytes))
         longest = max(map(len, chunk))
@@ -123,7 +123,7 @@ def _parts(chunk: list[bytes], beside: int) -> Iterator[list[bytes]]:
     yield part
 
 
-Run = tuple[str, str, int, int, bytes, int, int, int, int]
+PublishBatch = tuple[str, str, int, int, bytes, int, int, int, int]
 """What a BasicPublish says: exchange, routing key, flags, count, records, delay in ms, producer, sequence, transaction.
 Producer 0: the channel numbers it, or the transaction whose publisher it comes from."""
 
@@ -222,13 +222,13 @@ class BatchBuilder:
 
 
 class BatchCollector:
-    """What single publishes are collected in, until it is sent as runs.
+    """What single publishes are collected in, until it is sent as batches.
 
     Any thread may append to `filling.bodies` without a lock, if it looks afterwards whether `filling` is still the one:
     where another thread has turned to a new one meanwhile, what was appended may have missed its train, and `sweep`
     gets it. Everything else here wants the publisher's lock. (With the lock here, a publish took twice as long.)
 
-    Neighbours whose properties differ still share a run: what is there is packed when the properties change.
+    Neighbours whose properties differ still share a batch: what is there is packed when the properties change.
 
     Args:
         producer: whose messages are numbered by the program, 0 for none.
@@ -248,7 +248,7 @@ class BatchCollector:
 
     def turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions = NO_EXTRAS
-    ) -> list[Run]:
+    ) -> list[PublishBatch]:
         """Collect messages published like that from now on; returns what is to be sent before them.
 
         Raises:
@@ -269,35 +269,35 @@ class BatchCollector:
             check_delay(extras.delay_ms)
         self.filling = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
         if not is_same_route:
-            return self._runs(old)
+            return self._batches(old)
         if bodies := old.take():
             self._pack(bodies, old.properties)
-        if self.packed_count >= RUN_RECORDS or self._packed_bytes >= RUN_BYTES:
-            return self._runs(old)
+        if self.packed_count >= BATCH_RECORDS or self._packed_bytes >= BATCH_BYTES:
+            return self._batches(old)
         return []
 
-    def take(self) -> list[Run]:
-        """All there is, as runs."""
-        return self._runs(self.filling)
+    def take(self) -> list[PublishBatch]:
+        """All there is, as batches."""
+        return self._batches(self.filling)
 
-    def sweep(self, old: BatchBuilder) -> list[Run]:
+    def sweep(self, old: BatchBuilder) -> list[PublishBatch]:
         """What is still in one that was turned away from, behind all that was packed of it before."""
-        return [*self._runs(self.filling), *self._runs(old)]
+        return [*self._batches(self.filling), *self._batches(old)]
 
     def next_sequence(self) -> int:
-        """What the next numbered message's number must be to share a run with those before it."""
+        """What the next numbered message's number must be to share a batch with those before it."""
         return self.filling.extras.sequence + len(self.filling.bodies)
 
-    def _runs(self, filling: BatchBuilder) -> list[Run]:
+    def _batches(self, filling: BatchBuilder) -> list[PublishBatch]:
         bodies = filling.take()
-        runs: list[Run] = []
+        batches: list[PublishBatch] = []
         for index, part in enumerate(_parts(bodies, filling.beside) if bodies else ()):
             if index:
-                runs.append(self._run(filling))
+                batches.append(self._batch(filling))
             self._pack(part, filling.properties)
         if self.packed_count:
-            runs.append(self._run(filling))
-        return runs
+            batches.append(self._batch(filling))
+        return batches
 
     def _pack(self, bodies: list[bytes], properties: Properties | None) -> None:
         packed = records.pack(properties, bodies[0]) if len(bodies) == 1 else records.pack_many(bodies, properties)
@@ -305,12 +305,12 @@ class BatchCollector:
         self._packed_bytes += len(packed)
         self.packed_count += len(bodies)
 
-    def _run(self, route: BatchBuilder) -> Run:
+    def _batch(self, route: BatchBuilder) -> PublishBatch:
         packed, count = self._packed, self.packed_count
         self._packed, self._packed_bytes, self.packed_count = [], 0, 0
         joined = packed[0] if len(packed) == 1 else b"".join(packed)
         extras = route.extras
-        run = (
+        batch = (
             route.exchange,
             route.routing_key,
             route.flags,
@@ -323,7 +323,7 @@ class BatchCollector:
         )
         if extras.producer:
             route.extras = replace(extras, sequence=extras.sequence + count)
-        return run
+        return batch
 
 
 def _wrong_body(body: object) -> TypeError:

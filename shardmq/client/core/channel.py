@@ -3,44 +3,66 @@
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from shardmq.client.api.message import Settler
 from shardmq.client.core.acknowledgements import Acknowledgements
-from shardmq.client.core.batching import Run
+from shardmq.client.core.batching import PublishBatch
 from shardmq.client.core.interfaces import Confirms, Inbox, Reply
 from shardmq.errors import ShardmqError
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
-from shardmq.protocol.native.operations.fields import Operation, TagRanges
+from shardmq.protocol.native.operations.connection import ConnectionOpen
+from shardmq.protocol.native.operations.fields import ClientRequest, TagRanges
 from shardmq.ranges import RangeSet
 
-Finish = Callable[[Any], Any]
-"""Makes of an Ok's result what its Reply gets."""
+T = TypeVar("T")
 
 Published = tuple[Confirms, BasicPublish]
 """A publish until it is confirmed: who counts, and what was said, to be said again. Request 0 was never sent."""
 
 
-class Asked:
+class PendingRequest(Generic[T]):
     """A request until it is answered.
 
     Attributes:
-        channel: on which; None for the connection.
-        reply: who waits.
-        operation: what is asked.
-        finish: makes of the result what the reply gets.
+        channel: the channel that it ends with; None where it ends with the connection alone.
+        operation: what is asked; the connection numbers a copy of it when it is sent.
+        reply: who waits for the answer.
+        finish: makes of the result of its Ok what the reply gets.
         is_repeated: it was asked before, and perhaps carried out, when the connection was lost.
     """
 
     __slots__ = ("channel", "finish", "is_repeated", "operation", "reply")
 
-    def __init__(self, channel: "ChannelCore | None", reply: Reply, operation: Any, finish: Finish | None) -> None:
+    def __init__(
+        self,
+        channel: "ChannelCore | None",
+        operation: ClientRequest | ConnectionOpen,
+        reply: Reply[T],
+        finish: Callable[[object], T],
+    ) -> None:
         self.channel = channel
-        self.reply = reply
         self.operation = operation
+        self.reply = reply
         self.finish = finish
         self.is_repeated = False
+
+    def carried_out(self, result: object) -> None:
+        """Settle the reply with what the result means; what follows from it is done also where nobody waits."""
+        finished = self.finish(result)
+        if not self.reply.done():
+            self.reply.set_result(finished)
+
+    def failed(self, error: ShardmqError) -> None:
+        """Settle the reply with an error, if somebody waits."""
+        if not self.reply.done():
+            self.reply.set_exception(error)
+
+
+def as_it_is(result: object) -> object:
+    """The result of an Ok, for whoever asks."""
+    return result
 
 
 class ChannelCore:
@@ -66,7 +88,7 @@ class ChannelCore:
         last_tag: the highest that came.
         stale_tag: messages up to this one are the broker's again; settling them means nothing.
         tag_offset: see above.
-        settlements: acks and nacks the broker was not told yet.
+        acknowledgements: acks and nacks the broker was not told yet.
         fault: why it is closed, if it is.
     """
 
@@ -83,7 +105,7 @@ class ChannelCore:
         "producer",
         "put_off",
         "sequence",
-        "settlements",
+        "acknowledgements",
         "settler",
         "stale_tag",
         "tag_offset",
@@ -92,7 +114,7 @@ class ChannelCore:
         "unheard",
     )
 
-    def __init__(self, number: int, settler: Settler, opening: Reply | None) -> None:
+    def __init__(self, number: int, settler: Settler, opening: Reply[None] | None) -> None:
         self.number = number
         self.settler = settler
         self.opening = opening
@@ -104,13 +126,13 @@ class ChannelCore:
         self.producer = FRAMED_PRODUCERS | secrets.randbits(62)
         self.sequence = 1
         self.unconfirmed: dict[int, Published] = {}
-        self.held: deque[Asked | Published] = deque()
+        self.held: deque[PendingRequest[Any] | Published] = deque()
         self.put_off: list[Published] = []
         self.unacked = RangeSet()
         self.last_tag = 0
         self.stale_tag = 0
         self.tag_offset = 0
-        self.settlements = Acknowledgements()
+        self.acknowledgements = Acknowledgements()
         self.fault: ShardmqError | None = None
 
     def unacked_up_to(self, delivery_tag: int) -> TagRanges:
@@ -125,13 +147,13 @@ class ChannelCore:
         self.consumers.pop(tag, None)
         return self.inboxes.pop(tag, None)
 
-    def break_off(self, again: list[tuple[int, Asked]]) -> None:
+    def break_off(self, again: list[tuple[int, PendingRequest[Any]]]) -> None:
         """The connection is lost, and may come again: `again` is what is to be asked again, by request number."""
         self.is_open = False
         self.stale_tag = self.tag_offset = self.last_tag
         self.unacked.clear()
-        self.settlements = Acknowledgements()
-        sent: list[tuple[int, Asked | Published]] = [*self.unconfirmed.items(), *again]
+        self.acknowledgements = Acknowledgements()
+        sent: list[tuple[int, PendingRequest[Any] | Published]] = [*self.unconfirmed.items(), *again]
         self.unconfirmed = {}
         sent.sort(key=lambda entry: entry[0])
         self.held.extendleft(entry for _, entry in reversed(sent))
@@ -145,57 +167,5 @@ class ChannelCore:
         return False
 
 
-ENDED_BY_LOSS: frozenset[str] = frozenset({"ChannelClose", "BasicCancel", "BasicRecover"})
-"""Requests that a lost connection carries out itself."""
-
-ASKED_AGAIN: frozenset[str] = frozenset(
-    {
-        "ExchangeDeclare",
-        "ExchangeDelete",
-        "ExchangeBind",
-        "ExchangeUnbind",
-        "QueueDeclare",
-        "QueueDelete",
-        "QueueBind",
-        "QueueUnbind",
-        "QueuePeek",
-        "TopologyList",
-        "StatusGet",
-        "VhostPut",
-        "VhostDelete",
-        "UserPut",
-        "UserDelete",
-        "PermissionPut",
-        "PermissionDelete",
-        "LimitsPut",
-        "DefinitionsExport",
-        "DefinitionsImport",
-        "BasicConsume",
-        "BasicQos",
-        "TransactionBegin",
-        "TransactionSeal",
-        "TransactionCommit",
-        "TransactionAbort",
-        "QueueSlices",
-        "QueueRead",
-        "QueueReserve",
-        "ReservationEnd",
-        "BackupLook",
-    }
-)
-"""Requests that do no harm when they are carried out twice."""
-
-GONE_IS_DONE: frozenset[str] = frozenset({"ExchangeDelete", "QueueDelete", "VhostDelete", "UserDelete"})
-"""Requests that, asked again, find it done: 404 is what they wanted."""
-
-
-def survives_loss(operation: Operation) -> bool:
-    """Whether a request that was under way when the connection was lost may be asked again."""
-    kind = type(operation).__name__
-    if kind == "QueueDeclare":  # one that the server named is there already, under a name nobody knows
-        return bool(getattr(operation, "queue", "")) or bool(getattr(operation, "exclusive", False))
-    return kind in ASKED_AGAIN
-
-
-Publish = Callable[[ChannelCore, Run, Confirms], None]
-"""Publishes a run: `Core.publish`, or a transaction's way of it."""
+Publish = Callable[[ChannelCore, PublishBatch, Confirms], None]
+"""Publishes a record batch: `Core.publish`, or a transaction's way of it."""

@@ -13,21 +13,21 @@ While it is down or restoring, what is asked and published is held, behind what 
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from shardmq.client.api.message import Delivery, Settler
-from shardmq.client.api.recovery import Recovered
+from shardmq.client.api.metrics import MetricsCounter
 from shardmq.client.api.results import ServerProperties, got, result_of, started_consumer
+from shardmq.client.api.url import Address
 from shardmq.client.core.acknowledgements import shifted
-from shardmq.client.core.batching import Run
-from shardmq.client.core.channel import ENDED_BY_LOSS, Asked, ChannelCore, survives_loss
+from shardmq.client.core.batching import PublishBatch
+from shardmq.client.core.channel import ChannelCore, PendingRequest, as_it_is
 from shardmq.client.core.dispatch import FrameDispatcher
-from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
+from shardmq.client.core.interfaces import Confirms, IgnoredReply, Inbox, Observer, Reply, again
 from shardmq.client.core.restore import Restore
-from shardmq.client.core.state import AUTO_ACKED, HEARD_BYTES_MAX
+from shardmq.client.core.state import AUTO_ACKED, HEARD_BYTES_MAX, ConnectionState
 from shardmq.errors import ChannelError, ConnectionLost, ProtocolError, ShardmqError
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import (
@@ -47,109 +47,125 @@ from shardmq.protocol.native.operations.connection import (
     ConnectionOpen,
     Heartbeat,
 )
-from shardmq.protocol.native.operations.fields import Operation, TagRanges
+from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, TagRanges
 from shardmq.protocol.native.operations.publishing import encode_publish
 
 _HEARTBEAT: Final = encode(Heartbeat())
 
 
-class ConnectionCore(FrameDispatcher):
-    """The connection: numbers requests, matches answers, hands out deliveries.
+class ConnectionCore:
+    """One client's side of a connection: numbers requests, matches answers, hands out deliveries.
 
     Args:
         address: whom to be, where.
-        heartbeat: seconds to propose, 0 for none.
+        heartbeat: seconds between signs of life that are proposed, 0 for none.
         recovers: whether it is kept for another life when it is lost.
         observer: who is told what happens to it.
         meter: counts messages, if somebody wants to know.
+
+    Attributes:
+        state: what the connection knows; its owner reads it, and takes the frames to be sent from it.
+        receive: takes in what was read (`FrameDispatcher.receive`).
     """
 
-    # --- requests: each leaves its frame in `outgoing` ------------------------------------------------------------
+    __slots__ = ("receive", "state")
 
-    def open(self, client: dict[str, Any], reply: Reply) -> None:
+    def __init__(
+        self,
+        address: Address,
+        heartbeat: int,
+        recovers: bool = False,
+        observer: Observer | None = None,
+        meter: MetricsCounter | None = None,
+    ) -> None:
+        self.state = ConnectionState(address, heartbeat, recovers, observer, meter)
+        self.receive: Final = FrameDispatcher(self.state).receive
+
+    def open(self, client: dict[str, Any], reply: Reply[ServerProperties]) -> None:
         """Say who we are; the first request of each life.
+
+        Args:
+            client: what the broker is told of this program.
+            reply: gets what the broker says of itself.
 
         Raises:
             ConnectionFault: the server hung up before that.
         """
-        self.check()
-        address = self.address
+        state, address = self.state, self.state.address
+        state.check()
 
-        def finish(result: Any) -> ServerProperties:
-            self.server = result_of(ServerProperties, result)
-            if self.is_open:
-                self._restoring = Restore(self)
-                self._restoring.begin()
+        def finish(result: object) -> ServerProperties:
+            state.server = result_of(ServerProperties, result)
+            if state.is_open:
+                state.restore = Restore(state)
+                state.restore.begin()
             else:
-                self.is_open = self.is_up = self._goes_straight = True
-            return self.server
+                state.is_open = state.is_up = state.goes_straight = True
+            return state.server
 
-        self._dispatch(
-            Asked(
-                None,
-                reply,
-                ConnectionOpen(
-                    0, PROTOCOL_VERSION, address.user, address.password, address.vhost, self._heartbeat, client
-                ),
-                finish,
-            )
+        operation = ConnectionOpen(
+            0, PROTOCOL_VERSION, address.user, address.password, address.vhost, state.heartbeat, client
         )
+        state.send_request(PendingRequest(None, operation, reply, finish))
 
-    def open_channel(self, settler: Settler, reply: Reply) -> ChannelCore:
+    def open_channel(self, settler: Settler, reply: Reply[None]) -> ChannelCore:
         """Open the next free channel.
 
         Raises:
             ResourceLocked: the connection has as many as it may.
             ConnectionFault: it is closed.
         """
-        self.check()
-        channel = self.new_channel(settler, reply)
-        if self.is_up:
+        state = self.state
+        state.check()
+        channel = state.new_channel(settler, reply)
+        if state.is_up:
 
-            def finish(_: Any) -> None:
+            def finish(_: object) -> None:
                 channel.is_open = True
 
-            self._dispatch(Asked(channel, reply, ChannelOpen(0, channel.number), finish))
+            state.send_request(PendingRequest(channel, ChannelOpen(0, channel.number), reply, finish))
         return channel
 
-    def close_channel(self, channel: ChannelCore, error: ChannelError, reply: Reply) -> None:
-        """Close it; what is still waited for on it fails with `error`, but for this request's own answer."""
-        self.check(channel)
-        was_open = self.is_up or channel.is_open
-        self.end_channel(channel, error)
+    def close_channel(self, channel: ChannelCore, error: ChannelError, reply: Reply[None]) -> None:
+        """Close a channel; what is still waited for on it fails with `error`, but for this request's own answer."""
+        state = self.state
+        state.check(channel)
+        was_open = state.is_up or channel.is_open
+        state.end_channel(channel, error)
 
-        def finish(_: Any) -> None:
-            self.free(channel)
+        def finish(_: object) -> None:
+            state.free(channel)
 
         if was_open:
-            self._dispatch(Asked(None, reply, ChannelClose(0, channel.number), finish))
+            state.send_request(PendingRequest(None, ChannelClose(0, channel.number), reply, finish))
         else:
-            self.free(channel)
+            state.free(channel)
             reply.set_result(None)
 
-    def request(self, kind: Callable[..., Operation], channel: ChannelCore, reply: Reply, *fields: Any) -> None:
+    def request(self, channel: ChannelCore, operation: ClientRequest, reply: Reply[object]) -> None:
         """Ask for anything that is answered by an Ok.
 
         Args:
-            kind: the operation; its first two fields are the request number and the channel.
             channel: on which.
+            operation: what is asked; a copy of it is given the numbers of the request and the channel.
             reply: gets the Ok's result.
-            fields: the operation's other fields.
 
         Raises:
+            TypeError: a field of the operation is not of its type.
             ShardmqError: channel or connection are closed.
         """
-        self.check(channel)
-        self._ask(Asked(channel, reply, kind(0, channel.number, *fields), None))
+        self.state.check(channel)
+        self.state.ask(PendingRequest(channel, replace(operation, channel=channel.number), reply, as_it_is))
 
-    def consume(self, channel: ChannelCore, operation: BasicConsume, inbox: Inbox, reply: Reply) -> None:
+    def consume(self, channel: ChannelCore, operation: BasicConsume, inbox: Inbox, reply: Reply[str]) -> None:
         """Start a consumer; the reply gets its tag, the inbox every delivery behind it."""
-        self.check(channel)
+        self.state.check(channel)
+        operation = replace(operation, channel=channel.number)
 
-        def finish(result: Any) -> str:
+        def finish(result: object) -> str:
             tag = started_consumer(result)
             if reply.done():
-                self._cancel_unheard(channel, tag, reply, operation.auto_ack)
+                self._cancel_unheard(channel, tag, IgnoredReply(), operation.auto_ack)
             else:
                 channel.inboxes[tag] = inbox
                 channel.consumers[tag] = replace(operation, consumer=tag)
@@ -157,17 +173,18 @@ class ConnectionCore(FrameDispatcher):
                     channel.manual.add(tag)
             return tag
 
-        self._ask(Asked(channel, reply, operation, finish))
+        self.state.ask(PendingRequest(channel, operation, reply, finish))
 
-    def cancel(self, channel: ChannelCore, tag: str, reply: Reply) -> None:
+    def cancel(self, channel: ChannelCore, tag: str, reply: Reply[None]) -> None:
         """End a consumer; its inbox is told when the last delivery has come."""
-        self.check(channel)
+        state = self.state
+        state.check(channel)
 
-        def finish(_: Any) -> None:
-            self.end_consumer(channel, tag, None)
+        def finish(_: object) -> None:
+            state.end_consumer(channel, tag, None)
 
-        if self.is_up:
-            self._ask(Asked(channel, reply, BasicCancel(0, channel.number, tag), finish))
+        if state.is_up:
+            state.ask(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))
             return
         consumer = channel.consumers.get(tag)
         finish(None)
@@ -176,76 +193,66 @@ class ConnectionCore(FrameDispatcher):
         else:
             reply.set_result(None)
 
-    def get(self, channel: ChannelCore, queue: str, auto_ack: bool, reply: Reply) -> None:
-        """One message; the reply gets a Delivery or None."""
-        self.check(channel)
+    def get(self, channel: ChannelCore, queue: str, auto_ack: bool, reply: Reply[Delivery | None]) -> None:
+        """Get one message; the reply gets None where the queue is empty."""
+        state = self.state
+        state.check(channel)
 
-        def finish(result: Any) -> Delivery | None:
+        def finish(result: object) -> Delivery | None:
             if result is None:
                 return None
             frame = got(result)
-            self._shift(channel, frame)
-            self._count("consumed", 1)
+            state.shift(channel, frame)
+            state.count("consumed", 1)
             if auto_ack:
                 return Delivery(frame, AUTO_ACKED)
             channel.unacked.add(frame.tag, frame.tag + frame.count)
             if reply.done():
-                self._give_back(channel, frame)
+                state.requeue(channel, frame)
             return Delivery(frame, channel.settler)
 
-        self._ask(Asked(channel, reply, BasicGet(0, channel.number, queue, auto_ack), finish))
+        state.ask(PendingRequest(channel, BasicGet(0, channel.number, queue, auto_ack), reply, finish))
 
-    def recover(self, channel: ChannelCore, reply: Reply) -> None:
+    def recover(self, channel: ChannelCore, reply: Reply[None]) -> None:
         """Have all that is unacked delivered again; settling what came until then means nothing any more."""
-        self.check(channel)
+        self.state.check(channel)
 
-        def finish(_: Any) -> None:
+        def finish(_: object) -> None:
             channel.stale_tag = channel.last_tag  # the broker answers before it delivers anything again
             channel.unacked.clear()
 
-        self._ask(Asked(channel, reply, BasicRecover(0, channel.number), finish))
+        self.state.ask(PendingRequest(channel, BasicRecover(0, channel.number), reply, finish))
 
-    def publish(self, channel: ChannelCore, run: Run, confirms: Confirms) -> None:
-        """Publish a run; `confirms` hears of its messages once. The messages are numbered here, in their order."""
-        self.check(channel)
-        exchange, routing_key, flags, count, packed, delay_ms, producer, sequence, transaction = run
+    def publish(self, channel: ChannelCore, batch: PublishBatch, confirms: Confirms) -> None:
+        """Publish a record batch; `confirms` hears of its messages once. The messages are numbered in this order."""
+        state = self.state
+        state.check(channel)
+        exchange, routing_key, flags, count, packed, delay_ms, producer, sequence, transaction = batch
         if not producer:
             producer, sequence = channel.producer, channel.sequence
             channel.sequence += count
-        if self._goes_straight:
-            number = self._request + 1
-            operation = BasicPublish(
-                number,
-                channel.number,
-                exchange,
-                routing_key,
-                flags,
-                count,
-                packed,
-                delay_ms,
-                producer,
-                sequence,
-                transaction,
-            )
-            self.outgoing.append(encode_publish(operation))
-            self._request = number
+        number = state.last_request + 1 if state.goes_straight else 0
+        operation = BasicPublish(
+            number,
+            channel.number,
+            exchange,
+            routing_key,
+            flags,
+            count,
+            packed,
+            delay_ms,
+            producer,
+            sequence,
+            transaction,
+        )
+        if number:
+            state.outgoing.append(encode_publish(operation))
+            state.last_request = number
             channel.unconfirmed[number] = (confirms, operation)
         else:
-            operation = BasicPublish(
-                0,
-                channel.number,
-                exchange,
-                routing_key,
-                flags,
-                count,
-                packed,
-                delay_ms,
-                producer,
-                sequence,
-                transaction,
-            )
             channel.held.append((confirms, operation))
-        self._count("published", count)
+        if state.meter is not None:
+            state.meter.count("published", count)
 
     def publish_again(self, channel: ChannelCore) -> None:
         """Publish what was put off on it, in the order of its numbers: with what is held, as much at once as that."""
@@ -254,158 +261,136 @@ class ConnectionCore(FrameDispatcher):
         put_off, channel.put_off = channel.put_off, []
         put_off.sort(key=lambda entry: entry[1].sequence)
         channel.held.extend(put_off)
-        self._goes_straight = False
-        if self.is_holding:
-            self.pump()
+        self.state.goes_straight = False
+        if self.state.is_holding:
+            self.state.pump()
 
-    def flush_settlements(self, channel: ChannelCore) -> None:
+    def flush_acknowledgements(self, channel: ChannelCore) -> None:
         """Tell the broker what was acked and nacked."""
-        if channel.fault is not None or not channel.settlements.count:
+        if channel.fault is not None or not channel.acknowledgements.count:
             return
-        frames, acked, nacked, ranges = channel.settlements.take(channel.number, channel.stale_tag, channel.tag_offset)
-        self.outgoing += frames
+        frames, acked, nacked, ranges = channel.acknowledgements.take(
+            channel.number, channel.stale_tag, channel.tag_offset
+        )
+        self.state.outgoing += frames
         for first, last in ranges:
             channel.unacked.remove(first, last + 1)
-        if self._meter is not None:
-            self._meter.count("acked", acked)
-            self._meter.count("nacked", nacked)
+        if self.state.meter is not None:
+            self.state.meter.count("acked", acked)
+            self.state.meter.count("nacked", nacked)
 
     def renew(self, channel: ChannelCore, first: int, last: int) -> None:
         """Begin the acknowledgement timeout of those that are still unacked anew."""
         held: TagRanges = [(start, end - 1) for start, end in channel.unacked.within(first, last + 1)]
         if held:
-            self._send(BasicRenew(channel.number, shifted(held, channel.tag_offset)))
+            self.state.send(BasicRenew(channel.number, shifted(held, channel.tag_offset)))
 
     def heartbeat(self) -> None:
         """A sign of life."""
-        self.outgoing.append(_HEARTBEAT)
+        self.state.outgoing.append(_HEARTBEAT)
 
     def close(self, error: ConnectionLost) -> None:
         """Say goodbye; everything waiting fails with `error`. The server closes the socket when all was sent."""
-        if self.fault is None:
-            self._send(ConnectionClose(0, "closed by the client"))
+        if self.state.fault is None:
+            self.state.send(ConnectionClose(0, "closed by the client"))
             self.lose(error)
 
     def accuse(self, fault: ProtocolError) -> None:
         """Tell the server what was wrong with what it sent; the last thing said."""
-        self._send(ConnectionClose(int(fault.code), fault.text))
-
-    # --- losing it, and having it back --------------------------------------------------------------------------------
+        self.state.send(ConnectionClose(int(fault.code), fault.text))
 
     def break_off(self, error: ShardmqError) -> bool:
-        """The socket is gone. Whether the core waits for another one; if not, everybody waiting was told."""
-        if self.fault is not None:
+        """Keep what is under way for the next socket, as this one is gone.
+
+        Returns:
+            Whether the core waits for another one; if not, everybody waiting was told.
+        """
+        state = self.state
+        if state.fault is not None:
             return False
-        if not (self._recovers and self.is_open and isinstance(error, ConnectionLost)):
+        if not (state.recovers and state.is_open and isinstance(error, ConnectionLost)):
             self.lose(error)
             return False
-        if self._restoring is not None:
-            self._restoring.abandon()
-            self._restoring = None
-        was_up = self.is_up
-        self.is_up = self._goes_straight = False
-        self.blocked = None
-        self._lost = error
-        self._reader = FrameReader(HEARD_BYTES_MAX)
-        self.outgoing.clear()
-        replies, self._replies = self._replies, {}
-        asked_again: dict[int, list[tuple[int, Asked]]] = {}
-        for number, asked in replies.items():
-            if self._outlives(asked, error):
-                assert asked.channel is not None
-                asked_again.setdefault(asked.channel.number, []).append((number, asked))
-        for channel in list(self._channels.values()):
+        if state.restore is not None:
+            state.restore.abandon()
+            state.restore = None
+        was_up = state.is_up
+        state.is_up = state.goes_straight = False
+        state.blocked = None
+        state.loss = error
+        state.reader = FrameReader(HEARD_BYTES_MAX)
+        state.outgoing.clear()
+        under_way, state.pending = state.pending, {}
+        asked_again: dict[int, list[tuple[int, PendingRequest[Any]]]] = {}
+        for number, pending in under_way.items():
+            if _outlives(pending, error):
+                assert pending.channel is not None
+                asked_again.setdefault(pending.channel.number, []).append((number, pending))
+        for channel in list(state.by_number.values()):
             channel.break_off(asked_again.get(channel.number, []))
         if was_up:
-            self._observer.lost(error)
+            state.observer.lost(error)
         return True
 
     def lose(self, error: ShardmqError) -> None:
-        """The connection is gone for good: everybody waiting is told, once."""
-        if self.fault is not None:
+        """Tell everybody waiting, once, that the connection is gone for good."""
+        state = self.state
+        if state.fault is not None:
             return
-        self.fault = error
-        self.is_up = self._goes_straight = False
-        if self._restoring is not None:
-            self._restoring.is_over = True
-        replies, self._replies = self._replies, {}
-        for asked in replies.values():
-            if not asked.reply.done():
-                asked.reply.set_exception(again(error))
-        for channel in list(self._channels.values()):
-            self.end_channel(channel, error)
-        self._channels.clear()
-        self._observer.lost(error)
+        state.fault = error
+        state.is_up = state.goes_straight = False
+        if state.restore is not None:
+            state.restore.is_over = True
+        under_way, state.pending = state.pending, {}
+        for pending in under_way.values():
+            pending.failed(again(error))
+        for channel in list(state.by_number.values()):
+            state.end_channel(channel, error)
+        state.by_number.clear()
+        state.observer.lost(error)
 
     @property
-    def is_resting(self) -> bool:
-        """Whether `rested` is to be called in a moment."""
-        return self._restoring is not None and self._restoring.is_resting
+    def is_pausing(self) -> bool:
+        """Whether `go_on` is to be called in a moment."""
+        return self.state.restore is not None and self.state.restore.is_pausing
 
-    def rested(self) -> None:
-        """Go on with what could not be made again a moment ago."""
-        if self._restoring is not None and self._restoring.is_resting:
-            self._restoring.rested()
+    def go_on(self) -> None:
+        """Try again what could not be restored a moment ago."""
+        if self.state.restore is not None and self.state.restore.is_pausing:
+            self.state.restore.go_on()
 
-    def ask_at_once(self, kind: Callable[..., Operation], channel: ChannelCore, reply: Reply, *fields: Any) -> None:
-        """Ask before everything that is held."""
-        self._dispatch(Asked(channel, reply, kind(0, channel.number, *fields), None))
-
-    def rename_queue(self, old: str, new: str) -> None:
-        """A queue that the server named has another name in this life."""
-        self.declared.rename_queue(old, new)
-        for channel in self._channels.values():
-            for tag, consumer in channel.consumers.items():
-                if consumer.queue == old:
-                    channel.consumers[tag] = replace(consumer, queue=new)
-        first = next((name for name, last in self._renamed.items() if last == old), old)
-        self._renamed[first] = new
-
-    def restored(self, failures: list[str]) -> None:
-        """All is as it was: what was held is sent."""
-        self._restoring = None
-        self._lost = None
-        self.is_up = True
-        renamed, self._renamed = self._renamed, {}
-        self.pump()
-        self._count("recovered", 1)
-        self._observer.recovered(Recovered(str(self.address), renamed, failures))
-
-    def _cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply, auto_ack: bool) -> None:
+    def _cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply[None], auto_ack: bool) -> None:
         """Cancel a consumer that nobody hears: what comes until it is cancelled returns, unless it is acked already."""
         if auto_ack:
             channel.unheard.add(tag)
 
-        def finish(_: Any) -> None:
+        def finish(_: object) -> None:
             channel.unheard.discard(tag)
 
-        self._dispatch(Asked(channel, reply, BasicCancel(0, channel.number, tag), finish))
+        self.state.send_request(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))
 
-    def _outlives(self, asked: Asked, error: ShardmqError) -> bool:
-        """Whether a request under way is asked again; if not, it was settled."""
-        reply, operation = asked.reply, asked.operation
-        kind = type(operation).__name__
-        if reply.done() and kind not in ENDED_BY_LOSS:
-            return False
-        if kind in ENDED_BY_LOSS:
-            self._carried_out_by_loss(asked)
-            return False
-        if kind == "ChannelOpen":
-            assert asked.channel is not None
-            asked.channel.opening = reply
-            return False
-        if asked.channel is not None and survives_loss(operation):
-            asked.is_repeated = True
-            return True
-        text = f"{error.text}; {kind} was under way, and may have been carried out or not"
-        reply.set_exception(ConnectionLost(text, error.code))
+
+def _outlives(pending: PendingRequest[Any], error: ShardmqError) -> bool:
+    """Whether a request under way is asked again over the next connection; if not, it was settled."""
+    operation, channel = pending.operation, pending.channel
+    if isinstance(operation, ConnectionOpen):  # the next life has its own
+        pending.failed(ConnectionLost(error.text, error.code))
         return False
-
-    def _carried_out_by_loss(self, asked: Asked) -> None:
-        if asked.finish is not None:
-            asked.finish(None)
-        if not asked.reply.done():
-            asked.reply.set_result(None)
+    if operation.after_loss is AfterLoss.DONE:
+        pending.carried_out(None)
+        return False
+    if pending.reply.done():
+        return False
+    if channel is not None and isinstance(operation, ChannelOpen):
+        channel.opening = pending.reply
+        return False
+    if channel is not None and operation.may_be_asked_again():
+        pending.is_repeated = True
+        return True
+    name = type(operation).__name__
+    text = f"{error.text}; {name} was under way, and may have been carried out or not"
+    pending.failed(ConnectionLost(text, error.code))
+    return False
 
 
 def client_properties() -> dict[str, Any]:

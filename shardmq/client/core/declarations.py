@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from shardmq.client.api.results import QueueDeclared, result_of
 from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
@@ -42,7 +43,12 @@ class Declarations:
         self.server_named: set[str] = set()
         self.bindings: dict[_Key, QueueBind | ExchangeBind] = {}
 
-    def note(self, operation: Operation, result: Any) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be declared again."""
+        return not (self.exchanges or self.queues or self.bindings)
+
+    def note(self, operation: Operation, result: object) -> None:
         """A request was carried out."""
         noting = _NOTED.get(type(operation))
         if noting is not None:
@@ -64,30 +70,30 @@ class Declarations:
             moves = isinstance(bound, QueueBind) and bound.queue == old
             self._bind(replace(bound, queue=new) if moves else bound)
 
-    def _declare_exchange(self, operation: ExchangeDeclare, _result: Any) -> None:
+    def _declare_exchange(self, operation: ExchangeDeclare, _result: object) -> None:
         if not operation.passive:
             self.exchanges[operation.exchange] = operation
 
-    def _delete_exchange(self, operation: ExchangeDelete, _result: Any) -> None:
+    def _delete_exchange(self, operation: ExchangeDelete, _result: object) -> None:
         self._forget_exchange(operation.exchange)
 
-    def _declare_queue(self, operation: QueueDeclare, result: Any) -> None:
+    def _declare_queue(self, operation: QueueDeclare, result: object) -> None:
         if operation.passive:
             return
         name = operation.queue
         if not name:
-            name = result["queue"]
+            name = result_of(QueueDeclared, result).queue
             self.server_named.add(name)
         if name not in self.server_named or not operation.queue:
             self.queues[name] = operation
 
-    def _delete_queue(self, operation: QueueDelete, _result: Any) -> None:
+    def _delete_queue(self, operation: QueueDelete, _result: object) -> None:
         self._forget_queue(operation.queue)
 
-    def _bind(self, operation: QueueBind | ExchangeBind, _result: Any = None) -> None:
+    def _bind(self, operation: QueueBind | ExchangeBind, _result: object = None) -> None:
         self.bindings[_key_of(operation)] = operation
 
-    def _unbind(self, operation: QueueUnbind | ExchangeUnbind, _result: Any) -> None:
+    def _unbind(self, operation: QueueUnbind | ExchangeUnbind, _result: object) -> None:
         self.bindings.pop(_key_of(operation), None)
         self._source_lost(operation.exchange if isinstance(operation, QueueUnbind) else operation.source)
 
@@ -120,7 +126,7 @@ def _key_of(operation: QueueBind | QueueUnbind | ExchangeBind | ExchangeUnbind) 
     return _key(True, operation.destination, operation.source, operation.routing_key, operation.arguments)
 
 
-_NOTED: Final[dict[type[Operation], Callable[[Declarations, Any, Any], None]]] = {
+_NOTED: Final[dict[type[Operation], Callable[[Declarations, Any, object], None]]] = {
     ExchangeDeclare: Declarations._declare_exchange,
     ExchangeDelete: Declarations._delete_exchange,
     ExchangeBind: Declarations._bind,

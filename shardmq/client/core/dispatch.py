@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from shardmq.client.api.message import Delivery, Settler
 from shardmq.client.api.returns import unroutable
-from shardmq.client.core.channel import GONE_IS_DONE, Asked, ChannelCore, Published
+from shardmq.client.core.channel import ChannelCore, PendingRequest, Published
 from shardmq.client.core.state import AUTO_ACKED, ConnectionState
 from shardmq.errors import (
     AuthenticationFailed,
@@ -49,167 +49,173 @@ _PASSING: Final = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERR
 """A connection refused with one of these may be opened a moment later."""
 
 
-class FrameDispatcher(ConnectionState):
-    """The part of `core.Core` that takes in what was read."""
+class FrameDispatcher:
+    """Takes in what was read of one connection, and settles what that settles.
+
+    Args:
+        state: the connection's.
+    """
+
+    __slots__ = ("_handlers", "_state")
+
+    def __init__(self, state: ConnectionState) -> None:
+        self._state = state
+        self._handlers: dict[type[Operation], Callable[[Any], None]] = {
+            BasicConfirm: self._on_confirm,
+            BasicDeliver: self._on_deliver,
+            Ok: self._on_ok,
+            Refused: self._on_refused,
+            BasicRefused: self._on_publish_refused,
+            BasicReturn: self._on_return,
+            BasicCancelled: self._on_cancelled,
+            ChannelClose: self._on_channel_close,
+            ConnectionClose: self._on_connection_close,
+            ConnectionBlocked: self._on_blocked,
+            ConnectionUnblocked: self._on_unblocked,
+            Heartbeat: self._on_heartbeat,
+        }
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take in what was read, and settle all that it settles.
+        """Take in what was read.
 
         Raises:
             ProtocolError: the server sent what is no answer; the connection is of no use any more.
             ConnectionFault: it closed the connection, and says why.
         """
-        handlers = _HANDLERS
-        for kind, payload in self._reader.feed(data):
+        handlers = self._handlers
+        for kind, payload in self._state.reader.feed(data):
             operation = decode(kind, payload, FROM_SERVER)
-            handlers[type(operation)](self, operation)
+            handlers[type(operation)](operation)
 
     def _on_ok(self, answer: Ok) -> None:
-        asked = self._answered(answer.request)
-        if asked is None:
+        pending = self._answered(answer.request)
+        if pending is None:
             return
-        result = answer.result if asked.finish is None else asked.finish(answer.result)
-        if asked.channel is not None:
-            self._note(asked.channel, asked.operation, answer.result)
-        if not asked.reply.done():
-            asked.reply.set_result(result)
+        if pending.channel is not None:
+            self._note(pending.channel, pending.operation, answer.result)
+        pending.carried_out(answer.result)
 
     def _on_refused(self, answer: Refused) -> None:
-        asked = self._answered(answer.request)
-        if asked is None:
+        pending = self._answered(answer.request)
+        if pending is None:
             return
         error: ShardmqError = request_error(answer.code, answer.text)
-        if asked.channel is None and isinstance(asked.operation, ConnectionOpen):
+        operation, channel = pending.operation, pending.channel
+        if isinstance(operation, ConnectionOpen):
             error = AuthenticationFailed(answer.text, reply_code(answer.code))
-        elif asked.is_repeated and error.code == ReplyCode.NOT_FOUND and type(asked.operation).__name__ in GONE_IS_DONE:
-            self._note(asked.channel, asked.operation, None)
-            if not asked.reply.done():
-                asked.reply.set_result({"messages": 0})
+        elif pending.is_repeated and error.code == ReplyCode.NOT_FOUND and operation.is_done_where_missing:
+            self._note(channel, operation, None)
+            pending.carried_out({"messages": 0})
             return
-        elif type(asked.operation) is ChannelOpen and asked.channel is not None and self.is_up:
-            self.free(asked.channel)
-        if not asked.reply.done():
-            asked.reply.set_exception(error)
+        elif channel is not None and type(operation) is ChannelOpen and self._state.is_up:
+            self._state.free(channel)
+        pending.failed(error)
 
-    def _note(self, channel: ChannelCore | None, operation: Operation, result: Any) -> None:
+    def _note(self, channel: ChannelCore | None, operation: Operation, result: object) -> None:
         if type(operation) is BasicQos and channel is not None:
             consumer = channel.consumers.get(operation.consumer)
             if consumer is not None:
                 channel.consumers[operation.consumer] = replace(consumer, prefetch=operation.prefetch)
-        elif self._restoring is None:
-            self.declared.note(operation, result)
+        elif self._state.restore is None:
+            self._state.declarations.note(operation, result)
 
     def _on_confirm(self, confirm: BasicConfirm) -> None:
-        channel = self._channels.get(confirm.channel)
+        state = self._state
+        channel = state.by_number.get(confirm.channel)
         if channel is None:
             return
         total = 0
         for confirms, operation in _taken(channel.unconfirmed, confirm.requests):
             confirms.settled(operation.count, None)
             total += operation.count
-        self._observer.confirmed(channel.number, total)
-        self._count("confirmed", total)
+        state.observer.confirmed(channel.number, total)
+        state.count("confirmed", total)
 
     def _on_publish_refused(self, refusal: BasicRefused) -> None:
-        channel = self._channels.get(refusal.channel)
+        channel = self._state.by_number.get(refusal.channel)
         if channel is not None:
             for confirms, operation in _taken(channel.unconfirmed, refusal.requests):
                 error = publish_error(refusal.code, refusal.text)
                 confirms.settled(operation.count, error, min(refusal.taken, operation.count))
-                self._count("refused", operation.count - refusal.taken)
+                self._state.count("refused", operation.count - refusal.taken)
 
     def _on_return(self, frame: BasicReturn) -> None:
-        channel = self._channels.get(frame.channel)
+        channel = self._state.by_number.get(frame.channel)
         published = channel.unconfirmed.get(frame.request) if channel is not None else None
         if published is not None:
-            self._count("returned", frame.count)
+            self._state.count("returned", frame.count)
             if published[0].returned(frame.count, unroutable(frame)):
-                self._observer.returned(frame)
+                self._state.observer.returned(frame)
 
     def _on_deliver(self, frame: BasicDeliver) -> None:
-        channel = self._channels.get(frame.channel)
+        state = self._state
+        channel = state.by_number.get(frame.channel)
         if channel is None or channel.fault is not None:
             return  # it crossed our ChannelClose; the broker takes it back
-        self._shift(channel, frame)
+        state.shift(channel, frame)
         inbox = channel.inboxes.get(frame.consumer)
         if inbox is None:
             if frame.consumer not in channel.unheard:
-                self._give_back(channel, frame)
+                state.requeue(channel, frame)
             return
         settler: Settler = AUTO_ACKED
         if frame.consumer in channel.manual:
             channel.unacked.add(frame.tag, frame.tag + frame.count)
             settler = channel.settler
-        self.undelivered += len(frame.records)
-        if self._meter is not None:
-            self._meter.count("consumed", frame.count)
-            self._meter.count("redelivered", frame.count if frame.redelivered else 0)
+        state.undelivered += len(frame.records)
+        if state.meter is not None:
+            state.meter.count("consumed", frame.count)
+            state.meter.count("redelivered", frame.count if frame.redelivered else 0)
         inbox.deliver(Delivery(frame, settler))
 
     def _on_cancelled(self, notice: BasicCancelled) -> None:
-        channel = self._channels.get(notice.channel)
+        channel = self._state.by_number.get(notice.channel)
         if channel is not None:
             gone = NotFound(f"the queue of consumer '{notice.consumer}' was deleted")
             why = request_error(notice.code, notice.text) if notice.code else gone
-            self.end_consumer(channel, notice.consumer, why)
+            self._state.end_consumer(channel, notice.consumer, why)
 
     def _on_channel_close(self, notice: ChannelClose) -> None:
-        channel = self._channels.get(notice.channel)
+        channel = self._state.by_number.get(notice.channel)
         if channel is None:
             return
-        self.end_channel(
+        self._state.end_channel(
             channel, ChannelError(f"the broker closed channel {notice.channel}: {notice.text}", reply_code(notice.code))
         )
-        self.free(channel)
+        self._state.free(channel)
 
     def _on_connection_close(self, notice: ConnectionClose) -> None:
         code = reply_code(notice.code)
-        if not self.is_open:
+        if not self._state.is_open:
             raise AuthenticationFailed(notice.text, code)
         text = f"the broker closed the connection: {notice.text}"
         if code == ReplyCode.CONNECTION_FORCED:
             raise ConnectionLost(text, code)
-        if not self.is_up and self._restoring is None:  # it did not let us in again
+        if not self._state.is_up and self._state.restore is None:  # it did not let us in again
             raise ConnectionLost(text, code) if code in _PASSING else AuthenticationFailed(notice.text, code)
         raise ConnectionFault(text, code)
 
     def _on_blocked(self, notice: ConnectionBlocked) -> None:
-        self.blocked = notice.reason
-        self._goes_straight = False
-        self._observer.blocked(notice.reason)
+        self._state.blocked = notice.reason
+        self._state.goes_straight = False
+        self._state.observer.blocked(notice.reason)
 
     def _on_unblocked(self, _: ConnectionUnblocked) -> None:
-        if self.blocked is not None:
-            self.blocked = None
-            self.pump()
-            self._observer.unblocked()
+        if self._state.blocked is not None:
+            self._state.blocked = None
+            self._state.pump()
+            self._state.observer.unblocked()
 
     def _on_heartbeat(self, _: Heartbeat) -> None:
         """Whoever reads has noticed already."""
 
-    def _answered(self, request: int) -> Asked | None:
-        asked = self._replies.pop(request, None)
-        if asked is None and not 0 < request <= self._request:
+    def _answered(self, request: int) -> PendingRequest[Any] | None:
+        pending = self._state.pending.pop(request, None)
+        if pending is None and not 0 < request <= self._state.last_request:
             raise ProtocolError(
                 f"the server answered request {request}, which was never asked", ReplyCode.UNEXPECTED_FRAME
             )
-        return asked  # None: its channel ended while the answer was on its way
-
-
-_HANDLERS: Final[dict[type[Operation], Callable[[FrameDispatcher, Any], None]]] = {
-    BasicConfirm: FrameDispatcher._on_confirm,
-    BasicDeliver: FrameDispatcher._on_deliver,
-    Ok: FrameDispatcher._on_ok,
-    Refused: FrameDispatcher._on_refused,
-    BasicRefused: FrameDispatcher._on_publish_refused,
-    BasicReturn: FrameDispatcher._on_return,
-    BasicCancelled: FrameDispatcher._on_cancelled,
-    ChannelClose: FrameDispatcher._on_channel_close,
-    ConnectionClose: FrameDispatcher._on_connection_close,
-    ConnectionBlocked: FrameDispatcher._on_blocked,
-    ConnectionUnblocked: FrameDispatcher._on_unblocked,
-    Heartbeat: FrameDispatcher._on_heartbeat,
-}
+        return pending  # None: its channel ended while the answer was on its way
 
 
 def publish_error(code: int, text: str) -> RequestError:

@@ -1,24 +1,26 @@
 """What the core asks of those around it: the same for threads and for asyncio."""
 
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from shardmq.client.api.message import Delivery
 from shardmq.client.api.recovery import Recovered
 from shardmq.errors import ShardmqError, Unroutable
 from shardmq.protocol.native.operations.basic import BasicReturn
 
+T_contra = TypeVar("T_contra", contravariant=True)
 
-class Reply(Protocol):
+
+class Reply(Protocol[T_contra]):
     """Somebody waiting for one answer. An asyncio.Future is one."""
 
     def done(self) -> bool:
         """Whether it is settled, or nobody waits any more."""
 
-    def set_result(self, result: Any, /) -> None:
+    def set_result(self, result: T_contra, /) -> None:
         """The request was carried out."""
 
-    def set_exception(self, error: Any, /) -> None:
-        """It was not."""
+    def set_exception(self, error: ShardmqError, /) -> None:
+        """The request was refused, or its channel or connection ended."""
 
 
 class Confirms(Protocol):
@@ -99,8 +101,8 @@ class IgnoredReply:
         """Nobody waits."""
         return True
 
-    def set_result(self, _result: Any, /) -> None:
+    def set_result(self, _result: object, /) -> None:
         """Nobody is told."""
 
-    def set_exception(self, _error: Any, /) -> None:
+    def set_exception(self, _error: ShardmqError, /) -> None:
         """Nobody is told."""

@@ -1,6 +1,6 @@
 """The requests that are answered by an Ok, as values: checked, ready to be sent, and what their answer becomes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from shardmq.client.api.message import Delivery, Message, Peeked
@@ -18,25 +18,11 @@ from shardmq.client.api.results import (
     result_of,
     slices,
 )
-from shardmq.client.core.validation import check_name, check_names, check_number, pairs, table, words
+from shardmq.client.core.validation import check_name, check_names, check_number, check_prefetch, pairs, table
 from shardmq.errors import InvalidRequest
 from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
-from shardmq.protocol.native.operations.administration import (
-    BackupBegin,
-    BackupLook,
-    ConnectionExpel,
-    DefinitionsExport,
-    DefinitionsImport,
-    LimitsPut,
-    PermissionDelete,
-    PermissionPut,
-    UserDelete,
-    UserPut,
-    VhostDelete,
-    VhostPut,
-)
-from shardmq.protocol.native.operations.connection import StatusGet
-from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
+from shardmq.protocol.native.operations.fields import ClientRequest
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
@@ -49,7 +35,6 @@ from shardmq.protocol.native.operations.topology import (
     QueuePeek,
     QueuePurge,
     QueueUnbind,
-    TopologyList,
 )
 from shardmq.protocol.native.operations.transaction import (
     TransactionAbort,
@@ -66,53 +51,53 @@ _PEEKED: Final = Peeked()
 
 
 class Request(Generic[T]):
-    """A request.
+    """A request of the program's, checked and ready to be sent.
 
     Attributes:
-        kind: the operation.
-        fields: its fields behind request and channel.
+        what: the request in words, for the text of a timeout: "declaring queue 'work'".
+        operation: what is asked; the connection gives it its numbers.
         shape: makes of the answer what the program gets.
+
+    Raises:
+        ProtocolError: by `shape`, for an answer that is none.
     """
 
-    __slots__ = ("fields", "kind", "shape")
+    __slots__ = ("operation", "shape", "what")
 
-    def __init__(self, shape: Callable[[Any], T], kind: Callable[..., Operation], *fields: Any) -> None:
-        self.kind = kind
-        self.fields = fields
+    def __init__(self, what: str, shape: Callable[[object], T], operation: ClientRequest) -> None:
+        self.what = what
+        self.operation = operation
         self.shape = shape
 
 
-def _nothing(_: Any) -> None:
-    return None
+def nothing(_: object) -> None:
+    """The answer of a request that only succeeds or fails."""
+    return
 
 
-def _count(result: Any) -> int:
+def _count(result: object) -> int:
     return result_of(MessageCount, result).messages
 
 
-def _declared(result: Any) -> QueueDeclared:
+def _declared(result: object) -> QueueDeclared:
     return result_of(QueueDeclared, result)
 
 
-def _as_is(result: Any) -> Any:
-    return result
-
-
-def _peeked(result: Any) -> list[Message]:
+def _peeked(result: object) -> list[Message]:
     return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED).messages()]
 
 
-def _begun(result: Any) -> Begun:
+def _begun(result: object) -> Begun:
     return result_of(Begun, result)
 
 
-def _visible(result: Any) -> bool:
+def _visible(result: object) -> bool:
     return result_of(Committed, result).visible
 
 
-def _read(result: Any) -> tuple[list[Message], int | None]:
-    runs, go_on = read(result)
-    return [message for frame, first in runs for message in Delivery(frame, _PEEKED, first).messages()], go_on
+def _read(result: object) -> tuple[list[Message], int | None]:
+    batches, go_on = read(result)
+    return [message for frame, first in batches for message in Delivery(frame, _PEEKED, first).messages()], go_on
 
 
 def exchange_declare(
@@ -127,34 +112,38 @@ def exchange_declare(
     """Make an exchange, or ask for it."""
     check_names(exchange=exchange, exchange_type=exchange_type)
     return Request(
-        _nothing,
-        ExchangeDeclare,
-        exchange,
-        exchange_type,
-        durable,
-        table("arguments", arguments),
-        auto_delete,
-        internal,
-        passive,
+        f"declaring exchange '{exchange}'",
+        nothing,
+        ExchangeDeclare(
+            0, 0, exchange, exchange_type, durable, table("arguments", arguments), auto_delete, internal, passive
+        ),
     )
 
 
 def exchange_delete(exchange: str, if_unused: bool) -> Request[None]:
     """Remove an exchange."""
     check_names(exchange=exchange)
-    return Request(_nothing, ExchangeDelete, exchange, if_unused)
+    return Request(f"deleting exchange '{exchange}'", nothing, ExchangeDelete(0, 0, exchange, if_unused))
 
 
 def exchange_bind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Request[None]:
     """Bind an exchange to an exchange."""
     check_names(destination=destination, source=source, routing_key=routing_key)
-    return Request(_nothing, ExchangeBind, destination, source, routing_key, table("arguments", arguments))
+    return Request(
+        f"binding exchange '{destination}' to exchange '{source}'",
+        nothing,
+        ExchangeBind(0, 0, destination, source, routing_key, table("arguments", arguments)),
+    )
 
 
 def exchange_unbind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Request[None]:
     """Remove such a binding."""
     check_names(destination=destination, source=source, routing_key=routing_key)
-    return Request(_nothing, ExchangeUnbind, destination, source, routing_key, table("arguments", arguments))
+    return Request(
+        f"unbinding exchange '{destination}' from exchange '{source}'",
+        nothing,
+        ExchangeUnbind(0, 0, destination, source, routing_key, table("arguments", arguments)),
+    )
 
 
 def queue_declare(
@@ -163,32 +152,42 @@ def queue_declare(
     """Make a queue, or ask for it."""
     check_names(queue=queue)
     return Request(
-        _declared, QueueDeclare, queue, durable, table("arguments", arguments), exclusive, auto_delete, passive
+        f"declaring queue '{queue}'",
+        _declared,
+        QueueDeclare(0, 0, queue, durable, table("arguments", arguments), exclusive, auto_delete, passive),
     )
 
 
 def queue_delete(queue: str, if_unused: bool, if_empty: bool) -> Request[int]:
     """Remove a queue."""
     check_names(queue=queue)
-    return Request(_count, QueueDelete, queue, if_unused, if_empty)
+    return Request(f"deleting queue '{queue}'", _count, QueueDelete(0, 0, queue, if_unused, if_empty))
 
 
 def queue_bind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Request[None]:
     """Bind a queue to an exchange."""
     check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-    return Request(_nothing, QueueBind, queue, exchange, routing_key, table("arguments", arguments))
+    return Request(
+        f"binding queue '{queue}' to exchange '{exchange}'",
+        nothing,
+        QueueBind(0, 0, queue, exchange, routing_key, table("arguments", arguments)),
+    )
 
 
 def queue_unbind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Request[None]:
     """Remove such a binding."""
     check_names(queue=queue, exchange=exchange, routing_key=routing_key)
-    return Request(_nothing, QueueUnbind, queue, exchange, routing_key, table("arguments", arguments))
+    return Request(
+        f"unbinding queue '{queue}' from exchange '{exchange}'",
+        nothing,
+        QueueUnbind(0, 0, queue, exchange, routing_key, table("arguments", arguments)),
+    )
 
 
 def queue_purge(queue: str) -> Request[int]:
     """Remove what is ready."""
     check_names(queue=queue)
-    return Request(_count, QueuePurge, queue)
+    return Request(f"purging queue '{queue}'", _count, QueuePurge(0, 0, queue))
 
 
 def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
@@ -200,14 +199,14 @@ def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
         raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a peek looks at 1 to {RUN_RECORDS_MAX} messages, not {count}")
-    return Request(_peeked, QueuePeek, queue, offset, count)
+    return Request(f"peeking at queue '{queue}'", _peeked, QueuePeek(0, 0, queue, offset, count))
 
 
 def queue_slices(queue: str, count: int, reservation: str) -> Request[list[QueueSlice]]:
     """Cut a queue into parts of one size."""
     check_names(queue=queue, reservation=reservation)
     check_number("a count of slices", count, 1, SLICES_MAX)
-    return Request(slices, QueueSlices, queue, count, reservation)
+    return Request(f"slicing queue '{queue}'", slices, QueueSlices(0, 0, queue, count, reservation))
 
 
 def queue_read(
@@ -218,7 +217,7 @@ def queue_read(
     check_number("first", first, 0, 2**63 - 1)
     check_number("end", end, 0, 2**63 - 1)
     check_number("a count of messages to read", count, 1, RUN_RECORDS_MAX)
-    return Request(_read, QueueRead, queue, first, end, count, reservation)
+    return Request(f"reading queue '{queue}'", _read, QueueRead(0, 0, queue, first, end, count, reservation))
 
 
 def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:
@@ -227,7 +226,11 @@ def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int
     check_name("reservation", reservation)
     check_number("messages_max", messages_max, 0, 2**63 - 1)
     check_number("lease_ms", lease_ms, 0, DELAY_MS_MAX)
-    return Request(reserved, QueueReserve, queue, reservation, messages_max, lease_ms)
+    return Request(
+        f"reserving messages of queue '{queue}' as '{reservation}'",
+        reserved,
+        QueueReserve(0, 0, queue, reservation, messages_max, lease_ms),
+    )
 
 
 def reservation_end(queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]]) -> Request[int]:
@@ -236,23 +239,47 @@ def reservation_end(queue: str, reservation: str, acknowledge: bool, ranges: Ite
     check_name("reservation", reservation)
     if type(acknowledge) is not bool:
         raise TypeError(f"acknowledge is True (done with) or False (back to the queue), not {acknowledge!r}")
-    return Request(_count, ReservationEnd, queue, reservation, acknowledge, sorted(pairs("ranges", ranges)))
+    return Request(
+        f"ending reservation '{reservation}' of queue '{queue}'",
+        _count,
+        ReservationEnd(0, 0, queue, reservation, acknowledge, sorted(pairs("ranges", ranges))),
+    )
+
+
+def basic_consume(
+    queue: str, consumer_tag: str, prefetch: int, auto_ack: bool, exclusive: bool, arguments: Arguments
+) -> BasicConsume:
+    """Begin a consumer; what its deliveries go to is said to `ConnectionCore.consume`."""
+    check_names(queue=queue, consumer_tag=consumer_tag)
+    check_prefetch(prefetch)
+    return BasicConsume(0, 0, queue, consumer_tag, auto_ack, prefetch, table("arguments", arguments), exclusive)
+
+
+def basic_qos(consumer_tag: str, prefetch: int) -> Request[None]:
+    """Change a consumer's prefetch."""
+    check_names(consumer_tag=consumer_tag)
+    check_prefetch(prefetch)
+    return Request(
+        f"changing the prefetch of consumer '{consumer_tag}'", nothing, BasicQos(0, 0, consumer_tag, prefetch)
+    )
 
 
 def transaction_begin(transaction: str, timeout_ms: int) -> Request[Begun]:
     """Make a transaction, or find it."""
     check_name("transaction", transaction)
     check_number("timeout_ms", timeout_ms, 0, DELAY_MS_MAX)
-    return Request(_begun, TransactionBegin, transaction, timeout_ms)
+    return Request(f"beginning transaction '{transaction}'", _begun, TransactionBegin(0, 0, transaction, timeout_ms))
 
 
 def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
     """An attempt is complete."""
 
-    def sealed(result: Any) -> Sealed:
+    def sealed(result: object) -> Sealed:
         return Sealed(attempt, _count(result))
 
-    return Request(sealed, TransactionSeal, number, attempt)
+    return Request(
+        f"sealing attempt {attempt} of transaction number {number}", sealed, TransactionSeal(0, 0, number, attempt)
+    )
 
 
 def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[int, int]]) -> Request[bool]:
@@ -262,90 +289,12 @@ def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[i
         raise InvalidRequest(f"a commit names {ATTEMPTS_MAX} attempts at most, not {len(named)}; make them larger")
     if len({attempt for attempt, _ in named}) < len(named):
         raise InvalidRequest("an attempt stands in `sealed` more than once; each counts once")
-    return Request(_visible, TransactionCommit, transaction, number, named)
+    return Request(
+        f"committing transaction '{transaction}'", _visible, TransactionCommit(0, 0, transaction, number, named)
+    )
 
 
 def transaction_abort(transaction: str, number: int = 0) -> Request[None]:
     """Nothing of it appears. Number 0 is whichever has the name now."""
     check_name("transaction", transaction)
-    return Request(_nothing, TransactionAbort, transaction, number)
-
-
-def status() -> Request[Table]:
-    """The state of every process and queue."""
-    return Request(_as_is, StatusGet)
-
-
-def topology(noun: str) -> Request[list[Table]]:
-    """What there is of something."""
-    check_names(noun=noun)
-    return Request(_as_is, TopologyList, noun)
-
-
-def vhost_put(vhost: str, description: str, tags: Sequence[str]) -> Request[None]:
-    """Make a virtual host, or change it."""
-    check_names(vhost=vhost)
-    return Request(_nothing, VhostPut, vhost, description, words("tags", tags))
-
-
-def vhost_delete(vhost: str) -> Request[None]:
-    """Remove a virtual host."""
-    check_names(vhost=vhost)
-    return Request(_nothing, VhostDelete, vhost)
-
-
-def user_put(user: str, password: str | None, password_hash: str | None, tags: Sequence[str] | None) -> Request[None]:
-    """Make a user, or change it."""
-    check_names(user=user)
-    wanted = None if tags is None else words("tags", tags)
-    return Request(_nothing, UserPut, user, password, password_hash, wanted)
-
-
-def user_delete(user: str) -> Request[None]:
-    """Remove a user."""
-    check_names(user=user)
-    return Request(_nothing, UserDelete, user)
-
-
-def permission_put(user: str, vhost: str, configure: str, write: str, read: str) -> Request[None]:
-    """Say what a user may do."""
-    check_names(user=user, vhost=vhost)
-    return Request(_nothing, PermissionPut, user, vhost, configure, write, read)
-
-
-def permission_delete(user: str, vhost: str) -> Request[None]:
-    """A user may do nothing there any more."""
-    check_names(user=user, vhost=vhost)
-    return Request(_nothing, PermissionDelete, user, vhost)
-
-
-def limits_put(noun: str, name: str, limits: Mapping[str, int | None]) -> Request[None]:
-    """Set or lift limits."""
-    check_names(noun=noun, name=name)
-    return Request(_nothing, LimitsPut, noun, name, table("limits", limits))
-
-
-def backup_begin(directory: str, bytes_per_second: int) -> Request[None]:
-    """Have the stores copied."""
-    return Request(_nothing, BackupBegin, directory, bytes_per_second)
-
-
-def backup_look() -> Request[Table]:
-    """How far that is."""
-    return Request(_as_is, BackupLook)
-
-
-def connection_expel(connection: str, reason: str) -> Request[None]:
-    """Close somebody's connection."""
-    check_names(connection=connection)
-    return Request(_nothing, ConnectionExpel, connection, reason)
-
-
-def definitions_export() -> Request[Table]:
-    """All that is durable."""
-    return Request(_as_is, DefinitionsExport)
-
-
-def definitions_import(definitions: Mapping[str, Any]) -> Request[Table]:
-    """Make what is in definitions."""
-    return Request(_as_is, DefinitionsImport, table("definitions", definitions))
+    return Request(f"aborting transaction '{transaction}'", nothing, TransactionAbort(0, 0, transaction, number))

@@ -1,15 +1,16 @@
-"""What a core knows and the small steps that requests, answers and recovery share."""
+"""What a connection knows, and the small steps that requests, answers and recovery share."""
 
-from typing import Final
+from typing import Any, Final
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from shardmq.client.api.message import AutoAcked, Settler
 from shardmq.client.api.metrics import MetricsCounter
+from shardmq.client.api.recovery import Recovered
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.url import Address
 from shardmq.client.core.acknowledgements import shifted
-from shardmq.client.core.channel import Asked, ChannelCore, Published
+from shardmq.client.core.channel import ChannelCore, PendingRequest, Published, as_it_is
 from shardmq.client.core.declarations import Declarations
 from shardmq.client.core.interfaces import Observer, Reply, Unobserved, again
 from shardmq.client.core.restore import Restore
@@ -19,7 +20,7 @@ from shardmq.limits import CHANNELS_MAX, MESSAGE_BYTES_HIGHEST, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicDeliver, BasicNack
 from shardmq.protocol.native.operations.codec import encode
-from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.native.operations.fields import ClientRequest, Operation
 
 PUMP_BYTES: Final = 1 << 20
 """What was held is sent in portions of about so much, so that it is not all copied at once."""
@@ -31,18 +32,30 @@ AUTO_ACKED: Final = AutoAcked()
 
 
 class ConnectionState:
-    """See `core.Core`, which is what is used.
+    """What one connection knows over all its lives. A `Restorable`: `Restore` makes its channels and topology again.
 
     Attributes:
-        address: whom to be, where; the owner may set another before `open`.
-        fault: why it is closed for good, if it is.
-        is_open: it was opened once.
-        is_up: requests go to the broker now.
-        blocked: why the broker takes no publishes, if so.
-        server: what it said of itself.
+        address: host, port, user and virtual host; the owner may set another before `ConnectionCore.open`.
+        fault: why the connection is closed for good, None while it is not.
+        is_open: whether it was opened once.
+        is_up: whether requests go to the broker now.
+        goes_straight: whether publishes do: it is up, not blocked, and nothing is held.
+        blocked: why the broker takes no publishes; None where it does.
+        server: what the broker said of itself.
         undelivered: bytes that came for consumers and were not taken yet. Who takes them counts it down.
         outgoing: frames to be sent, for the owner to take.
-        declared: what is declared again after a loss.
+        declarations: what is declared again after a loss.
+        heartbeat: seconds between signs of life that this side proposes.
+        recovers: whether it is kept for another life when it is lost.
+        observer: who is told what happens to it.
+        meter: counts messages for the program's metrics, if it wants them.
+        reader: what was read of the next frame.
+        last_request: the highest request number that was sent.
+        pending: requests under way, by their number.
+        by_number: channels, by their number.
+        loss: why it was lost, while it is not restored.
+        restore: the restoration under way.
+        renamed: queues that the server has named again in this restoration, old name to new.
     """
 
     def __init__(
@@ -61,20 +74,20 @@ class ConnectionState:
         self.server = ServerProperties()
         self.undelivered = 0
         self.outgoing: list[bytes] = []
-        self.declared = Declarations()
-        self._heartbeat = heartbeat
-        self._recovers = recovers
-        self._observer: Observer = observer or Unobserved()
-        self._meter = meter
-        self._reader = FrameReader(HEARD_BYTES_MAX)
-        self._request = 0
-        self._replies: dict[int, Asked] = {}
-        self._channels: dict[int, ChannelCore] = {}
+        self.declarations = Declarations()
+        self.heartbeat = heartbeat
+        self.recovers = recovers
+        self.observer: Observer = observer or Unobserved()
+        self.meter = meter
+        self.reader = FrameReader(HEARD_BYTES_MAX)
+        self.last_request = 0
+        self.pending: dict[int, PendingRequest[Any]] = {}
+        self.by_number: dict[int, ChannelCore] = {}
         self._free_numbers: list[int] = []
-        self._goes_straight = False
-        self._lost: ShardmqError | None = None
-        self._restoring: Restore | None = None
-        self._renamed: dict[str, str] = {}
+        self.goes_straight = False
+        self.loss: ShardmqError | None = None
+        self.restore: Restore | None = None
+        self.renamed: dict[str, str] = {}
 
     def check(self, channel: ChannelCore | None = None) -> None:
         """Raise what closed the connection or the channel, if something did."""
@@ -85,52 +98,48 @@ class ConnectionState:
 
     def excuse(self) -> str:
         """Why an answer may be late, to be put behind "no answer"; "" when nothing is known to be wrong."""
-        if self.fault is None and self._lost is not None:
-            return f"; the connection is being recovered ({self._lost.text})"
+        if self.fault is None and self.loss is not None:
+            return f"; the connection is being recovered ({self.loss.text})"
         if self.blocked is not None:
             return f"; the broker takes no publishes now: {self.blocked}"
         return ""
 
-    # --- channels and consumers -----------------------------------------------------------------------------------
-
     def channels(self) -> list[ChannelCore]:
         """Those that are to be there."""
-        return [channel for channel in self._channels.values() if channel.fault is None]
+        return [channel for channel in self.by_number.values() if channel.fault is None]
 
-    def new_channel(self, settler: Settler | None = None, opening: Reply | None = None) -> ChannelCore:
+    def new_channel(self, settler: Settler | None = None, opening: Reply[None] | None = None) -> ChannelCore:
         """The next free channel, not asked for yet.
 
         Raises:
             ResourceLocked: the connection has as many as it may.
         """
-        number = self._free_numbers.pop() if self._free_numbers else len(self._channels) + 1
+        number = self._free_numbers.pop() if self._free_numbers else len(self.by_number) + 1
         if number > min(CHANNELS_MAX, self.server.channel_max):
             raise ResourceLocked(f"{number - 1} channels are open; close one, or open another connection")
-        channel = self._channels[number] = ChannelCore(number, settler or AUTO_ACKED, opening)
+        channel = self.by_number[number] = ChannelCore(number, settler or AUTO_ACKED, opening)
         return channel
 
     def free(self, channel: ChannelCore) -> None:
         """Its number may be given to another."""
-        if self._channels.get(channel.number) is channel:
-            del self._channels[channel.number]
+        if self.by_number.get(channel.number) is channel:
+            del self.by_number[channel.number]
             self._free_numbers.append(channel.number)
 
     def end_channel(self, channel: ChannelCore, error: ShardmqError) -> None:
         """It is closed: everybody waiting on it is told."""
         channel.fault = error
-        for request in [number for number, asked in self._replies.items() if asked.channel is channel]:
-            reply = self._replies.pop(request).reply
-            if not reply.done():
-                reply.set_exception(again(error))
+        for number in [number for number, pending in self.pending.items() if pending.channel is channel]:
+            self.pending.pop(number).failed(again(error))
         unconfirmed, channel.unconfirmed = channel.unconfirmed, {}
         put_off, channel.put_off = channel.put_off, []
         for confirms, operation in (*unconfirmed.values(), *put_off):
             confirms.settled(operation.count, again(error))
         for entry in channel.held:
-            if isinstance(entry, tuple):
+            if isinstance(entry, PendingRequest):
+                entry.failed(again(error))
+            else:
                 entry[0].settled(entry[1].count, again(error))
-            elif not entry.reply.done():
-                entry.reply.set_exception(again(error))
         channel.held.clear()
         if channel.opening is not None and not channel.opening.done():
             channel.opening.set_exception(again(error))
@@ -143,79 +152,109 @@ class ConnectionState:
         inbox = channel.forget_consumer(tag)
         if consumer is not None:
             queue = consumer.queue
-            others = (other.queue for one in self._channels.values() for other in one.consumers.values())
+            others = (other.queue for one in self.by_number.values() for other in one.consumers.values())
             if queue not in others:
-                self.declared.unconsumed(queue)
+                self.declarations.unconsumed(queue)
         if inbox is not None:
             inbox.end(error)
 
-    # --- what is held ---------------------------------------------------------------------------------------------
+    def rename_queue(self, old: str, new: str) -> None:
+        """Note that a queue the server named has another name in this life."""
+        self.declarations.rename_queue(old, new)
+        for channel in self.by_number.values():
+            for tag, consumer in channel.consumers.items():
+                if consumer.queue == old:
+                    channel.consumers[tag] = replace(consumer, queue=new)
+        first = next((name for name, last in self.renamed.items() if last == old), old)
+        self.renamed[first] = new
+
+    def restored(self, failures: list[str]) -> None:
+        """Send what was held: everything that can be is as it was."""
+        self.restore = None
+        self.loss = None
+        self.is_up = True
+        renamed, self.renamed = self.renamed, {}
+        self.pump()
+        self.count("recovered", 1)
+        self.observer.recovered(Recovered(str(self.address), renamed, failures))
 
     @property
     def is_holding(self) -> bool:
         """Whether `pump` has something to send."""
-        return self.is_up and self.blocked is None and not self._goes_straight
+        return self.is_up and self.blocked is None and not self.goes_straight
 
     def pump(self) -> None:
         """Send a portion of what was held; all that is published goes behind it."""
         room = PUMP_BYTES
-        for channel in list(self._channels.values()):
+        for channel in list(self.by_number.values()):
             if channel.held:
                 room = self._pump_channel(channel, room)
-        held = any(channel.held for channel in self._channels.values())
-        self._goes_straight = self.is_up and self.blocked is None and not held
+        held = any(channel.held for channel in self.by_number.values())
+        self.goes_straight = self.is_up and self.blocked is None and not held
 
     def _pump_channel(self, channel: ChannelCore, room: int) -> int:
-        kept: list[Asked | Published] = []
+        kept: list[PendingRequest[Any] | Published] = []
         while channel.held and room > 0:
             entry = channel.held.popleft()
-            if isinstance(entry, Asked):
+            if isinstance(entry, PendingRequest):
                 if not entry.reply.done():
-                    self._dispatch(entry)
+                    self.send_request(entry)
             elif self.blocked is not None:
                 kept.append(entry)
             else:
                 confirms, operation = entry
-                self._request += 1
-                force_setattr(operation, "request", self._request)
-                self._send(operation)
-                channel.unconfirmed[self._request] = (confirms, operation)
+                self.last_request += 1
+                force_setattr(operation, "request", self.last_request)
+                self.send(operation)
+                channel.unconfirmed[self.last_request] = (confirms, operation)
                 room -= len(operation.records)
         channel.held.extendleft(reversed(kept))
         return room
 
-    # --- sending --------------------------------------------------------------------------------------------------
+    def ask(self, pending: PendingRequest[Any]) -> None:
+        """Send a request of the program's, behind what is held on its channel.
 
-    def _ask(self, asked: Asked) -> None:
-        channel = asked.channel
+        Raises:
+            TypeError: a field is not of its type.
+        """
+        channel = pending.channel
         assert channel is not None
-        check_fields(asked.operation)
+        check_fields(pending.operation)
         if self.is_up and (not channel.held or self.blocked is not None):
-            self._dispatch(asked)
+            self.send_request(pending)
         else:
-            encode(asked.operation)  # what cannot be said must fail here, not when it is its turn
-            channel.held.append(asked)
+            encode(pending.operation)  # what cannot be said must fail here, not when it is its turn
+            channel.held.append(pending)
 
-    def _dispatch(self, asked: Asked) -> None:
-        number = self._request + 1
-        force_setattr(asked.operation, "request", number)
-        self.outgoing.append(encode(asked.operation))
-        self._request = number
-        self._replies[number] = asked
+    def ask_at_once(self, operation: ClientRequest, channel: ChannelCore, reply: Reply[object]) -> None:
+        """Send a request before everything that is held."""
+        addressed = replace(operation, channel=channel.number)
+        self.send_request(PendingRequest(channel, addressed, reply, as_it_is))
 
-    def _send(self, operation: Operation) -> None:
+    def send_request(self, pending: PendingRequest[Any]) -> None:
+        """Number a request and send it; its reply waits for the answer."""
+        number = self.last_request + 1
+        self.outgoing.append(encode(replace(pending.operation, request=number)))
+        self.last_request = number
+        self.pending[number] = pending
+
+    def send(self, operation: Operation) -> None:
+        """Send what nobody answers."""
         self.outgoing.append(encode(operation))
 
-    def _give_back(self, channel: ChannelCore, frame: BasicDeliver) -> None:
+    def requeue(self, channel: ChannelCore, frame: BasicDeliver) -> None:
+        """Give a delivery back that no consumer here takes."""
         tags = [(frame.tag, frame.tag + frame.count - 1)]
         channel.unacked.remove(frame.tag, frame.tag + frame.count)
-        self._send(BasicNack(channel.number, shifted(tags, channel.tag_offset), True))
+        self.send(BasicNack(channel.number, shifted(tags, channel.tag_offset), True))
 
-    def _shift(self, channel: ChannelCore, frame: BasicDeliver) -> None:
+    def shift(self, channel: ChannelCore, frame: BasicDeliver) -> None:
+        """Make a delivery's tags rise over all lives of the connection."""
         if channel.tag_offset:
             force_setattr(frame, "tag", frame.tag + channel.tag_offset)
         channel.last_tag = frame.tag + frame.count - 1
 
-    def _count(self, name: str, count: int) -> None:
-        if self._meter is not None:
-            self._meter.count(name, count)
+    def count(self, name: str, count: int) -> None:
+        """Count messages for the program's metrics."""
+        if self.meter is not None:
+            self.meter.count(name, count)

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from shardmq.client.api.results import Begun, Sealed
-from shardmq.client.core import requests as asks
-from shardmq.client.core.batching import Run
+from shardmq.client.core import requests
+from shardmq.client.core.batching import PublishBatch
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Confirms, again
@@ -54,7 +54,7 @@ ASK_AGAIN_SECONDS: Final = 0.25
 class Asking(msgspec.Struct, frozen=True):
     """A step: ask, and wait so many seconds for the answer."""
 
-    ask: Request[Any]
+    request: Request[Any]
     seconds: float
 
 
@@ -85,15 +85,15 @@ class State(Enum):
 
 
 class _Staged:
-    """The confirms of one run. It is told to the publisher when there will be no other."""
+    """The confirms of one batch. It is told to the publisher when there will be no other."""
 
-    __slots__ = ("_came_back", "_confirms", "_transaction", "refused_at", "run")
+    __slots__ = ("_came_back", "_confirms", "_transaction", "refused_at", "batch")
 
-    def __init__(self, transaction: "TransactionCore", confirms: Confirms, run: Run) -> None:
+    def __init__(self, transaction: "TransactionCore", confirms: Confirms, batch: PublishBatch) -> None:
         self._transaction = transaction
         self._confirms = confirms
         self._came_back = False
-        self.run = run
+        self.batch = batch
         self.refused_at: float | None = None
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
@@ -167,24 +167,22 @@ class TransactionCore:
         self._is_resend_due = False
         self._put_off_because = ""
 
-    # --- publishing: under the connection's lock ----------------------------------------------------------------------
-
-    def publish(self, channel: ChannelCore, run: Run, confirms: Confirms) -> None:
-        """Stage a run. `ConnectionCore.publish`, for this transaction's publisher."""
+    def publish(self, channel: ChannelCore, batch: PublishBatch, confirms: Confirms) -> None:
+        """Stage a batch. `ConnectionCore.publish`, for this transaction's publisher."""
         if not self.is_taking:
-            confirms.settled(run[3], self._refusal())
+            confirms.settled(batch[3], self._refusal())
             return
-        exchange, routing_key, flags, count, packed, delay_ms, *_ = run
+        exchange, routing_key, flags, count, packed, delay_ms, *_ = batch
         staged = _Staged(
             self,
             confirms,
             (exchange, routing_key, flags, count, packed, delay_ms, self.attempt, self._sequence, self.number),
         )
         self._sequence += count
-        self._core.publish(channel, staged.run, staged)
+        self._core.publish(channel, staged.batch, staged)
 
     def settled(self, staged: _Staged, error: ShardmqError | None) -> ShardmqError | None:
-        """What a run's publisher is to hear of this: None, an error, or `_LATER`, for nothing yet."""
+        """What a batch's publisher is to hear of this: None, an error, or `_LATER`, for nothing yet."""
         if error is None:
             if staged.refused_at is not None:
                 self._resends = 0
@@ -216,12 +214,10 @@ class TransactionCore:
 
     def _put_off(self, staged: _Staged, error: ShardmqError) -> None:
         self._put_off_because = error.text
-        self._channel.put_off.append((staged, BasicPublish(0, self._channel.number, *staged.run)))
+        self._channel.put_off.append((staged, BasicPublish(0, self._channel.number, *staged.batch)))
         if not self._is_resend_due:
             self._is_resend_due = True
             self._later(min(RESEND_SECONDS * 2 ** min(self._resends, 32), RESEND_SECONDS_MAX))
-
-    # --- the program's calls ------------------------------------------------------------------------------------------
 
     @property
     def is_committed(self) -> bool:
@@ -235,7 +231,7 @@ class TransactionCore:
 
     def begin(self) -> Steps[None]:
         """Make it, or find it."""
-        begun: Begun = yield from self._insist(asks.transaction_begin(self.name, self._timeout_ms))
+        begun: Begun = yield from self._insist(requests.transaction_begin(self.name, self._timeout_ms))
         self.number = begun.number
         if begun.state == "committed":
             self.state = State.FOUND_COMMITTED
@@ -262,13 +258,13 @@ class TransactionCore:
             raise self._refusal()
         if self.state in (State.OPEN, State.SEALED):
             self._named = [(yield from self._seal())] if sealed is None else self._complete(list(sealed))
-        ask = asks.transaction_commit(self.name, self.number, self._named)
+        request = requests.transaction_commit(self.name, self.number, self._named)
         self.is_taking = False
         until = self._clock() + seconds
         while True:
             self._may_be_committed = True
             try:
-                is_visible: bool = yield Asking(ask, self._left(until))
+                is_visible: bool = yield Asking(request, self._left(until))
             except (Unavailable, Timeout, ChannelError, ConnectionFault) as error:
                 is_passing = isinstance(error, Unavailable | Timeout)
                 if not is_passing or not self._has_time(until):
@@ -292,7 +288,7 @@ class TransactionCore:
         if self.is_committed:
             raise PreconditionFailed(f"transaction '{self.name}' is committed: it cannot be aborted any more")
         self.is_taking = False
-        yield from self._insist(asks.transaction_abort(self.name, self.number))
+        yield from self._insist(requests.transaction_abort(self.name, self.number))
         self.state = State.ABORTED
 
     def leave(self, error: BaseException | None) -> Steps[None]:
@@ -311,13 +307,11 @@ class TransactionCore:
             if not self.is_committed:
                 raise
 
-    # --- steps they share ---------------------------------------------------------------------------------------------
-
     def _seal(self) -> Steps[Sealed]:
         if self._sealed is None:
             yield from self._flush(self._seconds)
             self.is_taking = False
-            self._sealed = yield from self._insist(asks.transaction_seal(self.number, self.attempt))
+            self._sealed = yield from self._insist(requests.transaction_seal(self.number, self.attempt))
             self.state = State.SEALED
         yield from self._flush(self._seconds)  # what other threads published in between may have come too late
         return self._sealed
@@ -350,12 +344,12 @@ class TransactionCore:
         else:
             error.add_note(f"transaction '{self.name}' was aborted: nothing of it appears")
 
-    def _insist(self, ask: Request[T]) -> Steps[T]:
+    def _insist(self, request: Request[T]) -> Steps[T]:
         """Ask until somebody can answer: no harm is done where all of them are carried out."""
         until = self._clock() + self._seconds
         while True:
             try:
-                answer: T = yield Asking(ask, self._left(until))
+                answer: T = yield Asking(request, self._left(until))
             except (Unavailable, Timeout):
                 if not self._has_time(until):
                     raise

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from shardmq.client.core import requests as asks
+from shardmq.client.core import administration
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -14,7 +14,7 @@ class AdministrationRequests(ABC):
     """What changes something is for users with the tag administrator; others get AccessRefused."""
 
     @abstractmethod
-    def _ask(self, ask: Request[T]) -> T:
+    def _ask(self, request: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     def status(self) -> dict[str, Any]:
@@ -23,7 +23,7 @@ class AdministrationRequests(ABC):
         Users without the tag administrator or monitoring are told of no processes, of the queues in their virtual
         hosts, and as "own" how many connections, channels and consumers they have.
         """
-        return self._ask(asks.status())
+        return self._ask(administration.status())
 
     def topology(self, noun: str) -> list[dict[str, Any]]:
         """What there is: a table for each.
@@ -32,15 +32,15 @@ class AdministrationRequests(ABC):
             noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
                 "users", "permissions", "connections", "channels" or "consumers": those the user may see.
         """
-        return self._ask(asks.topology(noun))
+        return self._ask(administration.topology(noun))
 
     def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
         """Make a virtual host, or change what is said of it."""
-        self._ask(asks.vhost_put(vhost, description, tags))
+        self._ask(administration.vhost_put(vhost, description, tags))
 
     def vhost_delete(self, vhost: str) -> None:
         """Remove a virtual host with everything in it; its connections are closed."""
-        self._ask(asks.vhost_delete(vhost))
+        self._ask(administration.vhost_delete(vhost))
 
     def user_put(
         self,
@@ -57,19 +57,19 @@ class AdministrationRequests(ABC):
             password_hash: instead of a password, as `topology("users")` and RabbitMQ's definitions have it.
             tags: administrator, monitoring, management, impersonator.
         """
-        self._ask(asks.user_put(user, password, password_hash, tags))
+        self._ask(administration.user_put(user, password, password_hash, tags))
 
     def user_delete(self, user: str) -> None:
         """Remove a user with all permissions; its connections are closed."""
-        self._ask(asks.user_delete(user))
+        self._ask(administration.user_delete(user))
 
     def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         """Say what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
-        self._ask(asks.permission_put(user, vhost, configure, write, read))
+        self._ask(administration.permission_put(user, vhost, configure, write, read))
 
     def permission_delete(self, user: str, vhost: str) -> None:
         """A user may not open a virtual host any more; nothing happens when it might not before."""
-        self._ask(asks.permission_delete(user, vhost))
+        self._ask(administration.permission_delete(user, vhost))
 
     def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
         """Set limits; None lifts one.
@@ -79,11 +79,11 @@ class AdministrationRequests(ABC):
             name: which.
             limits: by name.
         """
-        self._ask(asks.limits_put(noun, name, limits))
+        self._ask(administration.limits_put(noun, name, limits))
 
     def connection_expel(self, connection: str, reason: str = "") -> None:
         """Close a client's connection, as `topology("connections")` names it. A client that recovers comes again."""
-        self._ask(asks.connection_expel(connection, reason))
+        self._ask(administration.connection_expel(connection, reason))
 
     def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
         """Have the broker copy its stores, while it goes on. Returns once it is settled what is in the backup.
@@ -92,15 +92,15 @@ class AdministrationRequests(ABC):
             directory: an absolute path on the hosts of the broker's processes; there must be nothing in it.
             bytes_per_second: at most, of all shards together.
         """
-        self._ask(asks.backup_begin(directory, bytes_per_second))
+        self._ask(administration.backup_begin(directory, bytes_per_second))
 
     def backup_look(self) -> dict[str, Any]:
         """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
-        return self._ask(asks.backup_look())
+        return self._ask(administration.backup_look())
 
     def definitions_export(self) -> dict[str, Any]:
         """All that is durable, in the shape of RabbitMQ's definitions."""
-        return self._ask(asks.definitions_export())
+        return self._ask(administration.definitions_export())
 
     def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
         """Make what is in definitions of RabbitMQ's shape and not there yet.
@@ -108,4 +108,4 @@ class AdministrationRequests(ABC):
         Returns:
             `{"imported": {noun: count}, "skipped": [sentence, …]}`.
         """
-        return self._ask(asks.definitions_import(definitions))
+        return self._ask(administration.definitions_import(definitions))

@@ -2,13 +2,15 @@
 
 import threading
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Generic, TypeVar
 
 from shardmq.client.api.message import Delivery
 from shardmq.errors import ShardmqError, Unroutable
 
+T = TypeVar("T")
 
-class PendingAnswer:
+
+class PendingAnswer(Generic[T]):
     """One answer for one waiting thread. A bare lock: made and settled in a tenth of a concurrent Future's time."""
 
     __slots__ = ("_error", "_lock", "_result", "is_abandoned", "is_settled")
@@ -16,7 +18,7 @@ class PendingAnswer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
-        self._result: Any = None
+        self._result: T
         self._error: ShardmqError | None = None
         self.is_settled = False
         self.is_abandoned = False
@@ -25,36 +27,23 @@ class PendingAnswer:
         """Whether it is settled, or nobody waits any more."""
         return self.is_settled or self.is_abandoned
 
-    def set_result(self, result: Any, /) -> None:
+    def set_result(self, result: T, /) -> None:
         """Settle it."""
         self._result = result
         self.is_settled = True
         self._lock.release()
 
-    def set_exception(self, error: Any, /) -> None:
+    def set_exception(self, error: ShardmqError, /) -> None:
         """Settle it with an error for `result` to raise."""
         self._error = error
         self.is_settled = True
         self._lock.release()
 
-    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Settle it as the confirm of one message, which may have come back before."""
-        error = error if not taken else None
-        if error is not None or self._error is not None:
-            self.set_exception(error or self._error)
-        else:
-            self.set_result(None)
-
-    def returned(self, _count: int, error: Unroutable) -> bool:
-        """The message came back: that is told with its confirm, and to who waits alone."""
-        self._error = error
-        return False
-
     def wait(self, seconds: float) -> bool:
         """Whether it was settled within so many seconds."""
         return self._lock.acquire(timeout=max(seconds, 0))
 
-    def result(self) -> Any:
+    def result(self) -> T:
         """The result of a settled answer.
 
         Raises:
@@ -63,6 +52,25 @@ class PendingAnswer:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class PendingConfirm(PendingAnswer[None]):
+    """The confirm of one message for one waiting thread."""
+
+    __slots__ = ()
+
+    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        """Settle it with the message's confirm, before which the message may have come back."""
+        refused = error if not taken else None
+        if (fault := refused or self._error) is not None:
+            self.set_exception(fault)
+        else:
+            self.set_result(None)
+
+    def returned(self, _count: int, error: Unroutable) -> bool:
+        """Keep the message that came back: that is told with its confirm, and to who waits alone."""
+        self._error = error
+        return False
 
 
 class _End:

@@ -9,6 +9,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS, TIMEOUT_SECONDS
 from shardmq.client.api.hooks import HookRegistration, Hooks
 from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
+from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import Address, parse_all
 from shardmq.client.core.connection import ConnectionCore, client_properties
@@ -17,6 +18,7 @@ from shardmq.client.core.validation import check_heartbeat, check_timeout
 from shardmq.client.sync.administration import AdministrationRequests
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.channel import Channel
+from shardmq.client.sync.reconnect import Reconnect
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
 from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError
@@ -101,9 +103,10 @@ class Connection(HookRegistration, AdministrationRequests):
         if counter is not None:
             self._meter = MetricsCounter(counter, self._report)
         self._core = ConnectionCore(addresses[0], heartbeat, recovery is not None, self._hooks, self._meter)
-        self._io = Transport(self._core, addresses, tls, recovery, timeout, client_properties())
+        reconnect = Reconnect(addresses, tls, recovery, timeout)
+        self._transport = Transport(self._core, reconnect, timeout, client_properties())
         if self._meter is not None:
-            self._reporter = MetricsReporter(f"shardmq metrics {addresses[0]}", self._io.lock)
+            self._reporter = MetricsReporter(f"shardmq metrics {addresses[0]}", self._transport.lock)
         self._channels: set[Channel] = set()
         self._own_channel: Channel | None = None
 
@@ -116,28 +119,28 @@ class Connection(HookRegistration, AdministrationRequests):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if not self.is_open else "open" if self._core.is_up else "being recovered"
-        return f"<Connection to {self._core.address}, {state}>"
+        state = "closed" if not self.is_open else "open" if self._core.state.is_up else "being recovered"
+        return f"<Connection to {self._core.state.address}, {state}>"
 
     @property
     def is_open(self) -> bool:
         """Whether it can be used; also while it is being recovered."""
-        return self._core.fault is None
+        return self._core.state.fault is None
 
     @property
     def is_recovering(self) -> bool:
         """Whether it was lost and is not back yet."""
-        return self._core.fault is None and not self._core.is_up
+        return self._core.state.fault is None and not self._core.state.is_up
 
     @property
     def blocked(self) -> str | None:
         """Why the broker takes no publishes now; None when it does."""
-        return self._core.blocked
+        return self._core.state.blocked
 
     @property
     def server_properties(self) -> dict[str, Any]:
         """What the broker said of itself: product, version, protocol, heartbeat, frame_max, channel_max."""
-        server = self._core.server
+        server = self._core.state.server
         return {name: getattr(server, name) for name in server.__struct_fields__}
 
     def channel(self) -> Channel:
@@ -148,7 +151,7 @@ class Connection(HookRegistration, AdministrationRequests):
             Timeout, ConnectionFault: no answer, or no connection.
         """
         channel = Channel(
-            self._core, self._io, self._workers, self.timeout, self._has_return_hook, self._channels.discard
+            self._core, self._transport, self._workers, self.timeout, self._has_return_hook, self._channels.discard
         )
         self._channels.add(channel)
         return channel
@@ -162,31 +165,31 @@ class Connection(HookRegistration, AdministrationRequests):
         if self.is_open:
             for channel in list(self._channels):
                 channel.flush()
-            with self._io.lock:
-                was_up = self._core.is_up
+            with self._transport.lock:
+                was_up = self._core.state.is_up
                 self._core.close(self._closed_here())
-                self._io.transmit()
+                self._transport.transmit()
             if not was_up:
-                self._io.stop()
-        if not self._io.join(min(CLOSE_SECONDS, self.timeout)):
+                self._transport.stop()
+        if not self._transport.join(min(CLOSE_SECONDS, self.timeout)):
             self._abort()
         self._end_workers()
 
     def _open(self) -> None:
-        opened = PendingAnswer()
-        self._io.start()
+        opened: PendingAnswer[ServerProperties] = PendingAnswer()
+        self._transport.start()
         if self._reporter is not None and self._meter is not None:
             self._reporter.start(self._meter)
-        with self._io.lock:
+        with self._transport.lock:
             self._core.open(client_properties(), opened)
-            self._io.transmit()
-        self._io.wait(opened, self.timeout, f"opening the connection to {self._core.address}")
+            self._transport.transmit()
+        self._transport.wait(opened, self.timeout, f"opening the connection to {self._core.state.address}")
 
     def _abort(self) -> None:
-        with self._io.lock:
+        with self._transport.lock:
             self._core.lose(self._closed_here())
-        self._io.stop()
-        self._io.join(CLOSE_SECONDS)
+        self._transport.stop()
+        self._transport.join(CLOSE_SECONDS)
         self._end_workers()
 
     def _end_workers(self) -> None:
@@ -196,7 +199,7 @@ class Connection(HookRegistration, AdministrationRequests):
             self._reporter.stop(CLOSE_SECONDS)
 
     def _closed_here(self) -> ConnectionLost:
-        return ConnectionLost(f"the connection to {self._core.address} was closed by this program")
+        return ConnectionLost(f"the connection to {self._core.state.address} was closed by this program")
 
     def _report(self) -> None:
         if self._reporter is not None:
@@ -205,7 +208,7 @@ class Connection(HookRegistration, AdministrationRequests):
     def _has_return_hook(self) -> bool:
         return self._hooks.takes_returns
 
-    def _ask(self, ask: Request[T]) -> T:
+    def _ask(self, request: Request[T]) -> T:
         if self._own_channel is None or not self._own_channel.is_open:
             self._own_channel = self.channel()
-        return self._own_channel._ask(ask)
+        return self._own_channel._ask(request)

@@ -1,106 +1,143 @@
-"""Consumers' loops in threads: the iterators of `consume` and `consume_batches`, and the calls of handlers."""
+"""The consumers of a channel: their beginning and end, the iterators behind `consume`, the calls of handlers."""
 
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from queue import Empty
-from typing import Protocol
+from typing import cast
 
 from shardmq.client.api.handler_errors import OnError, handler_raised
 from shardmq.client.api.message import Batch, Delivery, Message
-from shardmq.client.sync.answers import DeliveryQueue
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import Inbox
+from shardmq.client.sync.answers import DeliveryQueue, PendingAnswer
+from shardmq.client.sync.settler import ChannelSettler
+from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import SerialExecutor, WorkerPool
-from shardmq.errors import ShardmqError
+from shardmq.errors import ChannelError, ConnectionFault, NotFound, ShardmqError
+from shardmq.protocol.native.operations.basic import BasicConsume
 
 
-class Marks(Protocol):
-    """What a loop looks at after each message: a plain attribute, 15 ns where a property takes 60.
+class ChannelConsumers:
+    """Begins and cancels the consumers of one channel.
 
-    Attributes:
-        stale_tag: messages up to this delivery tag are the broker's again, and will be delivered again.
+    Args:
+        connection: the connection's core.
+        transport: the connection's.
+        settler: the channel's.
+        workers: the connection's threads for handlers; those of one channel are called one at a time, in order.
+        timeout: seconds that an answer is waited for.
     """
 
-    stale_tag: int
+    def __init__(
+        self,
+        connection: ConnectionCore,
+        transport: Transport,
+        settler: ChannelSettler,
+        workers: WorkerPool,
+        timeout: float,
+    ) -> None:
+        self.settler = settler
+        self.executor = SerialExecutor(workers, settler.flush)  # what handlers acked is sent when they have no more
+        self._connection = connection
+        self._transport = transport
+        self._timeout = timeout
 
+    def begin(self, operation: BasicConsume, inbox: Inbox) -> str:
+        """Begin a consumer whose deliveries go to an inbox; returns its tag."""
+        self.settler.flush()
+        answer: PendingAnswer[str] = PendingAnswer()
+        with self._transport.lock:
+            self._connection.consume(self.settler.core, operation, inbox, answer)
+            self._transport.transmit()
+        tag = self._transport.wait(answer, self._timeout, f"consuming queue '{operation.queue}'")
+        self.settler.note_prefetch(tag, 0 if operation.auto_ack else operation.prefetch)
+        return tag
 
-class ConsumerOwner(Protocol):
-    """What a consumer's loop needs of its channel."""
+    def cancel(self, tag: str) -> None:
+        """End a consumer."""
+        self.settler.flush()
+        answer: PendingAnswer[None] = PendingAnswer()
+        with self._transport.lock:
+            self._connection.cancel(self.settler.core, tag, answer)
+            self._transport.transmit()
+        self.settler.forget_prefetch(tag)
+        self._transport.wait(answer, self._timeout, f"cancelling consumer '{tag}'")
 
-    @property
-    def marks(self) -> Marks:
-        """The channel's."""
+    def messages(self, operation: BasicConsume, inactivity_timeout: float | None) -> Iterator[Message]:
+        """The iterator of `Channel.consume`; the consumer has begun."""
+        inbox = DeliveryQueue()
+        loop = self._messages(self.begin(operation, inbox), inbox, inactivity_timeout)
+        next(loop)
+        return cast("Iterator[Message]", loop)
 
-    def flush(self) -> None:
-        """Send what is being collected."""
+    def batches(self, operation: BasicConsume, inactivity_timeout: float | None) -> Iterator[Batch]:
+        """The iterator of `Channel.consume_batches`; the consumer has begun."""
+        inbox = DeliveryQueue()
+        loop = self._batches(self.begin(operation, inbox), inbox, inactivity_timeout)
+        next(loop)
+        return cast("Iterator[Batch]", loop)
 
-    def took(self, delivery: Delivery) -> None:
-        """A delivery is in the program's hands."""
-
-    def end_consumer(self, tag: str, inbox: DeliveryQueue) -> None:
-        """Cancel, and give back all that is in the inbox."""
-
-    def return_unseen(self, delivery: Delivery, first: int) -> None:
-        """Give back a delivery's messages from delivery tag `first` on: the program never saw them."""
-
-    def is_stale(self, delivery: Delivery) -> bool:
-        """Whether all of it is the broker's again."""
-
-    def is_unsettled(self, tag: int) -> bool:
-        """Whether that message is unacked."""
-
-
-def messages(
-    desk: ConsumerOwner, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
-) -> Generator[Message | None, None, None]:
-    """The iterator behind `Channel.consume`. The first item is None: a generator that was begun runs its `finally`."""
-    message: Message | None = None
-    delivery: Delivery | None = None
-    marks = desk.marks
-    try:
-        yield None
-        for delivery in _deliveries(desk, inbox, inactivity_timeout):
-            for message in delivery.messages():
-                yield message
-                if message.delivery_tag < marks.stale_tag and desk.is_stale(delivery):
-                    break  # the connection was lost: the rest of it comes again
-    finally:
-        desk.end_consumer(tag, inbox)
-        if delivery is not None:
-            desk.return_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
-
-
-def batches(
-    desk: ConsumerOwner, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
-) -> Generator[Batch | None, None, None]:
-    """The iterator behind `Channel.consume_batches`. The first item is None, as with `messages`."""
-    try:
-        yield None
-        for delivery in _deliveries(desk, inbox, inactivity_timeout):
-            yield Batch(delivery)
-    finally:
-        desk.end_consumer(tag, inbox)
-
-
-def _deliveries(
-    desk: ConsumerOwner, inbox: DeliveryQueue, inactivity_timeout: float | None
-) -> Generator[Delivery, None, None]:
-    while True:
+    def _messages(
+        self, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
+    ) -> Generator[Message | None, None, None]:
+        message: Message | None = None
+        delivery: Delivery | None = None
+        settler, core = self.settler, self.settler.core
         try:
-            delivery = inbox.take(inactivity_timeout)
-        except Empty:
-            desk.flush()
+            yield None  # a generator that was begun runs its `finally`
+            for delivery in self._deliveries(inbox, inactivity_timeout):
+                for message in delivery.messages():
+                    yield message
+                    if message.delivery_tag < core.stale_tag and settler.is_stale(delivery):
+                        break  # the connection was lost: the rest of it comes again
+        finally:
+            self._end(tag, inbox)
+            if delivery is not None:
+                settler.requeue_unseen(delivery, 0 if message is None else message.delivery_tag + 1)
+
+    def _batches(
+        self, tag: str, inbox: DeliveryQueue, inactivity_timeout: float | None
+    ) -> Generator[Batch | None, None, None]:
+        try:
+            yield None
+            for delivery in self._deliveries(inbox, inactivity_timeout):
+                yield Batch(delivery)
+        finally:
+            self._end(tag, inbox)
+
+    def _deliveries(self, inbox: DeliveryQueue, inactivity_timeout: float | None) -> Iterator[Delivery]:
+        settler = self.settler
+        while True:
+            try:
+                delivery = inbox.take(inactivity_timeout)
+            except Empty:
+                settler.flush()
+                return
+            if delivery is None:
+                return
+            settler.taken(delivery)
+            if not settler.is_stale(delivery):
+                yield delivery
+
+    def _end(self, tag: str, inbox: DeliveryQueue) -> None:
+        """Cancel, and give back all that is in the inbox. Nothing is left to do where the channel is gone."""
+        settler = self.settler
+        if settler.core.fault is not None or sys.is_finalizing():  # at exit the I/O thread does not answer any more
             return
-        if delivery is None:
-            return
-        desk.took(delivery)
-        if not desk.is_stale(delivery):
-            yield delivery
+        try:
+            self.cancel(tag)
+        except (ChannelError, ConnectionFault, NotFound):
+            settler.forget_prefetch(tag)
+        for delivery in inbox.drain():
+            settler.taken(delivery)
+            settler.requeue_unseen(delivery, delivery.frame.tag)
 
 
 class HandlerInbox:
     """A consumer's inbox whose messages a handler gets.
 
     Args:
-        desk: the channel.
-        strand: the channel's, which keeps the order of all its handlers.
+        consumers: the channel's.
         handler: the program's function.
         queue: whose messages, for the log.
         on_error: what to do when the handler raises.
@@ -109,15 +146,14 @@ class HandlerInbox:
 
     def __init__(
         self,
-        desk: ConsumerOwner,
-        strand: SerialExecutor,
+        consumers: ChannelConsumers,
         handler: Callable[[Message], object],
         queue: str,
         on_error: OnError,
         fail: Callable[[Exception], None],
     ) -> None:
-        self._desk = desk
-        self._strand = strand
+        self._settler = consumers.settler
+        self._executor = consumers.executor
         self._handler = handler
         self._queue = queue
         self._on_error = on_error
@@ -125,30 +161,25 @@ class HandlerInbox:
         self._is_ended = False
 
     def deliver(self, delivery: Delivery) -> None:
-        """Messages have come."""
-        self._strand.do(lambda: self._handle(delivery))
+        """Have the handler called with messages that have come."""
+        self._executor.do(lambda: self._handle(delivery))
 
     def end(self, _error: ShardmqError | None) -> None:
-        """None will come any more."""
+        """Give back what comes from now on."""
         self._is_ended = True
 
     def _handle(self, delivery: Delivery) -> None:
-        desk, handler, marks = self._desk, self._handler, self._desk.marks
-        desk.took(delivery)
+        settler, handler, core = self._settler, self._handler, self._settler.core
+        settler.taken(delivery)
         for message in delivery.messages():
             if self._is_ended:
-                desk.return_unseen(delivery, message.delivery_tag)
+                settler.requeue_unseen(delivery, message.delivery_tag)
                 return
-            if message.delivery_tag <= marks.stale_tag and desk.is_stale(delivery):
+            if message.delivery_tag <= core.stale_tag and settler.is_stale(delivery):
                 return
             try:
                 handler(message)
             except Exception as fault:  # noqa: BLE001  it is the program's; the policy says what becomes of the message
-                if handler_raised(desk, message, self._queue, self._on_error):
+                if handler_raised(settler, message, self._queue, self._on_error):
                     self._fail(fault)
                     return
-
-
-def strand_of(workers: WorkerPool, desk: ConsumerOwner) -> SerialExecutor:
-    """A channel's strand of handlers. What they acked is sent when they have nothing to do."""
-    return SerialExecutor(workers, desk.flush)

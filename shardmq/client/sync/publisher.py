@@ -1,7 +1,7 @@
-"""Pipelined publishing: messages are sent in runs without waiting, and confirmed behind the program's back.
+"""Pipelined publishing: messages are sent in batches without waiting, and confirmed behind the program's back.
 
-A message goes out at once while few runs are unconfirmed. Past that, what is published meanwhile waits for the next
-confirm, a full run or the I/O thread's tick, and shares a run with its neighbours: batching emerges from load.
+A message goes out at once while few batches are unconfirmed. Past that, what is published meanwhile waits for the next
+confirm, a full batch or the I/O thread's tick, and shares a batch with its neighbours: batching emerges from load.
 """
 
 import threading
@@ -12,16 +12,16 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from shardmq.client.core.batching import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
     NO_EXTRAS,
-    RUN_BYTES,
-    RUN_RECORDS,
     BatchBuilder,
     BatchCollector,
+    PublishBatch,
     PublishOptions,
-    Run,
+    batches_of,
     flags_of,
     refusal,
-    runs_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish
 from shardmq.client.core.connection import ConnectionCore
@@ -31,9 +31,9 @@ from shardmq.client.sync.transport import Transport
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
 
-EAGER_RUNS: Final = 2
-"""With fewer runs unconfirmed than this, a message is sent at once, alone. With 8, two cores were so busy with single
-messages at 5,000 a second that one in a hundred took over 10 ms; with 2 or 3 it is 3 ms."""
+EAGER_BATCHES: Final = 2
+"""With fewer batches unconfirmed than this, a message is sent at once, alone. With 8, two cores were so busy with
+single messages at 5,000 a second that one in a hundred took over 10 ms; with 2 or 3 it is 3 ms."""
 
 
 class Publisher:
@@ -45,7 +45,7 @@ class Publisher:
     def __init__(
         self,
         core: ConnectionCore,
-        io: Transport,
+        transport: Transport,
         channel: ChannelCore,
         window: int,
         timeout: float,
@@ -57,7 +57,7 @@ class Publisher:
         if window < 1:
             raise InvalidRequest(f"a publisher's window is at least 1 message, not {window}")
         self._core = core
-        self._io = io
+        self._transport = transport
         self._channel = channel
         self._window = window
         self._timeout = timeout
@@ -67,16 +67,16 @@ class Publisher:
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
         self._collecting = BatchCollector(
-            producer, lambda: core.server.message_max
+            producer, lambda: core.state.server.message_max
         )  # under _lock, but for what it says
         self._sent = 0  # messages; under io.lock, as the next five
-        self._runs_sent = 0
-        self._runs_settled = 0
+        self._batches_sent = 0
+        self._batches_settled = 0
         self._settled = 0
         self._refused = 0
         self._error: ShardmqError | None = None
         self._came_back = 0
-        self._waiters: list[tuple[int, PendingAnswer]] = []  # (wanted of _settled, who wants it)
+        self._waiters: list[tuple[int, PendingAnswer[None]]] = []  # (wanted of _settled, who wants it)
         self._is_due = False
         self._is_closed = False
 
@@ -147,15 +147,15 @@ class Publisher:
         filling.size += len(body)
         if filling is not self._collecting.filling:
             with self._lock:
-                self._send_runs(self._collecting.sweep(filling))
-        elif len(bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES:
+                self._send_batches(self._collecting.sweep(filling))
+        elif len(bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
             self.send()
-            self._io.make_room(self._timeout)
-        elif self._runs_sent - self._runs_settled < EAGER_RUNS:
+            self._transport.make_room(self._timeout)
+        elif self._batches_sent - self._batches_settled < EAGER_BATCHES:
             self.send()
         elif not self._is_due:
             self._is_due = True
-            self._io.due(self)
+            self._transport.due(self)
 
     def publish_many(
         self,
@@ -167,34 +167,34 @@ class Publisher:
         delay_ms: int = 0,
         sequence: int | None = None,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties: a few hundred to a run.
+        """Publish many messages that share exchange, routing key and properties: a few hundred to a batch.
 
         Args:
             exchange: where to.
             routing_key: for all of them.
-            bodies: the messages, in any iterable; taken a run at a time.
+            bodies: the messages, in any iterable; taken a batch at a time.
             properties: of all of them.
             mandatory: as in `publish`.
             delay_ms: as in `publish`.
             sequence: the first one's number, for publishers with a producer's name.
 
         Raises:
-            As `publish`; the runs before the one at fault were sent.
+            As `publish`; the batches before the one at fault were sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
         number = sequence or 0
-        for count, records in runs_of(bodies, properties, self._core.server.message_max):
+        for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
             if self.unconfirmed >= self._window:
                 self._wait_for_window()
             self._check()
             with self._lock:
-                run = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
-                self._send_runs([*self._collecting.take(), run])
+                batch = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
+                self._send_batches([*self._collecting.take(), batch])
             number += count
-            self._io.make_room(self._timeout)
+            self._transport.make_room(self._timeout)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything and wait until all of it is confirmed.
@@ -210,7 +210,7 @@ class Publisher:
         """
         self.send()
         self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
-        with self._io.lock:
+        with self._transport.lock:
             error, refused = self._error, self._refused
             self._error, self._refused = None, 0
             came_back, self._came_back = self._came_back, 0
@@ -227,7 +227,7 @@ class Publisher:
     def send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""
         with self._lock:
-            self._send_runs(self._collecting.take())
+            self._send_batches(self._collecting.take())
 
     def flush_due(self) -> None:
         """As `send`, for the I/O thread."""
@@ -243,8 +243,8 @@ class Publisher:
         return False
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a run. Called by the core, under `io.lock`."""
-        self._runs_settled += 1
+        """Count the confirm of a batch. Called by the core, under `io.lock`."""
+        self._batches_settled += 1
         self._settled += count
         if error is not None and taken < count:
             self._refused += count - taken
@@ -260,7 +260,7 @@ class Publisher:
     ) -> BatchBuilder:
         check_sequence(self._producer, None)
         with self._lock:
-            self._send_runs(self._collecting.turn_to(exchange, routing_key, properties, extras))
+            self._send_batches(self._collecting.turn_to(exchange, routing_key, properties, extras))
             return self._collecting.filling
 
     def _publish_numbered(
@@ -273,7 +273,7 @@ class Publisher:
         delay_ms: int,
         sequence: int,
     ) -> None:
-        """Neighbours in number share a run. All under the lock: no other thread may come between two numbers."""
+        """Neighbours in number share a batch. All under the lock: no other thread may come between two numbers."""
         check_sequence(self._producer, sequence)
         if self.unconfirmed >= self._window:
             self._wait_for_window()
@@ -286,33 +286,33 @@ class Publisher:
             if collecting.next_sequence() != sequence or not filling.is_like(
                 exchange, routing_key, properties, continues
             ):
-                self._send_runs(collecting.turn_to(exchange, routing_key, properties, extras))
+                self._send_batches(collecting.turn_to(exchange, routing_key, properties, extras))
                 filling = collecting.filling
             filling.check(body)
             filling.bodies.append(body)
             filling.size += len(body)
-            is_full = len(filling.bodies) >= RUN_RECORDS or filling.size >= RUN_BYTES
-            if is_full or self._runs_sent - self._runs_settled < EAGER_RUNS:
-                self._send_runs(collecting.take())
+            is_full = len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES
+            if is_full or self._batches_sent - self._batches_settled < EAGER_BATCHES:
+                self._send_batches(collecting.take())
         if is_full:
-            self._io.make_room(self._timeout)
+            self._transport.make_room(self._timeout)
         elif not self._is_due:
             self._is_due = True
-            self._io.due(self)
+            self._transport.due(self)
 
-    def _send_runs(self, runs: list[Run]) -> None:
-        if not runs:
+    def _send_batches(self, batches: list[PublishBatch]) -> None:
+        if not batches:
             return
-        with self._io.lock:
-            for run in runs:
-                self._sent += run[3]
-                self._runs_sent += 1
-                fault = self._core.fault or self._channel.fault
+        with self._transport.lock:
+            for batch in batches:
+                self._sent += batch[3]
+                self._batches_sent += 1
+                fault = self._core.state.fault or self._channel.fault
                 if fault is None:
-                    self._publish(self._channel, run, self)
+                    self._publish(self._channel, batch, self)
                 else:
-                    self.settled(run[3], fault)
-            self._io.transmit()
+                    self.settled(batch[3], fault)
+            self._transport.transmit()
 
     def _wait_for_window(self) -> None:
         self.send()
@@ -321,15 +321,15 @@ class Publisher:
         self._wait_for(self._sent - self._window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
-        with self._io.lock:
+        with self._transport.lock:
             if wanted <= self._settled:
                 return
-            answer = PendingAnswer()
+            answer: PendingAnswer[None] = PendingAnswer()
             self._waiters.append((wanted, answer))
-        self._io.wait(answer, seconds, what)
+        self._transport.wait(answer, seconds, what)
 
     def _check(self) -> None:
-        with self._io.lock:
-            self._core.check(self._channel)
+        with self._transport.lock:
+            self._core.state.check(self._channel)
         if self._is_closed:
             raise ChannelError("this publisher is closed")

@@ -1,4 +1,4 @@
-"""RabbitMQ's verbs for exchanges, queues and bindings: the part of a channel that only asks."""
+"""RabbitMQ's verbs for exchanges, queues and bindings: the part of a channel that only requests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
-from shardmq.client.core import requests as asks
+from shardmq.client.core import administration, requests
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class TopologyRequests(ABC):
     """Each may raise AccessRefused where the user may not do that, and what `Channel` says."""
 
     @abstractmethod
-    def _ask(self, ask: Request[T]) -> T:
+    def _ask(self, request: Request[T]) -> T:
         """Ask, and wait for the answer."""
 
     def exchange_declare(
@@ -45,7 +45,9 @@ class TopologyRequests(ABC):
             PreconditionFailed: there is one of that name with other settings.
             NotFound: passive, and there is none.
         """
-        self._ask(asks.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive))
+        self._ask(
+            requests.exchange_declare(exchange, exchange_type, durable, arguments, auto_delete, internal, passive)
+        )
 
     def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
         """Remove an exchange and its bindings.
@@ -53,19 +55,19 @@ class TopologyRequests(ABC):
         Raises:
             PreconditionFailed: if_unused, and something is bound to it.
         """
-        self._ask(asks.exchange_delete(exchange, if_unused))
+        self._ask(requests.exchange_delete(exchange, if_unused))
 
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Let an exchange have what is published to another with a routing key that matches."""
-        self._ask(asks.exchange_bind(destination, source, routing_key, arguments))
+        self._ask(requests.exchange_bind(destination, source, routing_key, arguments))
 
     def exchange_unbind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Remove such a binding; nothing happens when there is none."""
-        self._ask(asks.exchange_unbind(destination, source, routing_key, arguments))
+        self._ask(requests.exchange_unbind(destination, source, routing_key, arguments))
 
     def queue_declare(
         self,
@@ -94,7 +96,7 @@ class TopologyRequests(ABC):
             ResourceLocked: it is another connection's alone.
             NotFound: passive, and there is none.
         """
-        return self._ask(asks.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
+        return self._ask(requests.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """Remove a queue and its bindings; returns how many ready messages went with it.
@@ -102,23 +104,23 @@ class TopologyRequests(ABC):
         Raises:
             PreconditionFailed: if_unused, and it has consumers; or if_empty, and it has ready messages.
         """
-        return self._ask(asks.queue_delete(queue, if_unused, if_empty))
+        return self._ask(requests.queue_delete(queue, if_unused, if_empty))
 
     def queue_bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Let a queue have what is published to an exchange with a routing key that matches."""
-        self._ask(asks.queue_bind(queue, exchange, routing_key, arguments))
+        self._ask(requests.queue_bind(queue, exchange, routing_key, arguments))
 
     def queue_unbind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
         """Remove a binding; nothing happens when there is none."""
-        self._ask(asks.queue_unbind(queue, exchange, routing_key, arguments))
+        self._ask(requests.queue_unbind(queue, exchange, routing_key, arguments))
 
     def queue_purge(self, queue: str) -> int:
         """Remove a queue's ready messages; returns how many."""
-        return self._ask(asks.queue_purge(queue))
+        return self._ask(requests.queue_purge(queue))
 
     def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
         """Look at ready messages and leave all as it is; they cannot be acked.
@@ -128,7 +130,7 @@ class TopologyRequests(ABC):
             offset: messages behind the head of the queue.
             count: how many; fewer come where there are no more, or where they are large.
         """
-        return self._ask(asks.queue_peek(queue, offset, count))
+        return self._ask(requests.queue_peek(queue, offset, count))
 
     def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
         """Cut what is ready in a queue into parts of about one size, for as many readers.
@@ -141,7 +143,7 @@ class TopologyRequests(ABC):
         Returns:
             The parts, in the queue's order: numbers of messages that may be read as often as one likes.
         """
-        return self._ask(asks.queue_slices(queue, count, reservation))
+        return self._ask(requests.queue_slices(queue, count, reservation))
 
     def queue_read(
         self, queue: str, first: int, end: int, count: int = READ_COUNT, reservation: str = ""
@@ -159,7 +161,7 @@ class TopologyRequests(ABC):
             Those of them that are still there, each with its `position`; and the number to read on from, None at the
             end.
         """
-        return self._ask(asks.queue_read(queue, first, end, count, reservation))
+        return self._ask(requests.queue_read(queue, first, end, count, reservation))
 
     def queue_reserve(self, queue: str, reservation: str, messages_max: int = 0, lease_ms: int = 0) -> Reserved:
         """Set ready messages aside under a name: nobody gets them until that ends, readers of the name see them.
@@ -172,7 +174,7 @@ class TopologyRequests(ABC):
             messages_max: how many at most, from the head of the queue; 0 for all there are.
             lease_ms: after which they are back at their place; 0 for an hour.
         """
-        return self._ask(asks.queue_reserve(queue, reservation, messages_max, lease_ms))
+        return self._ask(requests.queue_reserve(queue, reservation, messages_max, lease_ms))
 
     def reservation_end(
         self, queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]] = ()
@@ -191,7 +193,7 @@ class TopologyRequests(ABC):
         Raises:
             NotFound: acknowledge, and there is no such reservation: its time was over, say, and its messages are back.
         """
-        return self._ask(asks.reservation_end(queue, reservation, acknowledge, ranges))
+        return self._ask(requests.reservation_end(queue, reservation, acknowledge, ranges))
 
     def transaction_abort(self, name: str) -> None:
         """Abort the transaction of that name, whoever began it; nothing happens when there is none.
@@ -200,12 +202,12 @@ class TopologyRequests(ABC):
             PreconditionFailed: it is committed.
             AccessRefused: it is somebody else's, and the user no administrator.
         """
-        self._ask(asks.transaction_abort(name))
+        self._ask(requests.transaction_abort(name))
 
     def status(self) -> dict[str, Any]:
         """See `Connection.status`."""
-        return self._ask(asks.status())
+        return self._ask(administration.status())
 
     def topology(self, noun: str) -> list[dict[str, Any]]:
         """See `Connection.topology`."""
-        return self._ask(asks.topology(noun))
+        return self._ask(administration.topology(noun))

@@ -31,7 +31,7 @@ class Transaction:
     def __init__(
         self,
         core: ConnectionCore,
-        io: Transport,
+        transport: Transport,
         channel: ChannelCore,
         name: str,
         timeout_ms: int,
@@ -40,11 +40,11 @@ class Transaction:
         has_return_hook: Callable[[], bool],
         ask: Callable[[Request[Any], float], Any],
     ) -> None:
-        self._io = io
+        self._transport = transport
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
         self._publisher = Publisher(
-            core, io, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
+            core, transport, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
         )
         self._resend_at = 0.0
         self._carry_out(self._core.begin())
@@ -78,7 +78,7 @@ class Transaction:
     @property
     def is_committed(self) -> bool:
         """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly: a program that is
-        run again changes nothing.
+        batch again changes nothing.
         """
         return self._core.is_committed
 
@@ -126,12 +126,12 @@ class Transaction:
         mandatory: bool = False,
         delay_ms: int = 0,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties, in runs of some hundred.
+        """Publish many messages that share exchange, routing key and properties, in batches of some hundred.
 
         Args:
             exchange: where to.
             routing_key: for all of them.
-            bodies: the messages, in any iterable; taken a run at a time.
+            bodies: the messages, in any iterable; taken a batch at a time.
             properties: of all of them.
             mandatory: as in `publish`.
             delay_ms: as in `publish`.
@@ -202,15 +202,15 @@ class Transaction:
     def flush_due(self) -> None:
         """Publish again what a shard that was away did not take, for the I/O thread."""
         if time.monotonic() < self._resend_at:
-            self._io.due(self)
+            self._transport.due(self)
             return
-        with self._io.lock:
+        with self._transport.lock:
             self._core.resend()
-            self._io.transmit()
+            self._transport.transmit()
 
     def _resend_in(self, seconds: float) -> None:
         self._resend_at = time.monotonic() + seconds
-        self._io.due(self)
+        self._transport.due(self)
 
     def _carry_out(self, steps: Steps[T]) -> T:
         try:
@@ -228,7 +228,7 @@ class Transaction:
 
     def _do(self, step: Step) -> Any:
         if isinstance(step, Asking):
-            return self._ask(step.ask, step.seconds)
+            return self._ask(step.request, step.seconds)
         if isinstance(step, Flush):
             return self._publisher.flush(step.seconds)
         return time.sleep(step.seconds)

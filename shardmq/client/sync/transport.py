@@ -8,38 +8,33 @@ else's code.
 Locks: a channel's or publisher's own lock first, then `lock`; nothing is waited for under either.
 """
 
-import logging
 import select
 import socket
-import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from shardmq.client.api.defaults import (
-    DIAL_SECONDS,
-    REST_SECONDS,
+    RESTORE_PAUSE_SECONDS,
     SILENT_BEATS,
     UNDELIVERED_BYTES_MAX,
     UNSENT_BYTES_MAX,
 )
-from shardmq.client.api.recovery import Backoff, Recovery
 from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
 from shardmq.client.sync.answers import PendingAnswer
-from shardmq.client.sync.sockets import Stream, TlsSocket, dial
+from shardmq.client.sync.reconnect import Reconnect
+from shardmq.client.sync.sockets import Stream, TlsSocket
 from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
 
-_log = logging.getLogger("shardmq.client")
-_UNHEARD: Final = IgnoredReply()
+T = TypeVar("T")
 
+_UNHEARD: Final = IgnoredReply()
 READ_BYTES: Final = 256 << 10
 """Read at once, into one buffer: a new one each time costs page faults, a smaller one more changes of thread."""
-
 
 TICK_SECONDS: Final = 0.005
 """While acks or publishes are being collected, they are sent at least this often."""
@@ -53,47 +48,35 @@ class Flushable(Protocol):
 
 
 class Transport:
-    """See the module. Started by `start`, ends when the connection does for good.
+    """The socket of one connection, over all its lives, and the thread that serves it.
 
     Args:
         core: the connection's.
-        addresses: where to connect to, again and again if `recovery` says so.
-        tls: the program's context.
-        recovery: what to do when the connection is lost; None for nothing.
+        reconnect: makes its sockets.
         timeout: seconds that a reconnect may take from its first byte to its last answer.
         properties: what the broker is told of this program.
     """
 
-    def __init__(
-        self,
-        core: ConnectionCore,
-        addresses: Sequence[Address],
-        tls: ssl.SSLContext | None,
-        recovery: Recovery | None,
-        timeout: float,
-        properties: dict[str, Any],
-    ) -> None:
+    def __init__(self, core: ConnectionCore, reconnect: Reconnect, timeout: float, properties: dict[str, Any]) -> None:
         self.lock = threading.Lock()
         """Guards the core and everything to be sent."""
         self._core = core
-        self._addresses = addresses
-        self._tls = tls
-        self._backoff = Backoff(recovery, addresses) if recovery is not None else None
+        self._state = core.state
+        self._reconnect = reconnect
         self._timeout = timeout
         self._properties = properties
-        self._peer = str(core.address)
+        self._peer = str(core.state.address)
         self._socket: Stream | None = None
         self._descriptor = -1
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._stop_reader, self._stop_writer = socket.socketpair()  # readable once: when all is to end
         self._poll = select.poll()
         self._poll.register(self._wake_reader, select.POLLIN)
         self._interest = select.POLLIN
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
-        self._waiting_for_room: list[PendingAnswer] = []
+        self._waiting_for_room: list[PendingAnswer[None]] = []
         self._waiting = 0
         self._due: deque[Flushable] = deque()
         self._is_brisk = False
@@ -101,11 +84,8 @@ class Transport:
         self._is_stopped = False
         self._is_over = False
         self._heard_at = self._sent_at = self._connected_at = time.monotonic()
-        self._rest_until = 0.0
         self._buffer = bytearray(READ_BYTES)
         self._thread = threading.Thread(target=self._run, name=f"shardmq {self._peer}", daemon=True)
-
-    # --- for any thread -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Connect to the first address that answers, and begin.
@@ -114,7 +94,7 @@ class Transport:
             ConnectionLost: none does.
         """
         try:
-            self._attach(*self._dial_first())
+            self._attach(*self._reconnect.dial_first())
         except BaseException:
             self._close_all()
             raise
@@ -128,7 +108,7 @@ class Transport:
 
     def transmit(self) -> None:
         """Send what the core has for the server, or leave it to the I/O thread. Under `lock`."""
-        frames = self._core.outgoing
+        frames = self._state.outgoing
         if not frames:
             return
         data = frames[0] if len(frames) == 1 else b"".join(frames)
@@ -152,7 +132,7 @@ class Transport:
             if len(self._unsent) == 1:
                 self._wake()
 
-    def wait(self, answer: PendingAnswer, seconds: float, what: str) -> Any:
+    def wait(self, answer: PendingAnswer[T], seconds: float, what: str) -> T:
         """The answer's result. Not under `lock`.
 
         Raises:
@@ -170,7 +150,7 @@ class Transport:
                 self._waiting -= 1
                 answer.is_abandoned = True
         if not answer.is_settled:
-            raise Timeout(f"{what}: no answer in {seconds:g} s{self._core.excuse()}")
+            raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}")
         return answer.result()
 
     def make_room(self, seconds: float) -> None:
@@ -182,9 +162,9 @@ class Transport:
         """
         if self._unsent_bytes <= UNSENT_BYTES_MAX:
             return
-        answer = PendingAnswer()
+        answer: PendingAnswer[None] = PendingAnswer()
         with self.lock:
-            self._core.check()
+            self._state.check()
             if self._unsent_bytes <= UNSENT_BYTES_MAX // 2:
                 return  # it was written meanwhile; an answer is settled once, and by the I/O thread
             self._waiting_for_room.append(answer)
@@ -193,7 +173,7 @@ class Transport:
     def taken(self, size: int) -> None:
         """So many delivered bytes were taken by their consumer."""
         with self.lock:
-            self._core.undelivered -= size
+            self._state.undelivered -= size
             if not self._interest & select.POLLIN and not self._is_reading_held():
                 self._wake()
 
@@ -209,10 +189,8 @@ class Transport:
         with self.lock:
             self._is_stopped = True
             if not self._is_over:
-                self._stop_writer.close()
+                self._reconnect.stop()
         self._wake()
-
-    # --- the thread itself -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -222,7 +200,7 @@ class Transport:
                     self._detach()
                     if not self._core.break_off(error):
                         return
-                if not self._reconnect():
+                if not self._dial_again():
                     return
         finally:
             with self.lock:
@@ -245,53 +223,28 @@ class Transport:
             return ConnectionLost(f"the connection to {self._peer} broke: {fault}")
         return ConnectionLost(f"the connection to {self._peer} was closed by this program")
 
-    def _dial_first(self) -> tuple[Address, Stream]:
-        last: ConnectionLost | None = None
-        for place, address in enumerate(self._addresses):
-            is_last = place == len(self._addresses) - 1
-            try:
-                seconds = self._timeout if is_last else min(self._timeout, DIAL_SECONDS)
-                return address, dial(address, self._tls, seconds, self._stop_reader)
-            except ConnectionLost as fault:
-                last = fault
-        assert last is not None
-        raise last
-
-    def _reconnect(self) -> bool:
-        """Try until a socket is there; whether one is."""
-        assert self._backoff is not None
-        began = time.monotonic()
-        self._backoff.lost(began, began - self._connected_at)
-        while (planned := self._backoff.next(time.monotonic())) is not None:
-            pause, address = planned
-            if select.select([self._stop_reader], [], [], pause)[0] or self._is_stopped:
-                return False
-            try:
-                stream = dial(address, self._tls, min(self._timeout, DIAL_SECONDS), self._stop_reader)
-            except ConnectionLost as fault:
-                _log.debug("recovery: %s", fault)
-                continue
+    def _dial_again(self) -> bool:
+        """Have another socket, and say who we are; whether there is one."""
+        try:
+            found = self._reconnect.dial_again(self._peer, time.monotonic() - self._connected_at)
+        except ConnectionLost as given_up:
             with self.lock:
-                if self._core.fault is not None:
-                    stream.close()
-                    return False
-                self._attach(address, stream)
-                self._core.open(self._properties, _UNHEARD)
-                self.transmit()
-            return True
+                self._core.lose(ConnectionLost(f"{given_up.text}{self._state.excuse()}"))
+            return False
+        if found is None:
+            return False
+        address, stream = found
         with self.lock:
-            self._core.lose(
-                ConnectionLost(
-                    f"the connection to {self._peer} was lost, and the recovery given up after "
-                    f"{time.monotonic() - began:.0f} s{self._core.excuse()}"
-                )
-            )
-        return False
+            if self._state.fault is not None:
+                stream.close()
+                return False
+            self._attach(address, stream)
+            self._core.open(self._properties, _UNHEARD)
+            self.transmit()
+        return True
 
     def _attach(self, address: Address, stream: Stream) -> None:
-        if self._backoff is not None:
-            self._backoff.connected(address)
-        self._core.address = address
+        self._state.address = address
         self._peer = str(address)
         self._broken = None
         self._interest = select.POLLIN
@@ -315,8 +268,9 @@ class Transport:
         with self.lock:
             self._is_over = True
             self._detach()
-            for closing in (self._wake_reader, self._wake_writer, self._stop_reader, self._stop_writer):
-                closing.close()
+            self._reconnect.close()
+            self._wake_reader.close()
+            self._wake_writer.close()
 
     def _pass(self) -> None:
         for descriptor, event in self._poll.poll(self._patience() * 1000):
@@ -340,18 +294,13 @@ class Transport:
     def _restore(self) -> None:
         """Send more of what was held; go on with what could not be restored a moment ago."""
         core = self._core
-        if core.is_holding and self._unsent_bytes <= UNSENT_BYTES_MAX // 2:
+        if core.state.is_holding and self._unsent_bytes <= UNSENT_BYTES_MAX // 2:
             with self.lock:
-                core.pump()
+                core.state.pump()
                 self.transmit()
-        if not core.is_resting:
-            self._rest_until = 0.0
-        elif not self._rest_until:
-            self._rest_until = time.monotonic() + REST_SECONDS
-        elif time.monotonic() >= self._rest_until:
-            self._rest_until = 0.0
+        if self._reconnect.is_due(core.is_pausing):
             with self.lock:
-                core.rested()
+                core.go_on()
                 self.transmit()
 
     def _read(self) -> bool:
@@ -361,7 +310,7 @@ class Transport:
         except BlockingIOError:
             return False
         if not count:
-            raise ConnectionLost(hung_up(self._peer, self._core.address, self._core.is_open))
+            raise ConnectionLost(hung_up(self._peer, self._state.address, self._state.is_open))
         self._heard_at = time.monotonic()
         with self.lock:
             self._core.receive(memoryview(self._buffer)[:count])
@@ -396,11 +345,11 @@ class Transport:
             self._due.popleft().flush_due()
 
     def _beat(self) -> None:
-        interval = self._core.server.heartbeat
+        interval = self._state.server.heartbeat
         now = time.monotonic()
         if not self._interest & select.POLLIN:
             self._heard_at = now  # it is we who do not listen
-        if not self._core.is_up and now - self._heard_at >= self._timeout and self._core.is_open:
+        if not self._state.is_up and now - self._heard_at >= self._timeout and self._state.is_open:
             raise ConnectionLost(f"the broker at {self._peer} did not restore the connection in {self._timeout:g} s")
         if not interval:
             return
@@ -415,10 +364,10 @@ class Transport:
     def _patience(self) -> float:
         if self._is_brisk:
             return TICK_SECONDS
-        if not self._core.is_up or self._core.is_holding:
-            is_ready = self._core.is_holding and self._unsent_bytes <= UNSENT_BYTES_MAX // 2
-            return 0.0 if is_ready else REST_SECONDS / 5
-        interval = self._core.server.heartbeat
+        if not self._state.is_up or self._state.is_holding:
+            is_ready = self._state.is_holding and self._unsent_bytes <= UNSENT_BYTES_MAX // 2
+            return 0.0 if is_ready else RESTORE_PAUSE_SECONDS / 5
+        interval = self._state.server.heartbeat
         if not interval:
             return 60.0
         now = time.monotonic()
@@ -426,7 +375,7 @@ class Transport:
         return max(min(next_beat, self._heard_at + interval * SILENT_BEATS) - now, 0.0) + 0.001
 
     def _is_reading_held(self) -> bool:
-        return self._core.undelivered > UNDELIVERED_BYTES_MAX and not self._waiting
+        return self._state.undelivered > UNDELIVERED_BYTES_MAX and not self._waiting
 
     def _set_interest(self) -> None:
         with self.lock:
@@ -441,7 +390,7 @@ class Transport:
         except BlockingIOError:
             return  # as many wakes as a pipe holds are waiting already
         except OSError:
-            if self._core.fault is None:  # else the thread has ended, and closed it
+            if self._state.fault is None:  # else the thread has ended, and closed it
                 raise
 
     def _drain_wakes(self) -> None:

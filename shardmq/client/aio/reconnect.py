@@ -1,0 +1,140 @@
+"""Dialing again and restoring, as a task."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardmq.client.api.defaults import DIAL_SECONDS, UNSENT_BYTES_MAX
+from shardmq.client.api.recovery import Backoff, Recovery
+from shardmq.client.api.tls import context_for, server_name, why
+from shardmq.client.api.url import Address
+from shardmq.errors import ConnectionLost
+
+_log = logging.getLogger("shardmq.client")
+
+
+class Line(asyncio.Protocol):
+    """One socket. Its transport is told what happens on it, until it drops it.
+
+    Args:
+        received: takes in what was read.
+        lost: told that the socket is gone, and by which fault.
+        paused: told that much is unsent, or is not any more.
+    """
+
+    def __init__(
+        self,
+        received: Callable[["Line", bytes], None],
+        lost: Callable[["Line", Exception | None], None],
+        paused: Callable[["Line", bool], None],
+    ) -> None:
+        self._received = received
+        self._lost = lost
+        self._paused = paused
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Set the socket's limits."""
+        self.transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 2)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what was read."""
+        self._received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass on that the socket is gone."""
+        self._lost(self, exc)
+
+    def pause_writing(self) -> None:
+        """Pass on that much is unsent."""
+        self._paused(self, True)
+
+    def resume_writing(self) -> None:
+        """Pass on that it is not any more."""
+        self._paused(self, False)
+
+
+class Reconnect:
+    """Makes the sockets of one connection: the first one, and another after each loss.
+
+    Args:
+        addresses: where to connect to.
+        tls: the program's context.
+        recovery: when to try again; None for never.
+        timeout: seconds that one try may take.
+        make_line: makes the protocol object of a socket.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        tls: ssl.SSLContext | None,
+        recovery: Recovery | None,
+        timeout: float,
+        make_line: Callable[[], Line],
+    ) -> None:
+        self._addresses = addresses
+        self._tls = tls
+        self._backoff = Backoff(recovery, addresses) if recovery is not None else None
+        self._timeout = timeout
+        self._make_line = make_line
+
+    async def dial_first(self) -> tuple[Address, Line]:
+        """A socket to the first address that answers.
+
+        Raises:
+            ConnectionLost: none does.
+        """
+        *others, last = self._addresses
+        for address in others:
+            try:
+                return await self._dial(address, min(self._timeout, DIAL_SECONDS))
+            except ConnectionLost as fault:
+                _log.debug("%s", fault)
+        return await self._dial(last, self._timeout)
+
+    async def dial_again(self, peer: str, lasted: float) -> tuple[Address, Line]:
+        """A socket to whichever address answers next, tried for as long as the program wishes.
+
+        Args:
+            peer: what the lost connection was to, for the error's text.
+            lasted: seconds that the lost connection lasted.
+
+        Raises:
+            ConnectionLost: it is given up.
+        """
+        assert self._backoff is not None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._backoff.lost(began, lasted)
+        while (planned := self._backoff.next(loop.time())) is not None:
+            pause, address = planned
+            await asyncio.sleep(pause)
+            try:
+                return await self._dial(address, min(self._timeout, DIAL_SECONDS))
+            except ConnectionLost as fault:
+                _log.debug("recovery: %s", fault)
+        raise ConnectionLost(
+            f"the connection to {peer} was lost, and the recovery given up after {loop.time() - began:.0f} s"
+        )
+
+    async def _dial(self, address: Address, seconds: float) -> tuple[Address, Line]:
+        context = context_for(address, self._tls)
+        name = server_name(address) if context is not None else None
+        try:
+            async with asyncio.timeout(seconds):
+                _, line = await asyncio.get_running_loop().create_connection(
+                    self._make_line, address.host, address.port, ssl=context, server_hostname=name
+                )
+        except OSError as fault:  # TimeoutError is one
+            raise ConnectionLost(f"no broker answers at {address}: {why(fault)}") from fault
+        if self._backoff is not None:
+            self._backoff.connected(address)
+        return address, line

@@ -1,0 +1,183 @@
+"""Acks and nacks of a channel: counted, lingering a moment for one another, flushed."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.client.api.defaults import ACK_AT_MOST
+from shardmq.client.api.message import Delivery
+from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.interfaces import Reply, again
+from shardmq.client.core.validation import check_delay, check_tag
+from shardmq.client.sync.transport import Transport
+
+ACK_LINGER_SECONDS: Final = 0.004
+"""How long acks may wait for one another otherwise. Each way to the broker costs it, and whoever shares its processors,
+a pass; nobody waits for an ack unless the prefetch is used up."""
+
+
+class ChannelSettler:
+    """Passes the acks and nacks of one channel on to the broker. Safe from several threads.
+
+    Args:
+        connection: the connection's core.
+        transport: the connection's.
+        send_published: sends what the channel's publishers are collecting.
+
+    Attributes:
+        core: the channel's; consumers' loops look at its `stale_tag` after each message.
+    """
+
+    __slots__ = (
+        "_ack_at",
+        "_connection",
+        "_due_at",
+        "_is_due",
+        "_lock",
+        "_prefetches",
+        "_send_published",
+        "_transport",
+        "core",
+    )
+
+    def __init__(self, connection: ConnectionCore, transport: Transport, send_published: Callable[[], None]) -> None:
+        self.core: ChannelCore
+        self._connection = connection
+        self._transport = transport
+        self._send_published = send_published
+        self._lock = threading.Lock()  # guards the acknowledgements
+        self._is_due = False
+        self._due_at = 0.0
+        self._ack_at = ACK_AT_MOST
+        self._prefetches: dict[str, int] = {}
+
+    def open(self, opened: Reply[None]) -> None:
+        """Open the channel; the reply is settled when the broker has."""
+        with self._transport.lock:
+            self.core = self._connection.open_channel(self, opened)
+            self._transport.transmit()
+
+    def ack_one(self, tag: int) -> None:
+        """Ack a delivery tag. The quick way of a consumer's loop: no lock."""
+        core = self.core
+        if core.fault is not None:
+            raise again(core.fault)
+        singles = core.acknowledgements.singles
+        singles.append(tag)
+        if len(singles) >= self._ack_at:
+            self.flush()
+        elif not self._is_due:
+            self._become_due()
+
+    def ack(self, first: int, last: int) -> None:
+        """Ack the delivery tags first to last."""
+        with self._lock:
+            core = self.core
+            if core.fault is not None:
+                raise again(core.fault)
+            core.acknowledgements.ack(first, last)
+            if core.acknowledgements.count >= self._ack_at:
+                self._flush_acknowledgements()
+            elif not self._is_due:
+                self._become_due()
+
+    def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Nack the delivery tags first to last; at once, as others may be waiting for them."""
+        if delay_ms:
+            check_delay(delay_ms)
+        with self._lock:
+            if self.core.fault is not None:
+                raise again(self.core.fault)
+            self.core.acknowledgements.nack(first, last, requeue, delay_ms)
+            self._flush_acknowledgements()
+
+    def renew(self, first: int, last: int) -> None:
+        """Begin the acknowledgement timeout of those delivery tags that are unacked anew."""
+        with self._lock:
+            if self.core.fault is not None:
+                raise again(self.core.fault)
+            self._flush_acknowledgements()
+            with self._transport.lock:
+                self._connection.renew(self.core, first, last)
+                self._transport.transmit()
+
+    def requeue_unseen(self, delivery: Delivery, first: int) -> None:
+        """Give back a delivery's messages from delivery tag `first` on, if it is not too late."""
+        frame = delivery.frame
+        first, last = max(first, frame.tag), frame.tag + frame.count - 1
+        if delivery.settler is not self or first > last:
+            return
+        with self._lock:
+            if self.core.fault is None:
+                self.core.acknowledgements.nack(first, last, True)
+                self._flush_acknowledgements()
+
+    def tags(self, delivery_tag: int, multiple: bool) -> list[tuple[int, int]]:
+        """The ranges of delivery tags that a RabbitMQ verb means.
+
+        Raises:
+            TypeError: the tag is no int.
+            PreconditionFailed: no message can have it.
+        """
+        check_tag(delivery_tag, multiple)
+        if not multiple:
+            return [(delivery_tag, delivery_tag)]
+        with self._lock:
+            self._flush_acknowledgements()
+            with self._transport.lock:
+                return self.core.unacked_up_to(delivery_tag)
+
+    def is_stale(self, delivery: Delivery) -> bool:
+        """Whether all of a delivery is the broker's again, and will be delivered again."""
+        frame = delivery.frame
+        return frame.tag + frame.count - 1 <= self.core.stale_tag and delivery.settler is self
+
+    def is_unsettled(self, tag: int) -> bool:
+        """Whether a message is unacked."""
+        with self._lock:
+            self._flush_acknowledgements()
+            with self._transport.lock:
+                return tag in self.core.unacked
+
+    def taken(self, delivery: Delivery) -> None:
+        """Count a delivery as in the program's hands."""
+        self._transport.taken(delivery.size)
+
+    def flush(self) -> None:
+        """Send the publishes and acks that are being collected, without waiting for anything."""
+        self._send_published()
+        if self.core.acknowledgements.count:
+            with self._lock:
+                self._flush_acknowledgements()
+
+    def flush_due(self) -> None:
+        """Send the acks that are being collected, for the I/O thread."""
+        with self._lock:
+            if time.monotonic() < self._due_at and self.core.fault is None:
+                self._transport.due(self)
+                return
+            self._is_due = False
+            self._flush_acknowledgements()
+
+    def note_prefetch(self, tag: str, prefetch: int) -> None:
+        """Let acks linger no longer than half a consumer's prefetch; 0 is no limit."""
+        self._prefetches[tag] = prefetch
+        limits = [limit // 2 for limit in self._prefetches.values() if limit]
+        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
+
+    def forget_prefetch(self, tag: str) -> None:
+        """Forget a consumer that has ended."""
+        self._prefetches.pop(tag, None)
+
+    def _become_due(self) -> None:
+        self._is_due = True
+        self._due_at = time.monotonic() + ACK_LINGER_SECONDS
+        self._transport.due(self)
+
+    def _flush_acknowledgements(self) -> None:
+        if self.core.acknowledgements.count:
+            with self._transport.lock:
+                self._connection.flush_acknowledgements(self.core)
+                self._transport.transmit()
