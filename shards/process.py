@@ -56,7 +56,7 @@ def run(options: ShardOptions) -> None:
         StoreRefused: the store is not this shard's to open.
     """
     stop = StopSignal()
-    store = Store(options.data_dir / options.name, options.index)
+    store = Store.open(options.data_dir / options.name, options.index)
     sockets = context(options.security)
     listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
     worker = ShardLoop(

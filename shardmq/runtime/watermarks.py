@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from shardmq.runtime.memory import memory_default, rss_bytes
-from shardmq.storage.disk_space import Room
+from shardmq.storage.engine import Room
 
 WATCH_SECONDS: Final = 0.5
 """How often is looked. At 500 MB/s, that is a quarter of a gigabyte more on the disk."""

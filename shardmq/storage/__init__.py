@@ -1,19 +1,21 @@
 """Storage engines: ordered databases of keys and values, written in atomic batches. The only folder that imports
 lmdb.
 
-lmdb_engine.py      The engine on LMDB: a locked, checked environment, with an optional redo log in front.
+engine.py           The interface of an engine: get, scan, apply a list of edits, sync, close.
+lmdb_engine.py      The engine on LMDB, with an optional redo log in front of it.
+memory_engine.py    The same in memory, for tests and for what need not survive.
+lmdb_environment.py A store's file as LMDB sees it: locked, checked before it is touched, refused when it is not ours.
 page_map.py         Giving mapped pages back to the kernel now and then.
-redo_log.py         The redo log: a small commit with one flush instead of LMDB's two.
 backup_manifest.py  What a backup says of itself: whose it is, of which moment, and which files belong to it.
 checksums.py        Rows with checksums: LMDB has none.
 compaction.py       Compaction: a store's file is copied without its free pages, and the copy takes its place.
 disk_space.py       The disk under a store: how much can still be written, and a reserve that nobody else can have.
 files.py            Files and folders that are on disk for certain.
 folder_lock.py      Holding a store's folder without changing it: nobody opens the store meanwhile.
-redo_recovery.py    What is behind the last entry of a redo log that can be read: the end of the log, or damage.
 store_copy.py       A store copied while it is in use: a snapshot of it is written elsewhere on threads, at a bounded
                     rate.
 table.py            A database whose rows all have checksums, read and written by whoever has a transaction of LMDB.
 pages/              The pages of LMDB's file, looked through before LMDB touches it.
+redo/               The redo log: a small commit with one flush instead of LMDB's two.
 repair/             Closed stores repaired: what was found, edits, and what can be saved of a broken file.
 """

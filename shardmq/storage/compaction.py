@@ -13,9 +13,9 @@ from typing import Final
 
 import lmdb
 
-from shardmq.storage.disk_space import Room
+from shardmq.storage.engine import Room
 from shardmq.storage.files import sync_file, sync_folder
-from shardmq.storage.lmdb_engine import LmdbEnvironment, reopened
+from shardmq.storage.lmdb_environment import LmdbEnvironment, reopened
 
 COPY_BYTES_MAX: Final = 16 << 20
 """What is copied while the store is in use: some hundredths of a second, in which nobody is served."""

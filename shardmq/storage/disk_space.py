@@ -17,14 +17,14 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import lmdb
 
 from shardmq.errors import StoreUnwritable
-from shardmq.storage.lmdb_engine import LmdbEnvironment
+from shardmq.storage.engine import Room
+from shardmq.storage.lmdb_environment import LmdbEnvironment
 
 RESERVE_BYTES: Final = 16 << 20
 """Kept for acknowledgements. A commit that only deletes writes 2 MB at most, and the next but one has its pages."""
@@ -49,27 +49,7 @@ _NOT_SUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What can still be written.
-
-    Attributes:
-        free: bytes that the disk has left for the file.
-        inside: bytes of free pages in the file. The reserve is not among them.
-        used: bytes of the file that hold something.
-    """
-
-    free: int
-    inside: int
-    used: int
-
-    @property
-    def bytes(self) -> int:
-        """All that can be."""
-        return self.free + self.inside
-
-
-class Space:
+class DiskSpace:
     """The disk under one store.
 
     Args:

@@ -1,213 +1,336 @@
-"""LMDB environments of ours: locked, checked before they are touched, refused when they are not what they should be.
+"""The storage engine on LMDB, with an optional redo log in front of it.
 
-<folder>/lock       held (flock) for as long as the process lives
-<folder>/data.mdb   LMDB's; database `meta` says whose it is: `format`, `version`
-<folder>/lock.mdb   LMDB's
+    edits ─┬─ few ───► redo log (one flush) ─► overlay ─┐ after CHECKPOINT_SECONDS, together
+           └─ many ──────────────────────────────────────┴──► one LMDB transaction (two flushes)
+
+What is in the redo log and not yet in LMDB is in the overlay, which every read looks into first.
 """
 
-import fcntl
-import os
-import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import contextlib
+import heapq
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import lmdb
+import msgspec
 
-from shardmq.errors import StoreDamaged, StoreRefused
-from shardmq.storage.files import make_folder, sync_file, sync_folder
-from shardmq.storage.pages.page_check import Head, Keys, check_pages
+from shardmq.errors import StoreDamaged
+from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
+from shardmq.storage.disk_space import MARGIN_BYTES, RESERVE_BYTES, DiskSpace, unwritable, writing
+from shardmq.storage.engine import Edit, Engine, Layout, Room, Row
+from shardmq.storage.lmdb_environment import open_environment, rewrite
+from shardmq.storage.page_map import READ_BYTES_MAX, PageMap
+from shardmq.storage.pages.page_check import Head, Keys
+from shardmq.storage.redo.log import RedoLog
+from shardmq.storage.store_copy import StoreCopy
 
-VERSION: Final = 2
-"""1: rows without checksums, but for bodies. 2: every row with one (storage/rows.py)."""
-MAP_BYTES: Final = 1 << 40
-"""Address space, not disk: a map that cannot fill before the disk does."""
+CHECKPOINT_SECONDS: Final = 0.25
+"""How long edits stay in the redo log. Longer lets more of them cancel out, and makes the commit after it longer."""
 
-_META: Final = b"meta"
-_REMAINS: Final = ("redo", "redo.new", "lock.mdb")
-"""Files that are made when data.mdb is there."""
-_FORMAT_KEY: Final = b"format"
-_VERSION_KEY: Final = b"version"
-_VERSIONS: Final = {b"1": 1, b"2": 2}
+LOGGED_BYTES_MAX: Final = 64 << 10
+"""Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
+twice would not be."""
 
+REDO: Final = "redo"
+"""The log's file, in the store's folder."""
 
-@dataclass(frozen=True, slots=True)
-class LmdbEnvironment:
-    """An open store.
+_KEY_BYTES: Final = 512
+"""About what a row takes of the map when only its key is read: its page is mapped together with its neighbours."""
 
-    Attributes:
-        folder: where it is.
-        env: the `lmdb.Environment`.
-        dbs: its databases by name.
-        version: of its format, when it was opened; what is older is to be brought up to VERSION by its owner.
-    """
+_NOTE: Final = 8
 
-    folder: Path
-    env: lmdb.Environment
-    dbs: dict[bytes, lmdb._Database]
-    version: int
-    _lock: int
-
-    @property
-    def file(self) -> Path:
-        """The data file."""
-        return self.folder / "data.mdb"
-
-    def raise_version(self, write: lmdb.Transaction) -> None:
-        """Its rows are as VERSION has them."""
-        write.put(_VERSION_KEY, b"%d" % VERSION, db=self.env.open_db(_META, txn=write))
-
-    def close(self) -> None:
-        """Close the file, then let go of the lock."""
-        self.env.close()
-        os.close(self._lock)
+_log: Final = logging.getLogger(__name__)
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
+_key_of: Final = itemgetter(0)
 
 
-def lock_folder(folder: Path) -> int:
-    """Make a folder this process's own, for as long as the returned descriptor is open.
-
-    Raises:
-        StoreRefused: another process holds it, or it is no folder we can write in.
-    """
-    try:
-        make_folder(folder)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as fault:
-        raise StoreRefused(f"{folder} cannot hold a store: {fault.strerror} ({fault.filename})") from fault
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise StoreRefused(f"{folder} is in use by another process; stop it, or use another data directory") from None
-    return lock
-
-
-def open_environment(
-    folder: Path,
-    format: bytes,
-    databases: tuple[bytes, ...],
-    heads: Mapping[str, Head] | None = None,
-    keys: Mapping[str, Keys] | None = None,
-) -> LmdbEnvironment:
-    """Open a store, or make one where there is none.
-
-    A store that is there is looked through before LMDB touches it (storage/page_check.py).
+class LmdbEngine(Engine):
+    """An open store on disk.
 
     Args:
-        folder: of this store alone.
-        format: what must be, or is written, in the store as its format, as `shardmq-shard`.
-        databases: names of its databases.
-        heads: by database, who wants to see its rows as they are found.
-        keys: by database, who wants to see its keys.
+        folder: of this store alone; it is made where there is none.
+        layout: what is in it.
+        heads: by database, called with every row's key and the first bytes of its value while the file is checked.
+        keys: by database, called with the keys of every page while the file is checked.
+        reserve_bytes: see `DiskSpace`.
+        margin_bytes: see `DiskSpace`.
 
-    Returns:
-        The environment: every commit is synced to disk in full.
+    Attributes:
+        environment: LMDB's side of it.
 
     Raises:
-        StoreRefused: in use, not LMDB, cut short, damaged, of another format or version. Nothing in it was touched.
+        StoreRefused: in use, not LMDB, cut short, damaged, of another format or version. Nothing was touched.
+        StoreUnwritable: its disk does not take anything.
     """
-    lock = lock_folder(folder)
-    try:
-        if (folder / "data.mdb").exists():
-            _sync(folder)
-            version = check_file(folder / "data.mdb", format, databases, heads, keys)
-        else:
-            _check_remains(folder)
-            _create(folder, format)
-            version = VERSION
-        env = _open(folder, len(databases))
-        dbs = {name: env.open_db(name) for name in databases}
-    except BaseException:
-        os.close(lock)
-        raise
-    return LmdbEnvironment(folder, env, dbs, version, lock)
 
+    space: DiskSpace
 
-def reopened(environment: LmdbEnvironment) -> LmdbEnvironment:
-    """A store whose `env` was closed to put another file in its place, open again."""
-    env = _open(environment.folder, len(environment.dbs))
-    return replace(environment, env=env, dbs={name: env.open_db(name) for name in environment.dbs})
+    def __init__(
+        self,
+        folder: Path,
+        layout: Layout,
+        heads: Mapping[str, Head] | None = None,
+        keys: Mapping[str, Keys] | None = None,
+        reserve_bytes: int = RESERVE_BYTES,
+        margin_bytes: int = MARGIN_BYTES,
+    ) -> None:
+        self.environment = open_environment(folder, layout.format, layout.databases, heads, keys)
+        try:
+            clear(folder)
+            self.space = DiskSpace(self.environment, reserve_bytes, margin_bytes)
+        except OSError as fault:
+            self.environment.close()
+            raise unwritable(folder, fault) from fault
+        self.layout = layout
+        self.file = self.environment.file
+        self.version = self.environment.version
+        self._use()
+        self._map = PageMap(self.file)
+        self._slack = Slack()
+        self._redo: RedoLog | None = None
+        self._overlay: list[dict[bytes, bytes | None]] = [{} for _ in layout.databases]
+        self._is_pending = False
+        self._pending_since = 0.0
+        self._touched = 0
 
+    def _use(self) -> None:
+        """The environment is new."""
+        self._env = self.environment.env
+        self._dbs = [self.environment.dbs[name] for name in self.layout.databases]
 
-def _open(folder: Path, databases: int) -> lmdb.Environment:
-    return lmdb.open(
-        str(folder),
-        map_size=MAP_BYTES,
-        max_dbs=databases + 1,
-        subdir=True,
-        lock=True,
-        metasync=True,
-        sync=True,
-        readahead=False,
-    )
+    def upgrade(self, databases: Iterable[int]) -> None:
+        """Write all rows of some databases anew, as the layout has them, and raise the version; in one transaction.
 
+        Raises:
+            StoreUnwritable: all is as it was.
+        """
+        stored_value = self.layout.stored_value
+        with writing(self.environment) as transaction:
+            for number in databases:
+                rewrite(transaction, self._dbs[number], partial(stored_value, number))
+            self.environment.raise_version(transaction)
 
-def _check_remains(folder: Path) -> None:
-    """Make no new store where there was one."""
-    remains = [name for name in _REMAINS if (folder / name).exists()]
-    if remains:
-        raise StoreRefused(
-            f"{folder / 'data.mdb'} is missing, but {' and '.join(remains)} of the same store "
-            f"{'is' if len(remains) == 1 else 'are'} there; put data.mdb back from the copy that belongs to them, or "
-            "move the whole folder away to begin a new store"
-        )
+    def start(self, applied: int | None, check: Callable[[], object]) -> None:
+        if self.layout.log_note is None:
+            return
+        try:
+            self._redo = redo = RedoLog(self.environment.folder / REDO, applied)
+            if redo.pending:
+                check()
+                left = [edit for payload in redo.pending for edit in self._edits_in(redo.file, payload)]
+                redo.pending.clear()
+                self._commit(left)
+            redo.renew()
+        except OSError as fault:
+            raise unwritable(self.environment.folder, fault) from fault
 
+    def _edits_in(self, file: Path, payload: bytes) -> list[tuple[int, bytes, bytes | None]]:
+        try:
+            edits = _decode_edits(payload)
+        except msgspec.DecodeError as fault:
+            raise StoreDamaged(file, f"a commit in it cannot be read: {fault}") from fault
+        if any(not 0 <= number < len(self._dbs) for number, _, _ in edits):
+            raise StoreDamaged(file, "a commit in it is of a database that is not there")
+        return edits
 
-def _create(folder: Path, format: bytes) -> None:
-    """Make the file aside and move it into place, so that a data.mdb that exists was once whole."""
-    aside = folder / "new"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    env = _open(aside, 0)
-    meta = env.open_db(_META)
-    with env.begin(write=True, db=meta) as transaction:
-        transaction.put(_FORMAT_KEY, format)
-        transaction.put(_VERSION_KEY, b"%d" % VERSION)
-    env.close()
-    os.rename(aside / "data.mdb", folder / "data.mdb")
-    shutil.rmtree(aside)
-    sync_folder(folder)
+    def get(self, database: int, key: bytes) -> memoryview | None:
+        recent = self._overlay[database]
+        if key in recent:
+            value = recent[key]
+            return None if value is None else memoryview(self.layout.stored_value(database, key, value))
+        if self._map.bytes >= READ_BYTES_MAX:
+            self._map.release()
+        with self._env.begin(db=self._dbs[database], buffers=True) as reading:
+            found = reading.get(key)
+        if found is not None:
+            self._map.bytes += len(found)  # given back later: the pages are about to be read
+        return found
 
+    def scan(self, database: int, start: bytes = b"", end: bytes | None = None) -> Generator[Row]:
+        recent = self._recent(database, start, end)
+        stored = self._stored(database, start, end)
+        if not recent:
+            with contextlib.closing(stored):
+                yield from stored
+            return
+        stored_value = self.layout.stored_value
+        there = sorted([(key, value) for key, value in recent.items() if value is not None])
+        logged = ((key, memoryview(stored_value(database, key, value))) for key, value in there)
+        with contextlib.closing(stored):
+            yield from heapq.merge((row for row in stored if row[0] not in recent), logged, key=_key_of)
 
-def _sync(folder: Path) -> None:
-    """Bring to disk what is believed from here on.
+    def keys(self, database: int, start: bytes = b"", end: bytes | None = None) -> Generator[bytes]:
+        recent = self._recent(database, start, end)
+        stored = self._stored_keys(database, start, end)
+        with contextlib.closing(stored):
+            if not recent:
+                yield from stored
+            else:
+                there = sorted([key for key, value in recent.items() if value is not None])
+                yield from heapq.merge((key for key in stored if key not in recent), there)
 
-    The process before may have been killed while it waited for the disk. What it wrote is read back all the same, from
-    memory; but what is done on the strength of it must not be on disk before it is.
-    """
-    try:
-        sync_file(folder / "data.mdb")
-        sync_folder(folder)
-    except OSError as fault:
-        raise StoreRefused(
-            f"{folder / 'data.mdb'} cannot be brought to disk: {fault.strerror}; look at the disk"
-        ) from fault
+    def _recent(self, database: int, start: bytes, end: bytes | None) -> dict[bytes, bytes | None]:
+        """What the overlay has of a scan."""
+        recent = self._overlay[database]
+        if not recent:
+            return recent
+        if end is None:
+            return {key: value for key, value in recent.items() if start <= key}
+        return {key: value for key, value in recent.items() if start <= key < end}
 
+    def _stored(self, database: int, start: bytes, end: bytes | None) -> Generator[Row]:
+        """The rows that LMDB has of a scan."""
+        with self._env.begin(buffers=True) as reading, reading.cursor(self._dbs[database]) as cursor:
+            if not (cursor.set_range(start) if start else cursor.first()):
+                return
+            for place, value in cursor.iternext(keys=True, values=True):
+                key = bytes(place)
+                if end is not None and key >= end:
+                    return
+                yield key, value
+                self._map.read(len(value))
 
-def check_file(
-    file: Path,
-    format: bytes,
-    databases: tuple[bytes, ...],
-    heads: Mapping[str, Head] | None = None,
-    keys: Mapping[str, Keys] | None = None,
-) -> int:
-    """Look at a store without changing it; returns the version of its format.
+    def _stored_keys(self, database: int, start: bytes, end: bytes | None) -> Generator[bytes]:
+        """The keys that LMDB has of a scan."""
+        with self._env.begin() as reading, reading.cursor(self._dbs[database]) as cursor:
+            if not (cursor.set_range(start) if start else cursor.first()):
+                return
+            for key in cursor.iternext(keys=True, values=False):
+                if end is not None and key >= end:
+                    return
+                yield key
+                self._map.read(_KEY_BYTES)
 
-    Args, Raises: as `open_environment`.
-    """
-    notes: dict[bytes, bytes] = {}
-    structure = check_pages(file, {**(heads or {}), _META.decode(): notes.__setitem__}, keys)
-    found, version = notes.get(_FORMAT_KEY), notes.get(_VERSION_KEY)
-    if found != format:
-        what = "another program's" if found is None else f"a '{found.decode(errors='replace')}'"
-        raise StoreRefused(f"{file} is {what} store, not a '{format.decode()}'; choose another data directory")
-    if version not in _VERSIONS:
-        number = (version or b"none").decode(errors="replace")
-        raise StoreRefused(
-            f"{file} has format version {number}; this shardmq reads {VERSION} and older; use the one that wrote it"
-        )
-    strange = structure.entries.keys() - {name.decode() for name in (_META, *databases)}
-    if strange:
-        raise StoreDamaged(file, f"it has a database {min(strange)!r}, of which this shardmq knows nothing")
-    return _VERSIONS[version]
+    def key_before(self, database: int, key: bytes) -> bytes | None:
+        recent = self._overlay[database]
+        logged = max([each for each, value in recent.items() if value is not None and each < key], default=None)
+        stored: bytes | None = None
+        with self._env.begin() as reading, reading.cursor(self._dbs[database]) as cursor:
+            more = cursor.prev() if cursor.set_range(key) else cursor.last()
+            while more and cursor.key() in recent:
+                more = cursor.prev()
+            if more:
+                stored = cursor.key()
+        self._map.read(_KEY_BYTES)
+        return max(filter(None, (logged, stored)), default=None)
+
+    def apply(self, edits: Iterable[Edit], size: int | None = None, touched: int = 0) -> None:
+        self._touched += touched
+        if size is not None and size <= LOGGED_BYTES_MAX and self._redo is not None:
+            logged = [(number, key, None if value is None else bytes(value)) for number, key, value in edits]
+            payload = _encode(logged)
+            if self._redo.has_room(len(payload)):
+                try:
+                    self._redo.append(payload)
+                except OSError as fault:
+                    raise unwritable(self.environment.folder, fault) from fault
+                self._log_applied(logged)
+                return
+            edits = logged
+        self._commit(edits)
+
+    def _log_applied(self, edits: list[tuple[int, bytes, bytes | None]]) -> None:
+        """Edits are in the redo log."""
+        if not self._is_pending:
+            self._is_pending = True
+            self._pending_since = time.monotonic()
+        overlay = self._overlay
+        for number, key, value in edits:
+            overlay[number][key] = value
+
+    def _commit(self, edits: Iterable[Edit]) -> None:
+        """Bring into LMDB what is in the redo log, then these edits, in one transaction."""
+        dbs, stored_value = self._dbs, self.layout.stored_value
+        with writing(self.environment) as transaction:
+            put, delete = transaction.put, transaction.delete
+            for number, recent in enumerate(self._overlay):
+                for key, logged in recent.items():
+                    if logged is None:
+                        delete(key, db=dbs[number])
+                    else:
+                        put(key, stored_value(number, key, logged), db=dbs[number])
+            for number, key, value in edits:
+                if value is None:
+                    delete(key, db=dbs[number])
+                else:
+                    put(key, stored_value(number, key, value), db=dbs[number])
+            if self._redo is not None and self.layout.log_note is not None:
+                number, key = self.layout.log_note
+                put(key, stored_value(number, key, self._redo.last.to_bytes(_NOTE, "big")), db=dbs[number])
+        self._map.read(self._touched)
+        self._touched = 0
+        if self._is_pending:
+            self._is_pending = False
+            for recent in self._overlay:
+                recent.clear()
+        if self._redo is not None:
+            self._redo.rewind()
+        self.space.committed()
+
+    def sync(self) -> None:
+        if self._is_pending:
+            self._commit(())
+
+    def rest(self, now: float) -> None:
+        if self._is_pending and now - self._pending_since >= CHECKPOINT_SECONDS:
+            self._commit(())
+        if self._map.bytes >= READ_BYTES_MAX:
+            self._map.release()
+
+    @property
+    def is_pending(self) -> bool:
+        return self._is_pending
+
+    def clear(self, *databases: int) -> None:
+        self.sync()
+        with writing(self.environment) as transaction:
+            for number in databases:
+                if transaction.stat(self._dbs[number])["entries"]:
+                    transaction.drop(self._dbs[number], delete=False)
+
+    def compact_at_start(self) -> None:
+        if is_worth_it(self.space.look(), COPY_AT_START_BYTES_MAX):
+            self._compact()
+
+    def give_back(self, now: float, room: Room, is_pressed: bool) -> None:
+        if self._slack.is_due(now, room, is_pressed):
+            self._slack.rest(now)
+            self._compact()
+
+    def _compact(self) -> None:
+        """Have a file without free pages. Where there is no room for it, all stays as it is."""
+        self.sync()
+        self._map.release()
+        try:
+            copy(self.environment)
+        except UNMADE as fault:
+            _log.warning("%s was not compacted: %s", self.file, fault)
+            return
+        self.environment = swap(self.environment)
+        self._use()
+        self.space.use(self.environment)
+
+    def sizes(self) -> dict[str, int]:
+        room = self.space.room()
+        return {
+            "file_bytes": self.file.stat().st_size,
+            "used_bytes": room.used,
+            "free_bytes": room.inside,
+            "map_bytes": self._env.info()["map_size"],
+        }
+
+    def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
+        self.sync()
+        used = self.space.room().used
+        return StoreCopy(self._env, folder, bytes_per_second, used, PageMap(self.file).read)
+
+    def close(self) -> None:
+        self.sync()
+        if self._redo is not None:
+            self._redo.close()
+        self.environment.close()

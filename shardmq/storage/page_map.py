@@ -18,22 +18,25 @@ class PageMap:
 
     Args:
         file: LMDB's.
+
+    Attributes:
+        bytes: read since they were last given back.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = str(file.resolve())
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._bytes = 0
+        self.bytes = 0
 
     def read(self, count: int) -> None:
         """So many bytes were read, and copied."""
-        self._bytes += count
-        if self._bytes >= READ_BYTES_MAX:
+        self.bytes += count
+        if self.bytes >= READ_BYTES_MAX:
             self.release()
 
     def release(self) -> None:
         """Give back all. The kernel maps the neighbours of a page that is read: these are more than were asked for."""
-        self._bytes = 0
+        self.bytes = 0
         for start, end in self._mapped():
             if self._libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED):
                 raise OSError(ctypes.get_errno(), "madvise on the store's map")

@@ -1,17 +1,13 @@
 """A database whose rows all have checksums, read and written by whoever has a transaction of LMDB."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import lmdb
 from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import RowDamaged
 from shardmq.storage.checksums import row_content, sealed_row
-
-_PORTION: Final = 10_000
-"""Rows in memory at once while all are written anew."""
 
 
 class Table:
@@ -73,23 +69,3 @@ class Table:
         if content is None:
             raise RowDamaged(self._file, self._name.decode(), key, "the row is not what was written")
         return content
-
-
-def rewrite(write: lmdb.Transaction, db: lmdb._Database, value_of: Callable[[bytes, bytes], bytes]) -> None:
-    """Give every row of a database another value.
-
-    Args:
-        write: the transaction.
-        db: the database.
-        value_of: called with key and value.
-    """
-    cursor = write.cursor(db)
-    more = cursor.first()
-    while more:
-        portion: list[tuple[bytes, bytes]] = []
-        while more and len(portion) < _PORTION:
-            portion.append((bytes(cursor.key()), bytes(cursor.value())))
-            more = cursor.next()
-        for key, value in portion:
-            write.put(key, value_of(key, value), db=db)
-        more = cursor.set_range(portion[-1][0] + b"\0")

@@ -14,16 +14,17 @@ from shardmq.shards.storage.schema import (
     APPLIED,
     BODIES_APART,
     DATABASES,
+    FORMAT,
     NUMBER,
     STATE,
     WITH_KEYS_CHECKED,
     number_of,
     stored_value,
 )
-from shardmq.shards.storage.store import FORMAT
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
-from shardmq.storage.lmdb_engine import MAP_BYTES, VERSION, check_file
-from shardmq.storage.redo_log import RedoLog
+from shardmq.storage.engine import VERSION
+from shardmq.storage.lmdb_environment import MAP_BYTES, check_file
+from shardmq.storage.redo.log import RedoLog
 from shardmq.storage.repair.findings import Edit
 from shardmq.storage.repair.repair import write_edits
 

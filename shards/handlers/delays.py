@@ -54,7 +54,7 @@ class DelayedMessages:
         """
         waiting: dict[int, tuple[int, int]] = {}
         parked: dict[int, Ranges] = {}
-        for timer in self._holdings.store.timers():
+        for timer in self._holdings.store.timers.all():
             found = stored.get(timer.queue) if timer.parked else None
             if found is not None and not found.has_living(timer.serial, timer.serial + timer.messages):
                 self._holdings.journal.fire(timer)
@@ -100,7 +100,7 @@ class DelayedMessages:
 
     def clear(self, queue: int, count_max: int) -> int:
         """Delete some timers of a deleted queue; returns how many there were. Once in a pass."""
-        timers = self._holdings.store.timers_of(queue, count_max)
+        timers = self._holdings.store.timers.of_queue(queue, count_max)
         for timer in timers:
             self._holdings.journal.fire(timer)
         return len(timers)
@@ -132,7 +132,7 @@ class DelayedMessages:
         holdings, queue = self._holdings, hosted.queue
         now_ms = holdings.agenda.now_ms
         size = FIRE_BYTES if holdings.store.space.left > 0 else FIRE_FULL_BYTES
-        timers, following = holdings.store.timers_due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
+        timers, following = holdings.store.timers.due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
         for timer in timers:
             holdings.journal.fire(timer)
             hosted.fired_ms = timer.due_ms

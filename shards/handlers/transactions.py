@@ -130,7 +130,7 @@ class Transactions:
 
     def load(self, contents: StoredState) -> None:
         """At start: take over what was staged, and go on with what is decided."""
-        for place in self._store.all_staged():
+        for place in self._store.staging.all():
             attempt = self._attempt(place.transaction, place.attempt)
             attempt.add(place)
             if attempt.is_wide:
@@ -238,7 +238,7 @@ class Transactions:
             number = check.message.transaction
             try:
                 while check.attempts and room > 0:
-                    left = self._store.check_staged(number, check.attempts[0], check.since, min(room, READ_BYTES))
+                    left = self._store.staging.check(number, check.attempts[0], check.since, min(room, READ_BYTES))
                     room -= READ_BYTES
                     check.since = left or 0
                     if left is None:
@@ -332,7 +332,7 @@ class Transactions:
 
     def _join_some(self, conclusion: Conclusion, attempt: StagedAttempt, room: int) -> int:
         number = attempt.number
-        found = self._store.staged(conclusion.transaction, number, conclusion.since, min(room, READ_BYTES))
+        found = self._store.staging.batches(conclusion.transaction, number, conclusion.since, min(room, READ_BYTES))
         assert found, f"{attempt.messages} messages of attempt {number} are not in the store"
         for staged in found:
             if room <= 0:
@@ -384,7 +384,7 @@ class Transactions:
     def _drop(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
         """Remove what attempts staged that do not count; returns what is left of the portion."""
         count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
-        places = self._store.staged_places(conclusion.transaction, conclusion.behind, count_max)
+        places = self._store.staging.places(conclusion.transaction, conclusion.behind, count_max)
         for place in places:
             if place.attempt in conclusion.kept:
                 continue

@@ -50,7 +50,7 @@ class StagedAttempt:
         if start >= seen.end:
             return [(start, end)]
         if start < self._horizon:
-            for place in store.staged_within(self.transaction, self.number, start, min(end, self._horizon)):
+            for place in store.staging.within(self.transaction, self.number, start, min(end, self._horizon)):
                 seen.add(place.sequence, place.sequence + place.messages)
         return seen.gaps(start, end)
 

@@ -1,6 +1,9 @@
 """What a shard keeps on disk.
 
 store.py         Load, commit a write batch, read a segment.
+timer_table.py   Delayed messages, and messages that were returned with a delay, in the order they are due.
+staging_table.py Staged batches of transactions, in the order of transaction, attempt and sequence.
+rows.py          Rows read through the engine and checked.
 schema.py        How it lies in the engine: databases, keys, values.
 entries.py       What is stored beside segments: timers, staged batches, reservations, producers' sequences.
 write_batch.py   What one commit writes.

@@ -13,7 +13,7 @@ from shardmq.topology.entities import Queue as Declared
 decode_identity: Final = msgspec.msgpack.Decoder(StoreIdentity).decode
 decode_note: Final = msgspec.msgpack.Decoder(ClockNote).decode
 _decode_queue: Final = msgspec.msgpack.Decoder(Declared).decode
-_decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_sealed: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _decode_attempts: Final = msgspec.msgpack.Decoder(list[int]).decode
 _decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
@@ -33,7 +33,7 @@ def mark_of(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
 def producer_of(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, int]]]:
     """Which numbers a queue has of a producer."""
     queue, producer = PLACE.unpack(key)
-    return queue, producer, _decode_ranges(content)
+    return queue, producer, decode_ranges(content)
 
 
 def reservation_of(_: bytes, content: bytes) -> Reservation:

@@ -1,7 +1,7 @@
 """What a start finds of each queue."""
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -9,7 +9,25 @@ from typing import Final
 from shardmq.errors import RowDamaged
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.segment import Segment
+from shardmq.shards.storage import decoding
 from shardmq.shards.storage.entries import Reservation, Sealed
+from shardmq.shards.storage.rows import Rows
+from shardmq.shards.storage.schema import (
+    CLOCK,
+    CONCLUDING,
+    DROPPED,
+    ENDED,
+    INDEX,
+    MARKS,
+    PRODUCERS,
+    QUEUES,
+    RESERVATIONS,
+    SEALED,
+    STATE,
+    number_of,
+    segment_key,
+    segment_of,
+)
 from shardmq.topology.entities import Queue as Declared
 
 
@@ -42,6 +60,43 @@ class StoredState:
     reservations: list[Reservation] = field(default_factory=list)
     clock: ClockNote | None = None
     damaged: list[RowDamaged] = field(default_factory=list)
+
+
+def read_state(rows: Rows, key_damage: Iterable[RowDamaged] = ()) -> StoredState:
+    """Read all small rows of a store, and the index of segments.
+
+    Args:
+        rows: of the store.
+        key_damage: damaged keys that are known.
+
+    Raises:
+        RowDamaged: a row is not what was written, and belongs to no queue.
+    """
+    damaged = list(key_damage)
+    return StoredState(
+        queues=rows.all(QUEUES, decoding.declaration_of, damaged),
+        marks=dict(rows.all(MARKS, decoding.mark_of, damaged)),
+        dropped=rows.all(DROPPED, lambda key, _: number_of(key), damaged),
+        segments=rows.all(INDEX, segment_of, damaged),
+        producers=rows.all(PRODUCERS, decoding.producer_of, damaged),
+        sealed=dict(rows.all(SEALED, decoding.sealed_of, damaged)),
+        concluding=dict(rows.all(CONCLUDING, decoding.concluding_of, damaged)),
+        ended=rows.state(ENDED, decoding.decode_ranges) or [],
+        reservations=rows.all(RESERVATIONS, decoding.reservation_of, damaged),
+        clock=rows.state(CLOCK, decoding.decode_note),
+        damaged=damaged + list(filter(None, rows.all(STATE, rows.noted_damage, damaged))),
+    )
+
+
+def check_owners(contents: StoredState, rows: Rows) -> None:
+    """Note messages of a queue that is not there: its own row is damaged, or what says whose they are."""
+    known = {queue.id for queue in contents.queues}.union(contents.dropped)
+    known.update(damage.queue for damage in contents.damaged if damage.queue is not None)
+    for segment in contents.segments:
+        if segment.queue not in known:
+            known.add(segment.queue)
+            what = f"messages of queue {segment.queue}, which is not in it"
+            contents.damaged.append(rows.damage(INDEX, segment_key(segment), what))
 
 
 _first = attrgetter("first")

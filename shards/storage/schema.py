@@ -44,10 +44,9 @@ from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.entries import StagedPlace, Timer
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.storage.checksums import CHECKSUM_BYTES, row_seed, seal_row, sealed_row
+from shardmq.storage.engine import Bytes, Edit, Layout
 
-REDO_ENTRY_BYTES: Final = 64 << 10
-"""Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
-twice would not be."""
+FORMAT: Final = b"shardmq-shard"
 
 DATABASES: Final = (
     b"queues",
@@ -148,10 +147,6 @@ _encode: Final = _encoder.encode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], list[tuple[int, int, int]]]).decode
 
-Bytes = bytes | bytearray
-Edit = tuple[int, bytes, Bytes | None]
-"""(database, key, value), None to delete."""
-
 
 class Edits:
     """Makes entries of what a pass writes."""
@@ -216,6 +211,9 @@ def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
     return sealed_row(database, key, value)
 
 
+LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED))
+
+
 def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
     for (queue, lane), mark in writes.marks.items():
         key = PLACE.pack(queue, lane) if lane else NUMBER.pack(queue)
@@ -251,8 +249,8 @@ def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
         yield STATE, ENDED, _encode(writes.ended)
 
 
-def is_small(writes: WriteBatch) -> bool:
-    """Whether they are few enough for the redo log."""
+def size_of(writes: WriteBatch) -> int:
+    """About how many bytes they are."""
     others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
     bodies = sum([segment.bytes for segment in writes.put])
     if writes.timers:
@@ -264,7 +262,7 @@ def is_small(writes: WriteBatch) -> bool:
     if writes.sealed or writes.reservations:
         others += len(writes.sealed)
         others += sum([len(each.ranges) for each in writes.reservations.values() if each is not None])
-    return bodies + 100 * others <= REDO_ENTRY_BYTES
+    return bodies + 100 * others
 
 
 def segment_key(segment: Segment) -> bytes:

@@ -10,7 +10,7 @@ from shardmq.bus.messages.base import Answer
 from shardmq.coordinator.rules.access import guest, new_vhost
 from shardmq.coordinator.storage.schema import DATABASES, PERMISSIONS
 from shardmq.coordinator.storage.store import Store
-from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.lmdb_environment import open_environment
 from shardmq.topology.changes import PermissionRemoved, UserPut, VhostPut
 from shardmq.topology.commands import (
     Bind,

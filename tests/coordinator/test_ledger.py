@@ -12,7 +12,7 @@ from shardmq.coordinator.storage.transactions import Decision
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.runtime.clock import SteadyClock
-from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.lmdb_environment import open_environment
 from shardmq.storage.table import Table
 from shardmq.topology.changes import (
     Change,

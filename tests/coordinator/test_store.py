@@ -9,7 +9,7 @@ from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.storage.schema import DATABASES, FORMAT
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused, StoreRefused
-from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.lmdb_environment import open_environment
 from shardmq.storage.table import Table
 from shardmq.topology.changes import (
     BindingAdded,

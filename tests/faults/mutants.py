@@ -50,14 +50,14 @@ POWER = (
     ),
     Mutant(
         "the redo log is written synchronously",
-        "shardmq/storage/redo_log.py",
+        "shardmq/storage/redo/log.py",
         "os.O_WRONLY | os.O_DSYNC | os.O_CLOEXEC",
         "os.O_WRONLY | os.O_CLOEXEC",
         ("lost", "unmarked", "torn"),
     ),
     Mutant(
         "LMDB syncs its commits",
-        "shardmq/storage/lmdb_engine.py",
+        "shardmq/storage/lmdb_environment.py",
         "metasync=True,\n        sync=True",
         "metasync=False,\n        sync=False",
         ("lost", "unmarked", "torn"),
@@ -81,7 +81,7 @@ POWER = (
 
 UNSYNCED = Mutant(
     "what is found is synced before it is built upon",
-    "shardmq/storage/lmdb_engine.py",
+    "shardmq/storage/lmdb_environment.py",
     "            _sync(folder)\n",
     "",
     ("lost",),
@@ -115,7 +115,7 @@ FLIPS = (
     ),
     Mutant(
         "a damaged entry of the redo log is not its end",
-        "shardmq/storage/redo_log.py",
+        "shardmq/storage/redo/log.py",
         "                entry = content.mended(self._position, self.last + 1)\n"
         "                if entry is None:\n"
         "                    self._check_end(content)\n"

@@ -14,7 +14,7 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.limits import LINK_SILENCE_SECONDS
-from shardmq.storage.redo_log import REDO_BYTES
+from shardmq.storage.redo.log import REDO_BYTES
 
 from .ledgers import Consumer, Ledger, Publisher
 from .saboteur import queue_table, until

@@ -21,7 +21,6 @@ LONG_FILES: set[str] = {
     "shardmq/bus/messages/shard.py",
     "shards/handlers/transactions.py",
     "shards/queues/subqueue.py",
-    "shards/storage/store.py",
     "tests/amqp/test_crossing.py",
     "tests/amqp/test_errors.py",
     "tests/amqp/test_pika.py",

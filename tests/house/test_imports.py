@@ -136,8 +136,8 @@ def test_only_the_stores_import_lmdb() -> None:
     users = {module for module in MODULES if any(is_in(name, "lmdb") for name in imports(module))}
     assert users <= {
         "shardmq.storage.lmdb_engine",
+        "shardmq.storage.lmdb_environment",
         "shardmq.storage.table",
-        "shardmq.shards.storage.store",
         "shardmq.coordinator.storage.store",
         "shardmq.coordinator.storage.transactions",
         "shardmq.coordinator.storage.check",

@@ -10,18 +10,18 @@ Rows = dict[bytes, bytes]
 
 def rows(store: Store, database: str, queue: int) -> Rows:
     """A queue's rows in one database."""
-    store._commit(())
+    store.engine.sync()
     prefix = queue.to_bytes(8, "big")
-    db = store._dbs[DATABASES.index(database.encode())]
-    with store._env.begin(db=db) as transaction:
+    db = store.engine._dbs[DATABASES.index(database.encode())]
+    with store.engine._env.begin(db=db) as transaction:
         return {bytes(key): bytes(value) for key, value in transaction.cursor() if bytes(key).startswith(prefix)}
 
 
 def flip(store: Store, database: str, key: bytes) -> None:
     """One bit of a row changes on the disk, in the middle of its value."""
-    store._commit(())
-    db = store._dbs[DATABASES.index(database.encode())]
-    with store._env.begin(write=True, db=db) as transaction:
+    store.engine.sync()
+    db = store.engine._dbs[DATABASES.index(database.encode())]
+    with store.engine._env.begin(write=True, db=db) as transaction:
         value = bytearray(transaction.get(key))
         value[len(value) // 2] ^= 4
         transaction.put(key, bytes(value))

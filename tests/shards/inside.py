@@ -55,7 +55,7 @@ class Inside:
     def open(self) -> None:
         address = f"ipc://{self.folder}/s"
         self.published = 0
-        self.store = Store(self.folder / "store")
+        self.store = Store.open(self.folder / "store")
         self.listener: Listener[ToShard] = Listener(self.context, address, "shard", "shard-0", ToShard)
         self.worker = ShardLoop("shard-0", self.store, self.listener, self.memory_bytes)
         if not self.store.identity.broker:

@@ -43,7 +43,7 @@ def expect_overdue(holdings: ShardState, hosted: HostedQueue) -> None:
 def test_a_deleted_queue_does_not_stay_for_what_is_expected_of_it(
     tmp_path: Path, expect: Callable[[ShardState, HostedQueue], None]
 ) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     holdings = ShardState("shard-0", store, WriteBuffer(store, 1 << 20), SteadyClock())
     declared = Queue("/", "q", 1, 0, arguments={"x-expires": DAY_MS})
     hosted = holdings.add(make_queue(declared, holdings.journal, holdings.clock))

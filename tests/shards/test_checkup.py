@@ -56,7 +56,7 @@ def findings(folder: Path, registry: Registry | None = KNOWN) -> list[Finding]:
 
 
 def damaged(folder: Path, do: Callable[[Store], None]) -> None:
-    store = Store(folder)
+    store = Store.open(folder)
     do(store)
     store.close()
 
@@ -85,7 +85,7 @@ def test_what_is_in_the_redo_log_alone_is_looked_at(tmp_path: Path) -> None:
     assert findings(copy) == []
     mend(copy, [])
     assert findings(copy) == []
-    Store(copy).close()
+    Store.open(copy).close()
     shard.close()
 
 
@@ -114,8 +114,8 @@ def test_a_damaged_body_loses_what_lives_of_its_segment(folder: Path) -> None:
 def test_a_row_that_is_missing_is_found(folder: Path, database: str, loses: int) -> None:
     def delete(store: Store) -> None:
         key = only(store, database, 2)
-        with store._env.begin(write=True) as transaction:
-            transaction.delete(key, db=store._environment.dbs[database.encode()])
+        with store.engine._env.begin(write=True) as transaction:
+            transaction.delete(key, db=store.engine.environment.dbs[database.encode()])
 
     damaged(folder, delete)
     (found,) = mended(folder)
@@ -156,10 +156,12 @@ def test_a_note_of_damage_and_the_numbers_of_transactions_are_found(folder: Path
     assert shard.table(1)
     shard.get(1, queue=1)
     shard.stop()
-    with shard.store._env.begin(write=True) as transaction:
+    with shard.store.engine._env.begin(write=True) as transaction:
         for key, value in original.items():
-            transaction.put(key, value, db=shard.store._dbs[4])
-    flip(shard.store, "state", b"ended") if shard.store._env.begin().get(b"ended", db=shard.store._dbs[STATE]) else None
+            transaction.put(key, value, db=shard.store.engine._dbs[4])
+    flip(shard.store, "state", b"ended") if shard.store.engine._env.begin().get(
+        b"ended", db=shard.store.engine._dbs[STATE]
+    ) else None
     shard.close()
     assert [each.database for each in mended(folder)] == ["state"]
 

@@ -24,7 +24,7 @@ class Shelf:
     """A queue on its store, opened as a shard opens it."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = Store(folder)
+        self.store = Store.open(folder)
         contents = self.store.load()
         self.journal = WriteBuffer(self.store, 16 << 20)
         self.queue = PlainQueue(DECLARED, self.journal, SteadyClock(), stored_queues(contents).get(1, RecoveredQueue()))

@@ -4,18 +4,20 @@ import struct
 from pathlib import Path
 
 import lmdb
+import msgspec
 import pytest
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from shardmq.errors import RowDamaged, StoreRefused
 from shardmq.shards.storage.schema import BODIES_APART, DATABASES, WITH_KEYS_CHECKED
-from shardmq.shards.storage.store import Store, _encode
-from shardmq.storage.redo_log import REDO_BYTES
-from shardmq.storage.redo_recovery import ENTRY
+from shardmq.shards.storage.store import Store
+from shardmq.storage.redo.log import REDO_BYTES
+from shardmq.storage.redo.recovery import ENTRY
 from tests.shards.test_flips import fill, found
 from tests.storage.flips import flipped
 
 CHECKSUM = 8
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def age(folder: Path, commits: list[bytes] | None = None) -> None:
@@ -67,7 +69,7 @@ def test_a_store_of_the_first_version_is_read_and_brought_up_to_date(tmp_path: P
 def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
     fill(tmp_path)
     segments, timers, _, staged, places, rest = found(tmp_path)
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     kept = store.load().segments[-1]
     runs = store.read(kept)
     store.close()

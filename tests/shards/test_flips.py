@@ -50,7 +50,7 @@ def segment_of(queue: int, first: int, bodies: list[bytes]) -> Segment:
 
 def fill(folder: Path) -> None:
     """Rows in every database, trees of several pages, bodies on pages of their own, and pages that were freed."""
-    store = Store(folder)
+    store = Store.open(folder)
     store.load()
     store.write(WriteBatch(queues=[Declared("/", f"queue {number}", number, 0) for number in range(1, 60)]))
     segments = [segment_of(1 + n % 50, n * 10, [b"%d" % n * (900 if n % 8 == 0 else 3)] * 4) for n in range(150)]
@@ -68,9 +68,9 @@ def fill(folder: Path) -> None:
     ranges = SequenceSet(77)
     ranges.add(0, 10)
     ranges.add(20, 30)
-    store._commit(store._edits.of(WriteBatch(put=segments, timers=timers + parked, staged=staged)))
+    store.engine.apply(store._edits.of(WriteBatch(put=segments, timers=timers + parked, staged=staged)))
     note, reservation = ClockNote("boot", 5, 6), Reservation(7, "night", [(3, 9), (12, 13)], 99)
-    store._commit(
+    store.engine.apply(
         store._edits.of(
             WriteBatch(
                 marks={(number, 0): number * 10 for number in range(1, 50)},
@@ -84,13 +84,13 @@ def fill(folder: Path) -> None:
             )
         )
     )
-    store._commit(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
+    store.engine.apply(store._edits.of(WriteBatch(gone=segments[:100:3], delete=segments[100:140:2], fired=timers[:4])))
     store.close()
 
 
 def found(folder: Path) -> Any:
     """All that a start finds and can read; and that it can go on writing."""
-    store = Store(folder)
+    store = Store.open(folder)
     try:
         contents = store.load()
         for damage in contents.damaged:
@@ -100,9 +100,9 @@ def found(folder: Path) -> Any:
             + [list(segment.gone or ()), store.read(segment)]
             for segment in contents.segments
         ]
-        timers = list(store.timers())
-        due = [store.timers_due(queue, 0, 1 << 40, 1000, 1 << 40) for queue in (3, 4)]
-        staged = [store.staged(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
+        timers = list(store.timers.all())
+        due = [store.timers.due(queue, 0, 1 << 40, 1000, 1 << 40) for queue in (3, 4)]
+        staged = [store.staging.batches(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
         for each in [each for runs in staged for each in runs if isinstance(each, DamagedStage)]:
             raise each.damage  # it would hold its transaction up
         rest = (
@@ -117,9 +117,9 @@ def found(folder: Path) -> Any:
             contents.clock,
         )
         large = segment_of(1, 1 << 20, [bytes(900)] * 40)
-        store._commit(store._edits.of(WriteBatch(put=[large])))
-        store._commit(store._edits.of(WriteBatch(delete=[large])))
-        return segments, timers, due, staged, list(store.all_staged()), rest
+        store.engine.apply(store._edits.of(WriteBatch(put=[large])))
+        store.engine.apply(store._edits.of(WriteBatch(delete=[large])))
+        return segments, timers, due, staged, list(store.staging.all()), rest
     finally:
         store.close()
 
@@ -186,9 +186,9 @@ PAGE_TWO = 2 * 4096 * 8
 def test_a_store_is_the_same_after_a_copy_without_free_pages(folder: Path, content: bytes, tmp_path: Path) -> None:
     (folder / "data.mdb").write_bytes(content)
     expected = found(folder)
-    store = Store(folder)
+    store = Store.open(folder)
     (tmp_path / "copy").mkdir()
-    store._env.copy(str(tmp_path / "copy"), compact=True)
+    store.engine._env.copy(str(tmp_path / "copy"), compact=True)
     store.close()
     shutil.copy(folder / "redo", tmp_path / "copy" / "redo")
     assert check_pages(tmp_path / "copy" / "data.mdb").lost == 0

@@ -313,10 +313,10 @@ def test_what_is_committed_for_a_damaged_queue_waits_and_the_rest_joins(shard: C
 def mend(shard: Clocked, bodies: dict[bytes, bytes]) -> None:
     """As a repair does: the rows are as they were, and the note of the damage is gone."""
     store = shard.store
-    with store._env.begin(write=True) as transaction:
+    with store.engine._env.begin(write=True) as transaction:
         for key, value in bodies.items():
-            transaction.put(key, value, db=store._dbs[4])
-        transaction.delete(b"damaged" + (1).to_bytes(8, "big"), db=store._dbs[STATE])
+            transaction.put(key, value, db=store.engine._dbs[4])
+        transaction.delete(b"damaged" + (1).to_bytes(8, "big"), db=store.engine._dbs[STATE])
     shard.restart()
     reassign(shard)
     assert shard.worker.table()["damaged"] == []

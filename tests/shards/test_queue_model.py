@@ -58,7 +58,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.journal.commit()
 
     def open(self) -> None:
-        self.store = Store(self.folder / "store")
+        self.store = Store.open(self.folder / "store")
         contents = self.store.load()
         self.journal = WriteBuffer(self.store, self.memory)
         self.journal.now = self.now

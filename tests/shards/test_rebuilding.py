@@ -9,8 +9,8 @@ import pytest
 from shardmq.cmd.main import run
 from shardmq.errors import StoreDamaged
 from shardmq.shards.check.closed_store import is_well
-from shardmq.shards.storage.schema import DATABASES
-from shardmq.shards.storage.store import FORMAT, Store
+from shardmq.shards.storage.schema import DATABASES, FORMAT
+from shardmq.shards.storage.store import Store
 from shardmq.storage.pages.page import BRANCH, LEAF, PAGE
 from shardmq.storage.pages.page_check import check_pages
 from shardmq.storage.repair.rebuild import reachable, rebuild
@@ -65,7 +65,7 @@ def test_a_file_that_is_well_is_reached_whole(folder: Path) -> None:
     before = counts(folder)
     rebuild(folder, FORMAT, DATABASES, is_well)
     assert counts(folder) == before
-    store = Store(folder)
+    store = Store.open(folder)
     assert store.load().damaged == []
     store.close()
 
@@ -114,4 +114,4 @@ def test_a_repair_of_a_broken_file_leaves_a_store_that_is_well(
     assert "rows lost:" in done["findings"][0]["repair"]
     assert [left for left in done["left"] if left["repair"]] == []
     assert (Path(done["aside"]) / "shard-0" / "data.mdb").exists()
-    Store(folder).close()
+    Store.open(folder).close()

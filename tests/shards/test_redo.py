@@ -14,10 +14,11 @@ from shardmq.errors import StoreRefused
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
-from shardmq.shards.storage.store import CHECKPOINT_SECONDS, Store
+from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage.redo_log import REDO_BYTES, RedoLog
-from shardmq.storage.redo_recovery import ENTRY_BYTES_MAX
+from shardmq.storage.lmdb_engine import CHECKPOINT_SECONDS
+from shardmq.storage.redo.log import REDO_BYTES, RedoLog
+from shardmq.storage.redo.recovery import ENTRY_BYTES_MAX
 from shardmq.topology.entities import Queue as Declared
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -128,21 +129,21 @@ def test_a_log_that_is_not_ours_is_refused_and_left_alone(log: RedoLog, change: 
 
 
 def test_a_store_whose_log_is_missing_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path / "shard").close()
+    Store.open(tmp_path / "shard").close()
     (tmp_path / "shard" / "redo").unlink()
     with pytest.raises(StoreRefused, match="redo is missing"):
-        Store(tmp_path / "shard")
+        Store.open(tmp_path / "shard")
     assert not (tmp_path / "shard" / "redo").exists()
 
 
 def test_small_writes_survive_a_crash_before_they_are_in_lmdb(tmp_path: Path) -> None:
-    store = Store(tmp_path / "shard")
+    store = Store.open(tmp_path / "shard")
     store.load()
     store.write(WriteBatch(queues=[DECLARED]))
     first, second, third = (segment_of(number * 10, [b"%d" % number] * 10) for number in range(3))
     store.write(WriteBatch(put=[first, second], marks={(1, 0): 5}))
     store.write(WriteBatch(delete=[first], put=[third]))
-    after = Store(crash(tmp_path / "shard", tmp_path / "after"))
+    after = Store.open(crash(tmp_path / "shard", tmp_path / "after"))
     contents = after.load()
     assert contents.queues == [DECLARED]
     assert contents.marks == {(1, 0): 5}
@@ -153,26 +154,26 @@ def test_small_writes_survive_a_crash_before_they_are_in_lmdb(tmp_path: Path) ->
 
 
 def test_small_writes_are_read_back_before_and_after_they_are_in_lmdb(tmp_path: Path) -> None:
-    store = Store(tmp_path / "shard")
+    store = Store.open(tmp_path / "shard")
     store.load()
     segment = segment_of(0, [b"x"] * 3)
     store.write(WriteBatch(queues=[DECLARED], put=[segment]))
     assert store.read(segment) == segment.runs
-    store.rest(store._overlay_since + CHECKPOINT_SECONDS)
-    assert not store._overlay
+    store.rest(store.engine._pending_since + CHECKPOINT_SECONDS)
+    assert not store.is_pending
     assert store.read(segment) == segment.runs
     store.close()
 
 
 def test_large_and_small_writes_keep_their_order(tmp_path: Path) -> None:
-    store = Store(tmp_path / "shard")
+    store = Store.open(tmp_path / "shard")
     store.load()
     small, large = segment_of(0, [b"s"]), segment_of(10, [bytes(1000)] * 200)
     store.write(WriteBatch(queues=[DECLARED], put=[small]))
     store.write(WriteBatch(put=[large]))
     store.write(WriteBatch(delete=[large]))
     store.write(WriteBatch(put=[segment_of(20, [b"t"])]))
-    after = Store(crash(tmp_path / "shard", tmp_path / "after"))
+    after = Store.open(crash(tmp_path / "shard", tmp_path / "after"))
     assert [segment.first for segment in after.load().segments] == [0, 20]
     after.close()
     store.close()
@@ -188,7 +189,7 @@ def test_any_mix_of_writes_checkpoints_and_crashes_keeps_exactly_what_was_writte
     folder: Path, steps: list[tuple[int, str, bool]]
 ) -> None:
     home = Path(tempfile.mkdtemp(dir=folder))
-    store = Store(home / "0")
+    store = Store.open(home / "0")
     store.load()
     store.write(WriteBatch(queues=[DECLARED]))
     model: dict[int, Segment] = {}
@@ -199,12 +200,12 @@ def test_any_mix_of_writes_checkpoints_and_crashes_keeps_exactly_what_was_writte
         elif verb == "delete" and number in model:
             store.write(WriteBatch(delete=[model.pop(number)]))
         elif verb == "checkpoint":
-            store.rest(store._overlay_since + CHECKPOINT_SECONDS)
+            store.rest(store.engine._pending_since + CHECKPOINT_SECONDS)
         elif verb == "crash":
             after = crash(store.file.parent, home / str(place + 1))
             store.close()
             shutil.rmtree(store.file.parent)
-            store = Store(after)
+            store = Store.open(after)
             store.load()
     contents = store.load()
     assert {segment.first: store.read(segment) for segment in contents.segments} == {

@@ -9,8 +9,8 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import StoreDamaged
-from shardmq.storage.redo_log import REDO_BYTES, RedoLog
-from shardmq.storage.redo_recovery import ENTRY
+from shardmq.storage.redo.log import REDO_BYTES, RedoLog
+from shardmq.storage.redo.recovery import ENTRY
 
 START = 4096
 PAYLOADS = [b"commit %d " % number * (number + 1) for number in range(25)]

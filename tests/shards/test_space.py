@@ -10,8 +10,9 @@ import pytest
 
 from shardmq.errors import StoreUnwritable
 from shardmq.storage.compaction import SLACK_SECONDS, Slack, clear, copy, swap
-from shardmq.storage.disk_space import RESERVE_BYTES, Room, Space, writing
-from shardmq.storage.lmdb_engine import LmdbEnvironment, open_environment
+from shardmq.storage.disk_space import RESERVE_BYTES, DiskSpace, writing
+from shardmq.storage.engine import Room
+from shardmq.storage.lmdb_environment import LmdbEnvironment, open_environment
 
 MB = 1 << 20
 MUCH = 1 << 40
@@ -53,7 +54,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_pages_that_are_free_in_the_file_are_room(store: Store) -> None:
-    space = Space(store.environment)
+    space = DiskSpace(store.environment)
     store.put(*range(20))
     full = space.room()
     assert full.inside < MB
@@ -65,7 +66,7 @@ def test_pages_that_are_free_in_the_file_are_room(store: Store) -> None:
 
 def test_the_reserve_is_nobody_elses_and_no_room(store: Store) -> None:
     before = store.disk_bytes
-    space = Space(store.environment)
+    space = DiskSpace(store.environment)
     assert store.disk_bytes >= before + RESERVE_BYTES
     assert space.room().inside < MB
     for number in range(12):
@@ -75,7 +76,7 @@ def test_the_reserve_is_nobody_elses_and_no_room(store: Store) -> None:
 
 
 def test_a_limit_on_the_files_size_is_a_full_disk(store: Store) -> None:
-    space = Space(store.environment)
+    space = DiskSpace(store.environment)
     assert space.left > 0
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -91,7 +92,7 @@ def test_a_limit_on_the_files_size_is_a_full_disk(store: Store) -> None:
 def test_free_pages_count_for_nothing_once_a_transaction_failed_until_the_disk_has_room(store: Store) -> None:
     store.put(*range(60))
     store.delete(*range(59))
-    space = Space(store.environment)
+    space = DiskSpace(store.environment)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (store.environment.file.stat().st_size, hard))
@@ -99,20 +100,20 @@ def test_free_pages_count_for_nothing_once_a_transaction_failed_until_the_disk_h
         assert space.left > 0, "there are free pages"
         with pytest.raises(StoreUnwritable, match="could not be written"), writing(store.environment) as transaction:
             transaction.put(b"large", bytes(80 * MB), db=store.environment.dbs[b"things"])
-        again = Space(store.environment)
+        again = DiskSpace(store.environment)
         assert again.left < 0
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     again.look()
     assert again.left > 0
-    assert Space(store.environment).left > 0
+    assert DiskSpace(store.environment).left > 0
     assert store.content() == store.kept
 
 
 def test_a_compacted_store_says_the_same_and_takes_what_it_needs(store: Store) -> None:
     store.put(*range(30))
     store.delete(*range(28))
-    space = Space(store.environment)
+    space = DiskSpace(store.environment)
     copy(store.environment)
     store.environment = swap(store.environment)
     space.use(store.environment)

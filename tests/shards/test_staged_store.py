@@ -25,7 +25,7 @@ def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", me
 
 
 def all_of(store: Store, transaction: int, attempt: int) -> list[Staged]:
-    found = store.staged(transaction, attempt, 0, 1 << 30)
+    found = store.staging.batches(transaction, attempt, 0, 1 << 30)
     return [each for each in found if isinstance(each, Staged)]
 
 
@@ -36,47 +36,47 @@ def body(request: pytest.FixtureRequest) -> bytes:
 
 
 def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: bytes) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     runs = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
     others = [staged(1, 6, 0, body), staged(2, 5, 1, body)]
     store.write(WriteBatch(staged=[*runs, *others]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 3, 300]
     assert all_of(store, 1, 5)[1] == runs[0]
     assert all_of(store, 2, 5) == [others[1]]
-    assert [place.attempt for place in store.staged_places(1, None, 10)] == [5, 5, 5, 6]
+    assert [place.attempt for place in store.staging.places(1, None, 10)] == [5, 5, 5, 6]
     store.close()
 
 
 def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path: Path, body: bytes) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     store.write(WriteBatch(staged=[staged(1, 5, sequence, body) for sequence in range(10)]))
-    first = store.staged(1, 5, 0, 3 * len(body))
+    first = store.staging.batches(1, 5, 0, 3 * len(body))
     assert 0 < len(first) < 10
-    rest = store.staged(1, 5, first[-1].place.sequence + 1, 1 << 30)
+    rest = store.staging.batches(1, 5, first[-1].place.sequence + 1, 1 << 30)
     assert [each.place.sequence for each in first + rest] == list(range(10))
-    places = store.staged_places(1, None, 4)
+    places = store.staging.places(1, None, 4)
     assert [place.sequence for place in places] == [0, 1, 2, 3]
-    assert [place.sequence for place in store.staged_places(1, places[-1], 4)] == [4, 5, 6, 7]
+    assert [place.sequence for place in store.staging.places(1, places[-1], 4)] == [4, 5, 6, 7]
     store.close()
 
 
 def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, body: bytes) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     runs = [staged(1, 5, sequence, body) for sequence in range(3)]
     store.write(WriteBatch(staged=runs))
     assert len(all_of(store, 1, 5)) == 3
     store.write(WriteBatch(unstaged=[runs[1].place]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 2]
     store.close()
-    again = Store(tmp_path)
+    again = Store.open(tmp_path)
     again.load()
-    assert list(again.all_staged()) == [runs[0].place, runs[2].place]
+    assert list(again.staging.all()) == [runs[0].place, runs[2].place]
     assert all_of(again, 1, 5) == [runs[0], runs[2]]
     again.close()
 
 
 def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     reservation = Reservation(7, "night", [(3, 9), (12, 13)], 99)
     store.write(
         WriteBatch(
@@ -88,7 +88,7 @@ def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> N
     )
     store.write(WriteBatch(sealed={(1, 6): None}))
     store.close()
-    again = Store(tmp_path)
+    again = Store.open(tmp_path)
     contents = again.load()
     assert contents.sealed == {(1, 5): Sealed(10, 200)}
     assert contents.concluding == {4: [9, 8]}
@@ -96,31 +96,31 @@ def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> N
     assert contents.reservations == [reservation]
     again.write(WriteBatch(concluding={4: None}, reservations={(7, "night"): None}))
     again.close()
-    last = Store(tmp_path)
+    last = Store.open(tmp_path)
     contents = last.load()
     assert (contents.concluding, contents.reservations) == ({}, [])
     last.close()
 
 
 def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     store.write(WriteBatch(staged=[staged(1, 5, 0, b"needle" * 20_000)]))
     store.close()
     file = tmp_path / "data.mdb"
     content = bytearray(file.read_bytes())
     content[content.index(b"needleneedle")] ^= 1
     file.write_bytes(content)
-    again = Store(tmp_path)
-    (found,) = again.staged(1, 5, 0, 1 << 30)
+    again = Store.open(tmp_path)
+    (found,) = again.staging.batches(1, 5, 0, 1 << 30)
     assert isinstance(found, DamagedStage)
     assert "not what was written" in found.damage.text
     with pytest.raises(StoreRefused, match="not what was written"):
-        again.check_staged(1, 5, 0, 1 << 30)
+        again.staging.check(1, 5, 0, 1 << 30)
     again.close()
 
 
 def test_staged_runs_are_found_by_the_numbers_they_have(tmp_path: Path, body: bytes) -> None:
-    store = Store(tmp_path)
+    store = Store.open(tmp_path)
     first, second, third = (staged(1, 5, sequence, body, messages=2) for sequence in (3, 5, 300))
     store.write(WriteBatch(staged=[first, second, staged(1, 4, 400), staged(1, 6, 0), staged(2, 5, 4)]))
     store.write(WriteBatch(staged=[third]))
@@ -135,6 +135,6 @@ def test_staged_runs_are_found_by_the_numbers_they_have(tmp_path: Path, body: by
         (301, 302, [third]),
         (302, 1 << 62, []),
     ):
-        assert store.staged_within(1, 5, start, end) == [each.place for each in found]
-    assert store.staged_within(3, 1, 0, 1000) == []
+        assert store.staging.within(1, 5, start, end) == [each.place for each in found]
+    assert store.staging.within(3, 1, 0, 1000) == []
     store.close()

@@ -29,7 +29,7 @@ def segment_of(first: int, count: int) -> Segment:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A closed store with a queue and two segments."""
-    store = Store(tmp_path / "shard-0")
+    store = Store.open(tmp_path / "shard-0")
     store.load()
     store.write(WriteBatch(queues=[DECLARED], put=[segment_of(0, 400), segment_of(500, 9)], marks={(1, 0): 44}))
     store.close()
@@ -39,14 +39,14 @@ def folder(tmp_path: Path) -> Path:
 def refused(folder: Path, match: str) -> None:
     before = (folder / "data.mdb").read_bytes()
     with pytest.raises(StoreRefused, match=match) as caught:
-        Store(folder).load()
+        Store.open(folder).load()
     assert str(folder) in caught.value.text
     assert (folder / "data.mdb").read_bytes() == before
 
 
 def damaged(folder: Path, queue: int, match: str) -> None:
     """The store is opened; what is wrong with it is that queue's alone."""
-    store = Store(folder)
+    store = Store.open(folder)
     (found,) = store.load().damaged
     assert found.queue == queue
     assert re.search(match, found.text)
@@ -65,7 +65,7 @@ def rewrite_meta(folder: Path, key: bytes, value: bytes | None) -> None:
 
 
 def test_what_was_written_is_read_back(folder: Path) -> None:
-    store = Store(folder)
+    store = Store.open(folder)
     contents = store.load()
     assert contents.queues == [DECLARED]
     assert contents.marks == {(1, 0): 44}
@@ -74,7 +74,7 @@ def test_what_was_written_is_read_back(folder: Path) -> None:
 
 
 def test_a_store_in_use_is_refused(folder: Path) -> None:
-    store = Store(folder)
+    store = Store.open(folder)
     refused(folder, "in use")
     store.close()
 
@@ -88,7 +88,7 @@ def test_a_file_cut_short_is_refused(folder: Path, kept: float) -> None:
 
 def test_a_short_file_that_has_every_page_in_use_is_opened(tmp_path: Path) -> None:
     folder = tmp_path / "shard-0"
-    Store(folder).close()
+    Store.open(folder).close()
     env = lmdb.open(str(folder), max_dbs=8)
     with env.begin(write=True, db=env.open_db(b"segments")) as transaction:
         transaction.put(b"1", b"x" * 50_000)
@@ -102,7 +102,7 @@ def test_a_short_file_that_has_every_page_in_use_is_opened(tmp_path: Path) -> No
     env.close()
     with (folder / "data.mdb").open("r+b") as file:
         file.truncate(needed - 4096)
-    store = Store(folder)
+    store = Store.open(folder)
     store.load()
     store.close()
 
@@ -130,7 +130,7 @@ def test_a_newer_store_is_refused(folder: Path) -> None:
 def test_a_damaged_body_is_refused_when_it_is_read(folder: Path) -> None:
     file = folder / "data.mdb"
     file.write_bytes(file.read_bytes().replace(b"399" * 50, b"999" * 50))
-    store = Store(folder)
+    store = Store.open(folder)
     contents = store.load()
     with pytest.raises(StoreRefused, match=r"queue 1, \[0, 400\)"):
         store.read(contents.segments[0])
@@ -164,17 +164,17 @@ def test_what_is_in_the_lock_files_means_nothing(folder: Path) -> None:
     for content in (b"", b"\xff" * 8192, bytes(100)):
         (folder / "lock.mdb").write_bytes(content)
         (folder / "lock").write_bytes(content)
-        store = Store(folder)
+        store = Store.open(folder)
         assert len(store.load().segments) == 2
         store.close()
 
 
 def test_messages_of_an_unknown_queue_are_that_queues_damage_alone(folder: Path) -> None:
-    store = Store(folder)
+    store = Store.open(folder)
     store.write(WriteBatch(cleared=[1], dropped=[1]))
     store.write(WriteBatch(cleared=[1]))
     store.close()
-    store = Store(folder)
+    store = Store.open(folder)
     (damage,) = store.load().damaged
     assert (damage.queue, damage.database) == (1, "index")
     assert "messages of queue 1" in damage.text

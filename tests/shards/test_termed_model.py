@@ -107,7 +107,7 @@ class TermedMachine(RuleBasedStateMachine):
         self.journal.commit()
 
     def open(self, parked: list[tuple[int, int]]) -> None:
-        self.store = Store(self.folder / "store")
+        self.store = Store.open(self.folder / "store")
         stored = stored_queues(self.store.load()).get(7, RecoveredQueue())
         stored.parked = parked
         self.journal = WriteBuffer(self.store, self.memory)

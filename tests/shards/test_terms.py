@@ -28,7 +28,7 @@ class Shelf:
         self.folder = folder
         self.clock = clock
         self.serial = 0
-        self.store = Store(folder)
+        self.store = Store.open(folder)
         self.journal = WriteBuffer(self.store, 1 << 20)
 
     def declare(self, **arguments: Any) -> Queue:
@@ -41,7 +41,7 @@ class Shelf:
 
     def open(self) -> Queue:
         self.store.close()
-        self.store = Store(self.folder)
+        self.store = Store.open(self.folder)
         self.journal = WriteBuffer(self.store, 1 << 20)
         self.queue = make_queue(
             self.declared, self.journal, self.clock, stored_queues(self.store.load()).get(7, RecoveredQueue())

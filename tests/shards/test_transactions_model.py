@@ -56,7 +56,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def store() -> Iterator[Store]:
     folder = Path(tempfile.mkdtemp(dir=MEMORY))
-    store = Store(folder)
+    store = Store.open(folder)
     yield store
     store.close()
     shutil.rmtree(folder)
@@ -145,7 +145,7 @@ def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> 
     runs, record = 40_000, pack(None, b"x")
     run = RecordBatch("", "", PERSISTENT, 1, 2, 3, 1, record)
     (tmp_path / "store").mkdir()
-    store = Store(tmp_path / "store")
+    store = Store.open(tmp_path / "store")
     store.write(
         WriteBatch(
             staged=[Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, run) for number in range(runs)]
@@ -202,9 +202,9 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
             assert other.worker.table()["staged"] == []
             assert [other.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
             assert other.publish(*publishes(FIRST, padding)[:1])[0].code == 406
-        contents = Store(folder / "store")
+        contents = Store.open(folder / "store")
         found = contents.load()
-        assert list(contents.all_staged()) == []
+        assert list(contents.staging.all()) == []
         assert (found.sealed, found.concluding, found.ended) == ({}, {}, [(3, 4)])
         contents.close()
         shutil.rmtree(folder)

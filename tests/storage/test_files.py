@@ -11,7 +11,7 @@ from shardmq.storage.files import make_folder
 
 OPEN = (
     "import sys; from pathlib import Path; from shardmq.shards.storage.store import Store; "
-    "Store(Path(sys.argv[1])).close()"
+    "Store.open(Path(sys.argv[1])).close()"
 )
 
 

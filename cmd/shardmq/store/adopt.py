@@ -59,12 +59,12 @@ def _recorded(folder: Path, number: int) -> "Recorded":
 
     if not (folder / "data.mdb").exists():
         raise StoreRefused(f"{folder} has no data.mdb; put it back, or move the folder away to give the shard up")
-    store = Store(folder, number)
+    store = Store.open(folder, number)
     try:
         contents = store.load()
         mine = store.identity
         ended = max((end - 1 for _, end in contents.ended), default=0)
-        waiting = {place.transaction for place in store.all_staged()}
+        waiting = {place.transaction for place in store.staging.all()}
         waiting.update(transaction for transaction, _ in contents.sealed)
         highest = max([ended, *waiting, *contents.concluding])
         return Recorded(
@@ -85,7 +85,7 @@ def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]"
     """Make the new store aside; returns what came of it, and why the old one was of no use, if it was not."""
     from shardmq.coordinator.storage.adoption import adopt as adopt_shards
     from shardmq.coordinator.storage.adoption import broker_of
-    from shardmq.storage.lmdb_engine import lock_folder
+    from shardmq.storage.lmdb_environment import lock_folder
 
     broker_of(shards)
     old, new = data_dir / "coordinator", data_dir / NEW

@@ -16,7 +16,7 @@ from shardmq.cmd.terminal.values import size
 from shardmq.errors import ShardmqError, StoreRefused, StoreUnwritable
 
 if TYPE_CHECKING:
-    from shardmq.storage.lmdb_engine import LmdbEnvironment
+    from shardmq.storage.lmdb_environment import LmdbEnvironment
 
 LEAST_BYTES: Final = 1 << 20
 """Fewer free pages are not worth a copy."""
@@ -94,12 +94,11 @@ def _compact(folder: Path, as_json: bool) -> Compacted:
 def _opened(folder: Path) -> "LmdbEnvironment":
     from shardmq.coordinator.storage import schema as coordinators
     from shardmq.shards.storage import schema as layout
-    from shardmq.shards.storage import store as shards
-    from shardmq.storage.lmdb_engine import open_environment
+    from shardmq.storage.lmdb_environment import open_environment
 
     if folder.name == "coordinator":
         return open_environment(folder, coordinators.FORMAT, coordinators.DATABASES)
-    return open_environment(folder, shards.FORMAT, layout.DATABASES)
+    return open_environment(folder, layout.FORMAT, layout.DATABASES)
 
 
 def _copied(environment: "LmdbEnvironment", show: Show) -> "LmdbEnvironment":

@@ -189,9 +189,8 @@ def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
         return FORMAT, DATABASES, checkup.is_well
     from shardmq.shards.check import closed_store as closed
     from shardmq.shards.storage import schema as layout
-    from shardmq.shards.storage import store as shard
 
-    return shard.FORMAT, layout.DATABASES, closed.is_well
+    return layout.FORMAT, layout.DATABASES, closed.is_well
 
 
 def print_findings(console: "Console", findings: list["Finding"]) -> None:

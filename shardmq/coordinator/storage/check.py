@@ -22,7 +22,8 @@ from shardmq.coordinator.storage.schema import (
 )
 from shardmq.errors import StoreDamaged
 from shardmq.storage.checksums import row_content, sealed_row
-from shardmq.storage.lmdb_engine import MAP_BYTES, VERSION, check_file
+from shardmq.storage.engine import VERSION
+from shardmq.storage.lmdb_environment import MAP_BYTES, check_file
 from shardmq.storage.repair.findings import Edit, Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue

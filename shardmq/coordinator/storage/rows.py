@@ -5,10 +5,11 @@ from pathlib import Path
 
 from shardmq.coordinator.storage.schema import DATABASES, FORMAT
 from shardmq.coordinator.storage.write_batch import Edits
-from shardmq.storage.disk_space import Space, writing
-from shardmq.storage.lmdb_engine import VERSION, open_environment
+from shardmq.storage.disk_space import DiskSpace, writing
+from shardmq.storage.engine import VERSION
+from shardmq.storage.lmdb_environment import open_environment, rewrite
 from shardmq.storage.store_copy import StoreCopy
-from shardmq.storage.table import Table, rewrite
+from shardmq.storage.table import Table
 
 RESERVE_BYTES = 2 << 20
 MARGIN_BYTES = 1 << 20
@@ -36,7 +37,7 @@ class StoreRows:
         self._tables: Mapping[bytes, Table] = {
             name: Table(self.file, name, db) for name, db in self._environment.dbs.items()
         }
-        self.space = Space(self._environment, RESERVE_BYTES, MARGIN_BYTES)
+        self.space = DiskSpace(self._environment, RESERVE_BYTES, MARGIN_BYTES)
         if self._environment.version < VERSION:
             self._upgrade()
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from shardmq.errors import StoreRefused
 from shardmq.storage.files import sync_folder
-from shardmq.storage.lmdb_engine import open_environment
+from shardmq.storage.lmdb_environment import open_environment
 from shardmq.storage.repair.salvage import Salvage, SalvagedFile
 
 PORTION: Final = 1000

@@ -10,7 +10,7 @@ import lmdb
 
 from shardmq.errors import StoreRefused
 from shardmq.storage.files import make_folder, sync_file, sync_folder
-from shardmq.storage.lmdb_engine import MAP_BYTES
+from shardmq.storage.lmdb_environment import MAP_BYTES
 from shardmq.storage.repair.findings import Edit
 
 ROOM_BYTES: Final = 64 << 20

@@ -14,7 +14,7 @@ have none, and are replaced by new ones when what is in them is in LMDB.
 
 An entry that was being written when everything stopped is not whole; nobody was told that it was there, and it is the
 end of the log. One that was damaged later is not: a wrong bit is mended, and where that is not all but others lie
-behind it, the log is refused (redo_recovery.py).
+behind it, the log is refused (recovery.py).
 """
 
 import logging
@@ -29,7 +29,7 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.errors import StoreDamaged, StoreRefused
 from shardmq.storage.files import sync_folder
-from shardmq.storage.redo_recovery import ENTRY, ENTRY_BYTES_MAX, NUMBER, Content
+from shardmq.storage.redo.recovery import ENTRY, ENTRY_BYTES_MAX, NUMBER, Content
 
 REDO_BYTES: Final = 8 << 20
 """Size of the log. Larger makes LMDB's commits rarer and longer; a start reads it once."""

@@ -1,0 +1,214 @@
+"""The interface of a storage engine: ordered databases of keys and values, written in atomic batches.
+
+    owner of a store ── edits ──► engine ──► LMDB and a redo log (lmdb_engine.py), or memory (memory_engine.py)
+
+An edit is complete: it names the database and the key, and has the whole value, or None to delete the row. Two engines
+of one layout that were given the same edits in the same order hold the same rows, so a stream of edits is all that a
+copy of a store needs.
+
+An edit's value is what the owner has to say. What lies in the database is `Layout.stored_value` of it, most often the
+value behind a checksum; `get` and `scan` hand that out, and the owner checks it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from shardmq.storage.store_copy import StoreCopy
+
+Bytes = bytes | bytearray
+
+Edit = tuple[int, bytes, Bytes | None]
+"""Database, key, value; None for the value deletes the row."""
+
+Row = tuple[bytes, memoryview]
+"""Key, and the value as it is stored."""
+
+VERSION: Final = 2
+"""Of the format of stores. 1: rows without checksums, but for bodies. 2: every row with one (checksums.py)."""
+
+KEY_BYTES_MAX: Final = 511
+"""The longest key; the shortest is one byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an engine has to know of the rows in it.
+
+    Attributes:
+        format: whose store it is, as `shardmq-shard`; another format is refused.
+        databases: names of the databases. Edits have their numbers: positions in this tuple.
+        stored_value: called with database, key and an edit's value; returns what is stored.
+        log_note: database and key of the row in which an engine with a redo log notes how far the log is in the
+            databases, a number of 8 bytes; None for an engine without a log.
+    """
+
+    format: bytes
+    databases: tuple[bytes, ...]
+    stored_value: Callable[[int, bytes, Bytes], Bytes]
+    log_note: tuple[int, bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a store can still write, in bytes.
+
+    Attributes:
+        free: what the disk has left for the file.
+        inside: free pages in the file. The reserve is not among them.
+        used: what of the file holds something.
+    """
+
+    free: int
+    inside: int
+    used: int
+
+    @property
+    def bytes(self) -> int:
+        """All that can be written."""
+        return self.free + self.inside
+
+
+class Space(Protocol):
+    """The room under a store.
+
+    Attributes:
+        left: bytes that may still be taken in, as of the last look; whoever takes some in subtracts them.
+    """
+
+    left: int
+
+    def look(self) -> Room:
+        """Measure the room, and set `left`."""
+
+    def room(self) -> Room:
+        """Measure the room."""
+
+
+class Engine(ABC):
+    """Databases of rows in the order of their keys. One thread of one process owns them.
+
+    Attributes:
+        file: the data file, for error texts.
+        layout: what is in it.
+        version: of the format, as it was when the engine was opened.
+        space: the room under it.
+    """
+
+    file: Path
+    layout: Layout
+    version: int
+    space: Space
+
+    @abstractmethod
+    def start(self, applied: int | None, check: Callable[[], object]) -> None:
+        """Open the redo log, and bring into the databases what a crash left in it. Without a log, do nothing.
+
+        Args:
+            applied: what the row `log_note` says; None where it is not there.
+            check: called before the first write, where a crash left something. What it raises leaves all as it was.
+
+        Raises:
+            StoreRefused: the log is missing, damaged, or of another store.
+            StoreUnwritable: the disk does not take it.
+        """
+
+    @abstractmethod
+    def get(self, database: int, key: bytes) -> memoryview | None:
+        """Return a stored value, None where there is no such row.
+
+        The view is good until the engine is next asked to write or to close.
+        """
+
+    @abstractmethod
+    def scan(self, database: int, start: bytes = b"", end: bytes | None = None) -> Generator[Row]:
+        """Yield the rows with start <= key < end, in the order of their keys.
+
+        The rows are those of the moment of the first step, whatever is applied meanwhile. A view is good until the next
+        step. Close the iterator (`contextlib.closing`) when you leave it early.
+        """
+
+    @abstractmethod
+    def keys(self, database: int, start: bytes = b"", end: bytes | None = None) -> Generator[bytes]:
+        """Yield keys as `scan` yields rows, without reading the values."""
+
+    @abstractmethod
+    def key_before(self, database: int, key: bytes) -> bytes | None:
+        """Return the last key that is less than a key; None where there is none."""
+
+    @abstractmethod
+    def apply(self, edits: Iterable[Edit], size: int | None = None, touched: int = 0) -> None:
+        """Make edits durable, all or none of them. They are on disk when this returns.
+
+        Args:
+            edits: in order: of several edits of one key the last one counts. A value need only be good until the next
+                edit is asked for.
+            size: about how many bytes they are, where the owner knows: few may go to the redo log, which is cheaper.
+            touched: about how many bytes of stored values the edits reach: those they delete or replace. They count
+                as memory of the process until mapped pages are given back.
+
+        Raises:
+            StoreUnwritable: they may not be on disk. The process must end: only a new start knows what is there.
+        """
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Bring into the databases what is in the redo log alone."""
+
+    @abstractmethod
+    def rest(self, now: float) -> None:
+        """Do what may wait until nobody does: bring into the databases what has been in the redo log for long enough.
+
+        Args:
+            now: monotonic seconds.
+        """
+
+    @property
+    @abstractmethod
+    def is_pending(self) -> bool:
+        """Whether there are edits in the redo log that are not in the databases."""
+
+    @abstractmethod
+    def clear(self, *databases: int) -> None:
+        """Delete all rows of some databases, whose content is not to outlive the process. No edits tell of it."""
+
+    @abstractmethod
+    def compact_at_start(self) -> None:
+        """Give free space back to the file system, before anybody waits: more may be copied than in `give_back`."""
+
+    @abstractmethod
+    def give_back(self, now: float, room: Room, is_pressed: bool) -> None:
+        """Give free space back to the file system, where that is due.
+
+        Args:
+            now: monotonic seconds.
+            room: what `space.look` found.
+            is_pressed: whether the disk is short of room.
+        """
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """Return `file_bytes`, `used_bytes` (pages that hold something), `free_bytes` (pages that hold nothing and take
+        room on the disk) and `map_bytes` (address space).
+        """
+
+    @abstractmethod
+    def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
+        """Begin to copy all that was applied so far into a folder that is not there yet.
+
+        Raises:
+            OSError: it cannot be made.
+            StoreRefused: the engine is none that can be copied.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Bring everything into the databases and let go of the files."""
+
+
+def behind(prefix: bytes) -> bytes | None:
+    """Return the least key behind all keys with a prefix, to end a scan with; None where there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None

@@ -1,0 +1,116 @@
+"""Staged batches of transactions, in the order of transaction, attempt and sequence."""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from shardmq.errors import RowDamaged
+from shardmq.message.record_batch import RecordBatch
+from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
+from shardmq.shards.storage.rows import Rows
+from shardmq.shards.storage.schema import NUMBER, PLACE, STAGE, STAGED, STAGES, staged_place
+from shardmq.storage.engine import Engine, behind
+
+_decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
+
+
+class StagingTable:
+    """Reads staged batches.
+
+    Args:
+        engine: where they are.
+        rows: checks them.
+    """
+
+    def __init__(self, engine: Engine, rows: Rows) -> None:
+        self._engine = engine
+        self._rows = rows
+
+    def all(self) -> Iterator[StagedPlace]:
+        """Yield the places of all staged batches, in order. There may be millions."""
+        return self._places(b"", None)
+
+    def batches(self, transaction: int, attempt: int, since: int, bytes_max: int) -> list[Staged | DamagedStage]:
+        """Read the next batches that an attempt staged, in order; what is damaged stands at its place.
+
+        Args:
+            transaction: its number.
+            attempt: who staged them.
+            since: the least sequence, so that those deleted lately need not be passed over.
+            bytes_max: about where to end; one is read at least, if there is one.
+        """
+        found: list[Staged | DamagedStage] = []
+        size = 0
+        with closing(self._of_attempt(transaction, attempt, since)) as places:
+            for place in places:
+                key = STAGE.pack(*place)
+                try:
+                    value = self._value(key, place)
+                    size += len(value)
+                    found.append(Staged(place, *self._rows.body(STAGED, key, value, _decode_staged, place)))
+                except RowDamaged as damage:
+                    found.append(DamagedStage(place, damage))
+                if size >= bytes_max:
+                    break
+        return found
+
+    def check(self, transaction: int, attempt: int, since: int, bytes_max: int) -> int | None:
+        """Make sure that batches which an attempt staged are what was written.
+
+        Args:
+            transaction: its number.
+            attempt: who staged them.
+            since: the least sequence.
+            bytes_max: about where to end.
+
+        Returns:
+            The sequence to go on from; None at the end.
+
+        Raises:
+            RowDamaged: a batch is not what was written.
+        """
+        size = 0
+        with closing(self._of_attempt(transaction, attempt, since)) as places:
+            for place in places:
+                if size >= bytes_max:
+                    return place.sequence
+                key = STAGE.pack(*place)
+                value = self._value(key, place)
+                size += len(value)
+                self._rows.check_body(STAGED, key, value, place)
+        return None
+
+    def places(self, transaction: int, since: StagedPlace | None, count_max: int) -> list[StagedPlace]:
+        """Return the places of a transaction's next staged batches, in order; of those behind `since`."""
+        start = NUMBER.pack(transaction) if since is None else STAGE.pack(*since) + b"\0"
+        with closing(self._places(start, NUMBER.pack(transaction + 1))) as places:
+            return list(islice(places, count_max))
+
+    def within(self, transaction: int, attempt: int, start: int, end: int) -> list[StagedPlace]:
+        """Return the places of an attempt's staged batches that have numbers in [start, end), in order."""
+        prefix = PLACE.pack(transaction, attempt)
+        first = STAGE.pack(transaction, attempt, start, 0, 0)
+        before = self._engine.key_before(STAGES, first)
+        if before is not None and before.startswith(prefix):
+            first = before  # it may reach into the range
+        last = STAGE.pack(transaction, attempt, end, 0, 0) if end < 1 << 64 else behind(prefix)
+        return [place for place in self._places(first, last) if place.sequence + place.messages > start]
+
+    def _of_attempt(self, transaction: int, attempt: int, since: int) -> Generator[StagedPlace]:
+        start = STAGE.pack(transaction, attempt, since, 0, 0)
+        return self._places(start, behind(PLACE.pack(transaction, attempt)))
+
+    def _places(self, start: bytes, end: bytes | None) -> Generator[StagedPlace]:
+        for key in self._engine.keys(STAGES, start, end):
+            if len(key) != STAGE.size:
+                raise self._rows.damage(STAGES, key, f"the key of a staged run has {len(key)} bytes")
+            yield staged_place(key)
+
+    def _value(self, key: bytes, place: StagedPlace) -> memoryview:
+        value = self._engine.get(STAGED, key)
+        if value is None:
+            raise self._rows.damage(STAGED, key, f"{place!r} is not there")
+        return value
