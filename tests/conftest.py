@@ -39,7 +39,7 @@ SESSIONS = {
     "tests/spark/test_pipeline.py": "first session",
     "tests/spark/test_read.py": "first session",
     "tests/spark/test_drain.py": "first session",
-    "tests/spark/test_spark_guide.py": "first session",
+    "tests/spark/test_documents.py": "first session",
     "tests/spark/test_faults.py": "second session",
     "tests/spark/test_write.py": "second session",
 }

@@ -1,1 +1,1 @@
-"""What the documents say: examples run, links lead somewhere."""
+"""Tests of the documents: examples run, links lead somewhere, figures are those measured."""

@@ -1,4 +1,4 @@
-"""What SPARK.md says is so: its examples run, its tables name the options and columns there are."""
+"""What the documents say of Spark is so: the examples run, the tables name the options and columns there are."""
 
 import re
 import shlex
@@ -13,19 +13,20 @@ from shardmq.cmd.main import cli
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import names
 from shardmq.spark.read.columns import READ_SCHEMA
+from tests.docs.document import ROOT, Block, Document
 
-GUIDE = (Path(__file__).resolve().parents[2] / "SPARK.md").read_text()
-SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
+PAGE = Document(ROOT / "docs/spark.md")
+README = Document(ROOT / "README.md")
 
 
 def blocks(title: str, language: str) -> list[str]:
     """The code of a language in a section."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", SECTIONS[title], re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.section(title), re.MULTILINE | re.DOTALL)
 
 
 def words(title: str) -> set[str]:
     """All that stands in backquotes in a section."""
-    return set(re.findall(r"`([a-zA-Z_]+)`", SECTIONS[title]))
+    return set(re.findall(r"`([a-zA-Z_]+)`", PAGE.section(title)))
 
 
 def ready(broker: Broker, queue: str) -> int:
@@ -44,9 +45,20 @@ def test_every_column_is_in_it() -> None:
     assert columns <= words("Reading a queue")
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(#([^)]+)\)", GUIDE))
-def test_links_lead_to_sections(link: str) -> None:
-    assert link in {title.lower().replace(" ", "-") for title in SECTIONS}
+def test_every_example_in_python_is_one_that_is_run_here() -> None:
+    assert [block.code for block in PAGE.blocks if block.language == "python"] == [
+        *blocks("Writing a DataFrame", "python"),
+        *blocks("Writing a stream", "python"),
+        *blocks("Reading a queue", "python"),
+        *blocks("Taking messages out", "python"),
+    ]
+
+
+@pytest.mark.parametrize("block", [block for block in README.blocks if block.tool == "Spark"])
+@pytest.mark.usefixtures("spark")
+def test_the_readme_s_example_runs_alone(block: Block, broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(block.code.replace(":5672", f":{broker.port}"), {})
+    assert capsys.readouterr().out == "1000\n"
 
 
 def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

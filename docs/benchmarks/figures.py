@@ -1,0 +1,164 @@
+"""Makes the tables and plots of the documents from the raw results: `make figures`.
+
+results/*.json ──► tables between <!-- table: name --> and <!-- end of table --> in the documents
+               ──► plots/NAME-light.svg and plots/NAME-dark.svg
+
+The tables need nothing but Python. The plots need matplotlib, of the extra `figures`: the same results and the same
+matplotlib make the same bytes. Each plot carries a digest of what it was made from; a test compares it.
+"""
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+RESULTS = HERE / "results"
+PLOTS = HERE / "plots"
+
+Row = Mapping[str, Any]
+
+TIMES = " \N{MULTIPLICATION SIGN}"
+
+
+def result(name: str) -> dict[str, Any]:
+    """A raw result by its file's name."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def value(path: str) -> Any:
+    """A raw figure: "amqp.at_once.shardmq" is that of the row `at_once`, "faults.counts.kills" one beside the rows."""
+    name, *keys = path.split(".")
+    found: Any = result(name)
+    rows = {row["id"]: row for row in found["rows"]}
+    for place, key in enumerate(keys):
+        found = rows[key] if place == 0 and key in rows else found[key]
+    return found
+
+
+@dataclass(frozen=True)
+class Table:
+    """How a result looks as a table.
+
+    Attributes:
+        head: titles of the columns.
+        cells: each a function of a row.
+    """
+
+    head: Sequence[str]
+    cells: Sequence[Callable[[Row], str]]
+
+    def lines(self, rows: Iterable[Row]) -> str:
+        """The table in Markdown."""
+        written = [self.head, ["---"] * len(self.head), *([cell(row) for cell in self.cells] for row in rows)]
+        return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in written)
+
+
+def text(key: str) -> Callable[[Row], str]:
+    """A cell with a row's text."""
+    return lambda row: str(row[key])
+
+
+def number(key: str, bold: bool = False, unit: str = "") -> Callable[[Row], str]:
+    """A cell with a row's number; empty where there is none."""
+    mark = "**" if bold else ""
+    return lambda row: "" if row[key] is None else f"{mark}{row[key]:,}{unit}{mark}"
+
+
+def spread(key: str, digits: int, bold: bool = True, unit: str = "") -> Callable[[Row], str]:
+    """A cell with a row's number, and the least and the most that it was."""
+    mark = "**" if bold else ""
+    return lambda row: (
+        f"{mark}{row[key]:,.{digits}f}{unit}{mark} ({row['least']:,.{digits}f} … {row['most']:,.{digits}f})"
+    )
+
+
+def peer(row: Row) -> str:
+    """What RabbitMQ did, or why there is no figure."""
+    if row["rabbitmq"] is None:
+        return str(row["note"])
+    return f"{row['rabbitmq']:,}" + (f" ({row['note']})" if row["note"] else "")
+
+
+def ratio(row: Row) -> str:
+    """How many times as much as RabbitMQ; bold where a floor was asked."""
+    return spread("ratio", 1, bold=row["at_least"] is not None, unit=TIMES)(row)
+
+
+TABLES = {
+    "native": Table(
+        ("", "shardmq", "at least", "RabbitMQ 3.10.8, same machine"),
+        (text("what"), number("shardmq", bold=True, unit=" msgs/s"), number("at_least"), peer),
+    ),
+    "rest": Table(("", "measured", "asked"), (text("what"), text("measured"), text("asked"))),
+    "features": Table(
+        ("", "msgs/s", "of the plain queue's rate (least … most)"),
+        (text("what"), number("rate"), spread("share", 2)),
+    ),
+    "scale": Table(("", "measured"), (text("what"), text("measured"))),
+    "amqp": Table(
+        ("", "shardmq msgs/s", "RabbitMQ 3.10.8", "ratio (least … most)", "at least"),
+        (
+            text("what"),
+            lambda row: number("shardmq", bold=row["at_least"] is not None)(row),
+            number("rabbitmq"),
+            ratio,
+            number("at_least", unit=TIMES),
+        ),
+    ),
+    "spark": Table(
+        ("published by", "rows/s (least … most)", "exactly once is"),
+        (text("what"), spread("rate", 0), number("times", unit=TIMES)),
+    ),
+    "overhead": Table(
+        ("what came", "bulk", "pipelined", "sync"), (text("what"), text("bulk"), text("pipelined"), text("sync"))
+    ),
+    "faults": Table(("", "outcome"), (text("what"), text("outcome"))),
+    "large-messages": Table(("128 MiB", "gateway", "shard"), (text("what"), text("gateway"), text("shard"))),
+}
+
+TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end of table -->)", re.S)
+
+
+def with_tables(page: str) -> str:
+    """A page with all its tables made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name = found[2]
+        return f"{found[1]}\n{TABLES[name].lines(result(name)['rows'])}\n{found[4]}"
+
+    return TABLE.sub(made, page)
+
+
+def digest(name: str) -> str:
+    """What a plot carries: a digest of the results and of the code that it is made from."""
+    parts = [(RESULTS / f"{name}.json").read_bytes(), (HERE / "plots.py").read_bytes()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def main() -> None:
+    """Make tables and plots."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        page = path.read_text()
+        made = with_tables(page)
+        if made != page:
+            path.write_text(made)
+            print(f"wrote the tables of {path.relative_to(ROOT)}")
+    sys.path.insert(0, str(HERE))
+    import plots  # matplotlib is not installed where tests read the tables
+
+    for name, result_name, draw in plots.PLOTS:
+        for scheme in plots.SCHEMES:
+            path = PLOTS / f"{name}-{scheme}.svg"
+            plots.save(draw, result(result_name), scheme, f"{digest(result_name)} {result_name}", path)
+            print(f"drew {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Figures in the documents are those of the raw results, and plots are made from them."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.docs.document import ROOT, Document, documents
+
+DOCUMENTS = [document for document in documents() if document.name.startswith(("README.md", "docs/"))]
+QUOTED = re.compile(r"([\d.,]+)[^\d<\n]{0,6}<!--= ([\w.-]+) -->")
+
+
+def module(name: str) -> ModuleType:
+    """A program of docs/benchmarks, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/benchmarks/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+figures: Any = module("figures")
+RESULTS = sorted((ROOT / "docs/benchmarks/results").glob("*.json"))
+SVGS = sorted((ROOT / "docs/benchmarks/plots").glob("*.svg"))
+
+
+@pytest.mark.parametrize("document", [pytest.param(document, id=document.name) for document in DOCUMENTS])
+def test_tables_and_quoted_figures_are_those_of_the_raw_results(document: Document) -> None:
+    assert figures.with_tables(document.text) == document.text, "`make figures` writes the tables anew"
+    quoted = QUOTED.findall(document.text)
+    assert len(quoted) == document.text.count("<!--=")
+    for written, path in quoted:
+        assert float(written.replace(",", "")) == figures.value(path), path
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_a_result_says_when_and_where_it_was_measured(path: Path) -> None:
+    result = figures.result(path.stem)
+    for key in ("title", "recorded", "machine", "versions", "settings", "statistic", "kept"):
+        assert key in result
+    assert len({row["id"] for row in result["rows"]}) == len(result["rows"])
+
+
+def test_every_result_is_shown() -> None:
+    shown = set(re.findall(r"<!-- table: ([\w-]+) -->", "".join(document.text for document in DOCUMENTS)))
+    shown |= {path.partition(".")[0] for document in DOCUMENTS for _, path in QUOTED.findall(document.text)}
+    assert shown == {path.stem for path in RESULTS}
+
+
+@pytest.mark.parametrize("path", SVGS, ids=lambda path: path.stem)
+def test_plots_are_made_from_the_raw_results(path: Path) -> None:
+    found = re.search(r"<dc:source>results (\w+) ([\w-]+)</dc:source>", path.read_text())
+    assert found is not None
+    assert figures.digest(found[2]) == found[1], "`make figures` draws it anew"
+
+
+def test_every_plot_has_a_light_and_a_dark_one() -> None:
+    names = {path.stem for path in SVGS}
+    plots = {name.rpartition("-")[0] for name in names}
+    assert names == {f"{plot}-{scheme}" for plot in plots for scheme in ("light", "dark")}
+
+
+def test_the_same_results_draw_the_same_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `figures` is not installed")
+    plots: Any = module("plots")
+    name, result, draw = plots.PLOTS[0]
+    for path in (tmp_path / "one.svg", tmp_path / "other.svg"):
+        plots.save(draw, figures.result(result), "light", figures.digest(result), path)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes(), name

@@ -1,0 +1,43 @@
+"""What the README says is so: it is short, the commands and targets it names exist."""
+
+import re
+
+import pytest
+
+from shardmq.cmd.main import COMMANDS
+from tests.docs.document import ROOT, Document
+
+README = Document(ROOT / "README.md")
+COMMANDS_PAGE = Document(ROOT / "docs/operations/commands.md")
+LINES_MAX = 150
+EXAMPLE_LINES_MAX = 20
+
+
+def named(pattern: str) -> list[str]:
+    """Every match of a pattern in the README, once."""
+    found = sorted(set(re.findall(pattern, README.text, re.MULTILINE)))
+    assert found, f"nothing in the README looks like {pattern}"
+    return found
+
+
+def test_it_is_short() -> None:
+    assert len(README.text.splitlines()) <= LINES_MAX
+
+
+def test_the_example_has_twenty_lines() -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```$", README.section("In twenty lines"), re.M | re.S)
+    assert len([line for line in example.splitlines() if line.strip()]) <= EXAMPLE_LINES_MAX
+
+
+@pytest.mark.parametrize("target", named(r"(?:^|[`(])make ([a-z-]+)"))
+def test_make_targets_exist(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", named(r"`shardmq ([a-z]+)"))
+def test_commands_exist(name: str) -> None:
+    assert name in COMMANDS
+
+
+def test_the_page_of_commands_has_all_there_are_and_no_others() -> None:
+    assert set(re.findall(r"^\| `shardmq ([a-z]+)` \|", COMMANDS_PAGE.text, re.M)) == set(COMMANDS)
