@@ -13,7 +13,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test lint demo bench bench-compare bench-spark faults fuzz clean
+.PHONY: help up tree test lint demo bench bench-compare bench-spark figures faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
+	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
@@ -64,6 +65,11 @@ $(VENV)/installed-spark: $(VENV)/installed
 	@$(PIP) --editable '.[spark,bench]'
 	@touch $@
 
+$(VENV)/installed-figures: $(VENV)/installed
+	@echo "installing what draws the plots …"
+	@$(PIP) --editable '.[figures]'
+	@touch $@
+
 # `pip install .` puts a copy in this tree's place, and the copy goes stale.
 tree: $(VENV)/installed
 	@$(BIN)/python -P -c '$(IS_TREE)' 2>/dev/null || { echo "$(VENV) has another shardmq than this tree; installing this one …"; \
@@ -86,6 +92,9 @@ bench-compare: tree
 
 bench-spark: $(VENV)/installed-spark tree
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)
+
+figures: $(VENV)/installed-figures tree
+	@$(BIN)/python docs/benchmarks/figures.py
 
 lint: $(VENV)/installed-test tree
 	$(BIN)/ruff check .
