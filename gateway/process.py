@@ -11,6 +11,7 @@ import uvloop
 
 from shardmq.bus.curve import NO_KEYS, CurveKeys
 from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
+from shardmq.gateway.loop import GatewayLoop
 from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -76,16 +77,17 @@ async def _serve(options: GatewayOptions) -> None:
     asyncio.get_running_loop().set_exception_handler(end_on_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    hub = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
-    DeadLetterPublisher(hub)
-    ticking = asyncio.create_task(hub.run())
+    state = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
+    loop = GatewayLoop(state)
+    DeadLetterPublisher(state)
+    ticking = asyncio.create_task(loop.run())
     stopped = asyncio.create_task(stop.wait())
     try:
-        while not hub.is_ready and not stop.is_set():
+        while not state.is_ready and not stop.is_set():
             await asyncio.wait((ticking, stopped), timeout=READY_CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if ticking.done():
                 ticking.result()
-        server = Server(hub, options.host, options.port, options.tls, options.message_bytes_max)
+        server = Server(state, options.host, options.port, options.tls, options.message_bytes_max)
         if not stop.is_set():
             await server.listen()
             notify.ready()
@@ -100,4 +102,4 @@ async def _serve(options: GatewayOptions) -> None:
         ticking.cancel()
         stopped.cancel()
         await asyncio.gather(ticking, stopped, return_exceptions=True)
-        hub.close()
+        loop.close()

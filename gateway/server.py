@@ -1,47 +1,56 @@
-"""Listens, accepts, and knows the connections."""
+"""Listens, accepts, tells the protocol from the first byte, knows the connections."""
 
 import asyncio
+import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
+from shardmq.gateway.amqp.connection import AmqpConnection
 from shardmq.gateway.authentication.authenticator import Authenticator
 from shardmq.gateway.handlers.client_lists import Lists
-from shardmq.gateway.protocol_detector import ProtocolDetector
-from shardmq.gateway.session.connection import (
-    LEAST_HIGH_WATER_BYTES,
-    SILENCE_CHECK_SECONDS,
-    WRITE_HIGH_WATER_BYTES,
-    ClientConnection,
-)
+from shardmq.gateway.native.connection import NativeConnection
+from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.client_socket import READ_BUFFER, set_socket_options
+from shardmq.gateway.session.connection import SILENCE_CHECK_SECONDS, ClientConnection
 from shardmq.gateway.session.connection_tracking import ConnectionTracker
-from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, MESSAGE_BYTES_MAX
 from shardmq.runtime.clock import Ticks
 from shardmq.runtime.tls import SHUTDOWN_SECONDS, TlsOptions, server_context
 
 BACKLOG: Final = 1024
+"""Connections that the kernel accepts ahead of us."""
+
 STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
 """What clients are told when the process stops; RabbitMQ's words, which programs know."""
 
 GOODBYE_SECONDS: Final = 1.0
 """What clients have to hang up when the process stops, once all is said."""
 
+WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+"""A client with more than this unread is given no more credit; small beside a delivery window."""
+
+LEAST_HIGH_WATER_BYTES: Final = 16 << 10
+"""The same, where there are many thousands of clients: together they are not to have more than there is."""
+
+AMQP: Final = ord("A")
+"""The first byte of "AMQP"; the native protocol's frames begin with the upper byte of a small number."""
+
 
 class Server:
-    """See the module.
+    """Accepts clients, and parts from them when the process stops.
 
     Args:
-        hub: of the process.
+        state: of the gateway.
         host: address to listen on.
         port: TCP port; several gateways may listen on the same one (SO_REUSEPORT).
         tls: another port, with TLS, or the only one.
         message_bytes_max: of a message's body.
 
     Attributes:
-        logins: who may come in.
-        message_bytes_max: as it was given.
+        authenticator: who may come in.
+        message_bytes_max: of a message's body.
 
     Raises:
         StartupRefused: the files for TLS are not what they should be.
@@ -49,28 +58,28 @@ class Server:
 
     def __init__(
         self,
-        hub: GatewayState,
+        state: GatewayState,
         host: str,
         port: int,
         tls: TlsOptions | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> None:
-        self.hub = hub
+        self.state = state
         self.message_bytes_max = message_bytes_max
         self._host = host
         self._port = port
         self._tls = tls
         self._tls_context = None if tls is None else server_context(tls)
         self._connections: set[ClientConnection] = set()
-        self._doorways: set[ProtocolDetector] = set()
+        self._silent: set[ProtocolDetector] = set()  # have connected, and said nothing yet
         self._listeners: list[asyncio.Server] = []
-        self._presence = ConnectionTracker(hub)
+        self._tracker = ConnectionTracker(state)
         self._check_at = 0.0
         self._ticks = Ticks()
-        self.logins = Authenticator(hub)
-        hub.on_tick(self._tick)
-        hub.on_census(self._census)
-        hub.coordinator.lists = Lists(hub, self._connections).rows
+        self.authenticator = Authenticator(state)
+        state.on_tick(self._tick)
+        state.on_census(self._census)
+        state.coordinator.lists = Lists(state, self._connections).rows
 
     async def listen(self) -> None:
         """Begin to accept.
@@ -91,7 +100,7 @@ class Server:
     async def _listen(self, host: str, port: int, option: str, **security: Any) -> None:
         loop = asyncio.get_running_loop()
         try:
-            listener = await loop.create_server(self._doorway, host, port, reuse_port=True, backlog=BACKLOG, **security)
+            listener = await loop.create_server(self._accept, host, port, reuse_port=True, backlog=BACKLOG, **security)
         except OSError as fault:
             raise StartupRefused(
                 f"cannot listen on {host}:{port}: {fault.strerror or fault}; is another broker running? "
@@ -99,58 +108,65 @@ class Server:
             ) from fault
         self._listeners.append(listener)
 
-    def accepted(self, doorway: ProtocolDetector) -> None:
-        """Somebody has connected, and has said nothing yet."""
-        self._doorways.add(doorway)
+    def _accept(self) -> "ProtocolDetector":
+        return ProtocolDetector(self)
 
-    def entered(self, doorway: ProtocolDetector) -> None:
-        """It has said which protocol it speaks, or is gone."""
-        self._doorways.discard(doorway)
+    def accepted(self, detector: "ProtocolDetector") -> None:
+        """Count a client that has connected, and has said nothing yet."""
+        self._silent.add(detector)
+
+    def entered(self, detector: "ProtocolDetector") -> None:
+        """Forget a client that has said which protocol it speaks, or is gone."""
+        self._silent.discard(detector)
 
     def add(self, connection: ClientConnection) -> None:
-        """A client has connected."""
+        """Count a client that has connected, and whose protocol is known."""
         self._connections.add(connection)
 
-    def opened(self, connection: ClientConnection, session: Session) -> None:
-        """A client was let in."""
-        self._presence.opened(connection, session)
+    def opened(self, connection: ClientConnection, client: Client) -> None:
+        """Note that a client was let in."""
+        self._tracker.opened(connection, client)
 
-    def check_channels(self, session: Session) -> None:
-        """Make sure that a session's user may open one more channel.
+    def check_channels(self, client: Client) -> None:
+        """Make sure that a client's user may open one more channel.
 
         Raises:
             NotAllowed: the user's limit is reached.
         """
-        self._presence.check_channels(session)
+        self._tracker.check_channels(client)
 
-    def left(self, session: Session) -> None:
-        """A client that was let in has nothing here any more, though its socket may live on for a while."""
-        self._presence.closed(session)
+    def left(self, client: Client) -> None:
+        """Note that a client has nothing here any more, though its socket may live on for a while."""
+        self._tracker.closed(client)
 
-    def when_gone(self, session: Session, then: Callable[[], None]) -> None:
+    def when_gone(self, client: Client, then: Callable[[], None]) -> None:
         """Call back when the exclusive queues of a client that has left are gone."""
-        self._presence.when_gone(session, then)
+        self._tracker.when_gone(client, then)
 
     @property
     def next_high_water(self) -> int:
         """What may wait for one more client before it is taken for one that is behind."""
-        share = self.hub.windows_bytes // (len(self._connections) + 1)
+        share = self.state.windows_bytes // (len(self._connections) + 1)
         return max(LEAST_HIGH_WATER_BYTES, min(WRITE_HIGH_WATER_BYTES, share))
 
     def remove(self, connection: ClientConnection) -> None:
-        """A client is gone."""
+        """Forget a client that is gone."""
         self._connections.discard(connection)
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, read no more, wait until every publish is answered, then part from everybody."""
+        """Accept no more, read no more, wait until every publish is answered, then part from everybody.
+
+        Args:
+            seconds: how long to wait.
+        """
         for listener in self._listeners:
             listener.close()
-        for doorway in list(self._doorways):
-            doorway.abort()
+        for detector in list(self._silent):
+            detector.abort()
         for connection in self._connections:
             connection.stop_reading()
         deadline = asyncio.get_running_loop().time() + seconds
-        while not self.hub.is_settled and asyncio.get_running_loop().time() < deadline:
+        while not self.state.is_settled and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close(ShardmqError(STOPPING, ReplyCode.CONNECTION_FORCED))
@@ -159,29 +175,73 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
-        self.logins.close()
-
-    def _doorway(self) -> ProtocolDetector:
-        return ProtocolDetector(self)
+        self.authenticator.close()
 
     def _tick(self, now: float) -> None:
         if self._ticks.stood_still(now) or now < self._check_at:
             return
         self._check_at = now + SILENCE_CHECK_SECONDS
-        self.logins.tick(now)
-        for doorway in list(self._doorways):
-            doorway.abort_if_silent(now)
+        self.authenticator.tick(now)
+        for detector in list(self._silent):
+            detector.abort_if_silent(now)
         for connection in list(self._connections):
             connection.abort_if_silent(now)
 
     def _census(self) -> dict[str, Any]:
-        sessions = [connection.session for connection in self._connections if connection.session is not None]
-        channels = [channel for session in sessions for channel in session.channels.values()]
+        clients = [connection.session.client for connection in self._connections if connection.session is not None]
         return {
             "port": None if self._tls is not None and self._tls.is_alone else self._port,
             "tls_port": None if self._tls is None else self._tls.port,
             "connections": len(self._connections),
-            "channels": len(channels),
-            "consumers": sum(len(channel.consumers) for channel in channels),
-            **self.logins.counts,
+            "channels": sum([client.channels for client in clients]),
+            "consumers": sum([client.consumers for client in clients]),
+            **self.authenticator.counts,
         }
+
+
+class ProtocolDetector(asyncio.BufferedProtocol):
+    """A socket that was accepted and has not said yet which protocol it speaks: its first byte tells.
+
+    Args:
+        server: that has accepted it.
+    """
+
+    __slots__ = ("_accepted_at", "_server", "_transport")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._accepted_at = time.monotonic()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first byte."""
+        self._transport = cast(asyncio.Transport, transport)
+        set_socket_options(transport)
+        self._server.accepted(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """Forget a client that is gone without a word."""
+        self._server.entered(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
+        """The buffer to read into."""
+        return READ_BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand the socket over to the connection of the protocol that the client speaks."""
+        server = self._server
+        server.entered(self)
+        kind = AmqpConnection if READ_BUFFER[0] == AMQP else NativeConnection
+        connection: ClientConnection = kind(server, server.authenticator)
+        self._transport.set_protocol(connection)
+        connection.connection_made(self._transport)
+        connection.buffer_updated(nbytes)
+
+    def abort_if_silent(self, now: float) -> None:
+        """Enforce the handshake's time; called about once a second."""
+        if now - self._accepted_at > HANDSHAKE_SECONDS:
+            self.abort()
+
+    def abort(self) -> None:
+        """Hang up."""
+        self._transport.abort()

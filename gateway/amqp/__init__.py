@@ -1,4 +1,4 @@
-"""The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has rules of its own.
+"""The AMQP 0-9-1 front, its twin: the same names for the same jobs, and six more where AMQP has rules of its own.
 
 connection.py          One client connection.
 handshake.py           Opening it: mechanisms, tuning, virtual host.
@@ -13,6 +13,5 @@ transaction_buffer.py  What a transactional channel holds until it commits.
 direct_reply.py        amq.rabbitmq.reply-to.
 arguments.py           Arguments as AMQP clients give them: some mean something here and are kept, streams' are
                        refused, others are ignored.
-opening.py             A connection on its way to being open: who the client is, what is agreed on, which virtual
-                       host.
+closing.py             How a connection ends, once one of us closes it.
 """

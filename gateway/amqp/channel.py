@@ -1,21 +1,20 @@
-"""One channel's place in an AMQP connection: what waits for an answer, what is held behind it, and its modes."""
+"""A channel's place in an AMQP connection: what waits for an answer, what is held behind it, and its modes."""
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.errors import ReplyCode, RequestError
-from shardmq.gateway.amqp.outbox import ConfirmWriter
+from shardmq.errors import ReplyCode, RequestError, ShardmqError
+from shardmq.gateway.amqp.outbox import ConfirmWriter, Outbox
+from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
 from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.session.channel_publisher import ChannelPublisher
+from shardmq.gateway.session.client_socket import HELD_OVERHEAD_BYTES
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import AcksReceived, MethodReceived, PublishesReceived, PublishTooLarge
 from shardmq.protocol.amqp.methods.basic import BasicCancel
 from shardmq.protocol.amqp.methods.fields import Method
-
-if TYPE_CHECKING:
-    from shardmq.gateway.amqp.connection import AmqpConnection
-    from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
 
 
 class ReplyQueue(NamedTuple):
@@ -34,73 +33,124 @@ OnChannel = PublishesReceived | AcksReceived | MethodReceived | PublishTooLarge
 """What comes on channels."""
 
 
+class ChannelOwner(Protocol):
+    """The connection of a channel."""
+
+    def catch_up(self, channel: "AmqpChannel") -> None:
+        """Carry out what was held on a channel, as far as nothing holds it any more."""
+
+    def close_channel(self, channel: "AmqpChannel") -> None:
+        """Close a channel: the client has asked for it."""
+
+    def fail(self, channel: "AmqpChannel", error: ShardmqError, method: tuple[int, int]) -> None:
+        """Close a channel on which something could not be done; or the connection, where the fault is that hard."""
+
+
 class AmqpChannel:
-    """See the module.
+    """A channel's place in its connection.
+
+    Args:
+        owner: the connection.
+        outbox: the connection's.
+        session_channel: what the channel is, whatever the protocol.
 
     Attributes:
-        connection: it is on.
-        channel: of the session.
+        client: whose it is.
         number: of the channel.
+        publisher: takes what is published (`send`): the session channel's, or the transaction.
+        settler: takes what is settled (`ack`, `nack`): the session channel, or the transaction.
         is_waiting: for the answer to a request.
         held: what came behind that request, with the bytes each takes; None where nothing did.
         is_catching_up: what was held is being carried out.
         is_resting: more of it is carried out when others were served.
-        is_parting: the client closes it; what it published before goes on, alarm or not.
+        is_closing: the client closes it; what it published before goes on, alarm or not.
         is_confirming: confirm.select was carried out.
         published: messages so far; the number of the newest.
         unconfirmed: those of them that came before confirm.select, and are not confirmed.
-        told: what the client knows of the others.
+        confirm_writer: tells the client of the others.
         last_queue: the queue declared last, which "" means.
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
             transactional (tx.select).
-        outlet: takes what is published (`send`) and settled (`ack`, `nack`): the channel, or its transaction.
         replies: where answers to its requests came last; see `reply_queue`.
         cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
 
     __slots__ = (
         "cancelled",
-        "channel",
-        "connection",
+        "client",
+        "confirm_writer",
         "held",
         "is_catching_up",
+        "is_closing",
         "is_confirming",
-        "is_parting",
         "is_resting",
         "is_waiting",
         "last_queue",
         "number",
-        "outlet",
+        "outbox",
+        "owner",
         "prefetch",
         "published",
+        "publisher",
         "replies",
-        "told",
+        "session_channel",
+        "settler",
         "transaction",
         "unconfirmed",
     )
 
-    def __init__(self, connection: "AmqpConnection", channel: Channel) -> None:
-        self.connection = connection
-        self.channel = channel
-        self.number = channel.number
-        self.is_waiting = self.is_catching_up = self.is_parting = self.is_resting = False
+    def __init__(self, owner: ChannelOwner, outbox: Outbox, session_channel: Channel) -> None:
+        self.owner = owner
+        self.outbox = outbox
+        self.session_channel = session_channel
+        self.client = session_channel.client
+        self.number = session_channel.number
+        self.publisher: ChannelPublisher | TransactionBuffer = session_channel.publisher
+        self.settler: Channel | TransactionBuffer = session_channel
+        self.is_waiting = self.is_catching_up = self.is_closing = self.is_resting = False
         self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = False
         self.published = self.unconfirmed = 0
-        self.told = ConfirmWriter()
+        self.confirm_writer = ConfirmWriter()
         self.last_queue = ""
         self.prefetch = 0
         self.transaction: TransactionBuffer | None = None
-        self.outlet: Channel | TransactionBuffer = channel
         self.replies: ReplyQueue | None = None
         self.cancelled: list[str] = []
 
     @property
-    def reply_queue(self) -> "ReplyQueue | None":
+    def is_open(self) -> bool:
+        """Whether the channel has not been closed."""
+        return self.session_channel.is_open
+
+    def hold(self, event: OnChannel) -> None:
+        """Hold what came until what came before it is carried out."""
+        size = HELD_OVERHEAD_BYTES
+        if isinstance(event, PublishesReceived):
+            size += event.size
+        if self.held is None:
+            self.held = deque()
+        self.held.append((event, size))
+        self.outbox.hold_more(size)
+
+    def drop_held(self) -> None:
+        """Drop what is held: the channel ends."""
+        if self.held is not None:
+            held, self.held = self.held, None
+            self.outbox.hold_less(sum([size for _, size in held]))
+
+    def begin_transaction(self) -> None:
+        """Hold what is published and settled from now on, until it is committed."""
+        if self.transaction is None:
+            self.transaction = TransactionBuffer(self.session_channel, self.outbox)
+            self.publisher = self.settler = self.transaction
+
+    @property
+    def reply_queue(self) -> ReplyQueue | None:
         """Where answers to its requests come, while it consumes from amq.rabbitmq.reply-to."""
         replies = self.replies
-        return replies if replies is not None and replies.consumer in self.channel.consumers else None
+        return replies if replies is not None and replies.consumer in self.session_channel.consumers.by_tag else None
 
     def reply_name(self, method: tuple[int, int]) -> str:
         """What `amq.rabbitmq.reply-to` in a publish of this channel stands for.
@@ -109,14 +159,24 @@ class AmqpChannel:
             method: class and method number of the publish.
 
         Raises:
-            AmqpFault: it does not consume from there yet.
+            AmqpError: it does not consume from there yet.
         """
         replies = self.reply_queue
         if replies is None:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", method)
         return replies.name
 
-    def as_counted(self, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def confirm_frames(self, ranges: list[tuple[int, int]]) -> bytes:
+        """The frames that confirm publishes `ranges`; none where the client has not asked for confirms."""
+        if not self.is_confirming:
+            return b""
+        return self.confirm_writer.acks(self.number, self._as_counted(ranges))
+
+    def refusal_frames(self, first: int, last: int) -> bytes:
+        """The frames that refuse publishes `first` to `last`."""
+        return self.confirm_writer.nacks(self.number, self._as_counted([(first, last)]))
+
+    def _as_counted(self, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Numbers of publishes as the client counts them: from 1 since confirm.select."""
         before = self.unconfirmed
         if not before:
@@ -124,17 +184,19 @@ class AmqpChannel:
         return [(max(first - before, 1), last - before) for first, last in ranges if last > before]
 
     def close(self) -> None:
-        """The channel is over: nothing of its transaction is kept."""
+        """Keep nothing of the transaction: the channel is over."""
         if self.transaction is not None:
             self.transaction.drop()
 
     def send(self, method: Method) -> None:
-        """Say something on this channel."""
-        self.connection.send(self.number, method)
+        """Queue a method on this channel for the end of the pass."""
+        self.outbox.send(self.number, method)
 
     def cancel(self, consumer: str) -> None:
-        """Tell the client that a consumer is over, as its queue is gone. Where the client has deleted that itself, it
-        hears so first, as from RabbitMQ: py-amqp raises in queue.delete what comes before queue.delete-ok.
+        """Tell the client that a consumer is over, as its queue is gone.
+
+        Where the client has deleted that itself, it hears so first, as from RabbitMQ: py-amqp raises in queue.delete
+        what comes before queue.delete-ok.
         """
         self.cancelled.append(consumer)
         if not self.is_waiting:
@@ -145,7 +207,7 @@ class AmqpChannel:
             self.send(BasicCancel(self.cancelled.pop(0), nowait=True))
 
     def reply(self, method: Method, shape: Callable[[Any], Method | None]) -> Reply:
-        """For a request that is under way: until its answer comes, nothing else is carried out on this channel.
+        """A reply for a request; until it is called, nothing else is carried out on this channel.
 
         Args:
             method: the request.
@@ -154,16 +216,16 @@ class AmqpChannel:
         self.is_waiting = True
 
         def take(outcome: Outcome) -> None:
-            if not self.channel.is_open:
+            if not self.is_open:
                 return
             self.is_waiting = False
             if isinstance(outcome, RequestError):
-                self.connection.fail(self, outcome, method.id)
+                self.owner.fail(self, outcome, method.id)
                 return
             answer = shape(outcome)
             if answer is not None:
                 self.send(answer)
             self._tell_cancelled()
-            self.connection.catch_up(self)
+            self.owner.catch_up(self)
 
         return take

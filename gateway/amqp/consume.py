@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from shardmq.errors import ChannelError, PreconditionFailed, ReplyCode
-from shardmq.gateway.amqp import arguments
-from shardmq.gateway.amqp import direct_reply as replies
+from shardmq.gateway.amqp import arguments, direct_reply
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.topology import about, queue_name
 from shardmq.protocol.amqp.errors import AmqpError
@@ -35,10 +34,8 @@ from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
 
 NOT_IMPLEMENTED: Final = ReplyCode.NOT_IMPLEMENTED
 
-# --- consumers --------------------------------------------------------------------------------------------------------
 
-
-def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
+def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
     """How much consumers may hold: each one of this channel, those that run included (in RabbitMQ new ones only); or
     all of them together, beside what each may (global). Saying it for each lifts the limit for all, as there.
 
@@ -47,54 +44,54 @@ def basic_qos(desk: AmqpChannel, method: BasicQos) -> None:
     """
     if method.prefetch_size:
         raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", method.id)
-    desk.send(BasicQosOk())  # before what it makes room for
+    channel.send(BasicQosOk())  # before what it makes room for
     if method.is_global:
-        desk.channel.share(method.prefetch_count)
+        channel.session_channel.consumers.share(method.prefetch_count)
     else:
-        desk.prefetch = method.prefetch_count
-        desk.channel.share(0)
-        desk.channel.qos_of_all(method.prefetch_count)
+        channel.prefetch = method.prefetch_count
+        channel.session_channel.consumers.share(0)
+        channel.session_channel.consumers.qos_of_all(method.prefetch_count)
 
 
-def basic_consume(desk: AmqpChannel, method: BasicConsume) -> None:
+def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
     """Start a consumer."""
     if method.queue == DIRECT_REPLY:
-        replies.consume(desk, method)
+        direct_reply.consume(channel, method)
         return
-    queue = queue_name(desk, method.queue, method)
-    session = desk.channel.session
-    if method.consumer_tag in desk.channel.consumers:
+    queue = queue_name(channel, method.queue, method)
+    client = channel.client
+    if method.consumer_tag in channel.session_channel.consumers.by_tag:
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
         raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
-    session.rights.check_read(queue, "queue")
+    client.permissions.check_read(queue, "queue")
     meant = arguments.of_consumer(queue, method.arguments)
-    check_arguments(f"queue '{queue}' in vhost '{session.vhost}'", meant, CONSUMER_ARGUMENTS)
-    reply = desk.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
-    desk.channel.consume(
-        queue,
+    check_arguments(f"queue '{queue}' in vhost '{client.vhost}'", meant, CONSUMER_ARGUMENTS)
+    reply = channel.reply(method, lambda tag: None if method.nowait else BasicConsumeOk(tag))
+    channel.session_channel.consumers.consume(
+        client.queue(queue),
         method.consumer_tag,
         method.no_ack,
-        desk.prefetch,
-        about(desk, queue, reply),
+        channel.prefetch,
+        about(channel, queue, reply),
         priority=meant.get("x-priority", 0),
         exclusive=method.exclusive,
         timeout_ms=meant.get("x-consumer-timeout", 0),
     )
 
 
-def basic_cancel(desk: AmqpChannel, method: BasicCancel) -> None:
+def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> None:
     """Stop a consumer, if there is one of that tag. What it was given it keeps."""
     answer = None if method.nowait else BasicCancelOk(method.consumer_tag)
-    if method.consumer_tag in desk.channel.consumers:
-        desk.channel.cancel(method.consumer_tag, desk.reply(method, lambda _: answer))
+    if method.consumer_tag in channel.session_channel.consumers.by_tag:
+        channel.session_channel.consumers.cancel(method.consumer_tag, channel.reply(method, lambda _: answer))
     elif answer is not None:
-        desk.send(answer)
+        channel.send(answer)
 
 
-def basic_get(desk: AmqpChannel, method: BasicGet) -> None:
+def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     """One message."""
-    queue = queue_name(desk, method.queue, method)
-    desk.channel.session.rights.check_read(queue, "queue")
+    queue = queue_name(channel, method.queue, method)
+    channel.client.permissions.check_read(queue, "queue")
 
     def shape(outcome: Any) -> Method | None:
         if outcome is None:
@@ -102,26 +99,23 @@ def basic_get(desk: AmqpChannel, method: BasicGet) -> None:
         tag, got = outcome
         run = got.run
         (properties,), (body,) = to_amqp(run, got.deliveries)
-        desk.send(BasicGetOk(tag, got.redelivered, run.exchange, run.routing_key, got.ready))
-        desk.connection.send_content(desk.number, properties, body)
+        channel.send(BasicGetOk(tag, got.redelivered, run.exchange, run.routing_key, got.ready))
+        channel.outbox.send_content(channel.number, properties, body)
         return None
 
-    desk.channel.get(queue, method.no_ack, about(desk, queue, desk.reply(method, shape)))
+    channel.session_channel.consumers.get(queue, method.no_ack, about(channel, queue, channel.reply(method, shape)))
 
 
-# --- acknowledgements -------------------------------------------------------------------------------------------------
-
-
-def basic_ack(desk: AmqpChannel, method: BasicAck) -> None:
+def basic_ack(channel: AmqpChannel, method: BasicAck) -> None:
     """Deliveries are done with."""
     if method.multiple:
-        for first, last in desk.channel.ledger.through(method.delivery_tag):
-            desk.outlet.ack(first, last)
+        for first, last in channel.session_channel.tags.through(method.delivery_tag):
+            channel.settler.ack(first, last)
     else:
-        desk.outlet.ack(method.delivery_tag, method.delivery_tag)
+        channel.settler.ack(method.delivery_tag, method.delivery_tag)
 
 
-def acked(desk: AmqpChannel, ranges: Sequence[tuple[int, int]]) -> None:
+def acked(channel: AmqpChannel, ranges: Sequence[tuple[int, int]]) -> None:
     """Deliveries are done with, of which each was acknowledged by itself, in rising order.
 
     Raises:
@@ -129,63 +123,60 @@ def acked(desk: AmqpChannel, ranges: Sequence[tuple[int, int]]) -> None:
     """
     for first, last in ranges:
         try:
-            desk.outlet.ack(first, last)
+            channel.settler.ack(first, last)
         except ChannelError:
             for tag in range(first, last + 1):
-                desk.outlet.ack(tag, tag)
+                channel.settler.ack(tag, tag)
 
 
-def basic_nack(desk: AmqpChannel, method: BasicNack) -> None:
+def basic_nack(channel: AmqpChannel, method: BasicNack) -> None:
     """Deliveries were not taken."""
     if method.multiple:
-        for first, last in desk.channel.ledger.through(method.delivery_tag):
-            desk.outlet.nack(first, last, method.requeue)
+        for first, last in channel.session_channel.tags.through(method.delivery_tag):
+            channel.settler.nack(first, last, method.requeue)
     else:
-        desk.outlet.nack(method.delivery_tag, method.delivery_tag, method.requeue)
+        channel.settler.nack(method.delivery_tag, method.delivery_tag, method.requeue)
 
 
-def basic_reject(desk: AmqpChannel, method: BasicReject) -> None:
+def basic_reject(channel: AmqpChannel, method: BasicReject) -> None:
     """A delivery was not taken."""
-    desk.outlet.nack(method.delivery_tag, method.delivery_tag, method.requeue)
+    channel.settler.nack(method.delivery_tag, method.delivery_tag, method.requeue)
 
 
-def basic_recover(desk: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
+def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
     """Everything unacked returns to its place, to be delivered again, to anybody."""
     if not method.requeue:
         raise AmqpError(NOT_IMPLEMENTED, "requeue=false", method.id)
     if isinstance(method, BasicRecover):
-        desk.send(BasicRecoverOk())  # before what there is room for then
-    desk.channel.recover()
+        channel.send(BasicRecoverOk())  # before what there is room for then
+    channel.session_channel.recover()
 
 
-# --- modes ------------------------------------------------------------------------------------------------------------
-
-
-def channel_flow(desk: AmqpChannel, method: ChannelFlow) -> None:
+def channel_flow(channel: AmqpChannel, method: ChannelFlow) -> None:
     """Deliveries are never stopped by that: prefetch limits them."""
     if not method.active:
         raise AmqpError(NOT_IMPLEMENTED, "active=false", method.id)
-    desk.send(ChannelFlowOk(active=True))
+    channel.send(ChannelFlowOk(active=True))
 
 
-def access_request(desk: AmqpChannel, _method: AccessRequest) -> None:
+def access_request(channel: AmqpChannel, _method: AccessRequest) -> None:
     """A ticket, for clients of old; nobody looks at it."""
-    desk.send(AccessRequestOk(ticket=1))
+    channel.send(AccessRequestOk(ticket=1))
 
 
-def confirm_select(desk: AmqpChannel, method: ConfirmSelect) -> None:
+def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
     """Publishes are confirmed from now on.
 
     Raises:
         PreconditionFailed: it is transactional.
     """
-    if desk.transaction is not None:
+    if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
-    if not desk.is_confirming:
-        desk.is_confirming = True
-        desk.unconfirmed = desk.published
+    if not channel.is_confirming:
+        channel.is_confirming = True
+        channel.unconfirmed = channel.published
     if not method.nowait:
-        desk.send(ConfirmSelectOk())
+        channel.send(ConfirmSelectOk())
 
 
 HANDLERS: Final[dict[type[Any], Any]] = {

@@ -15,20 +15,17 @@ it, and it is in no list, as its name is what makes an answer welcome.
 
 import base64
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from shardmq.bus.coordinator_link import Outcome
 from shardmq.errors import NotFound, ReplyCode, RequestError
-from shardmq.gateway.amqp.channel import ReplyQueue
+from shardmq.gateway.amqp.channel import AmqpChannel, ReplyQueue
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.basic import BasicConsume, BasicConsumeOk
 from shardmq.protocol.amqp.methods.topology import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from shardmq.protocol.amqp.property_facts import DIRECT_REPLY
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES
-
-if TYPE_CHECKING:
-    from shardmq.gateway.amqp.channel import AmqpChannel
 
 TOKEN_BYTES: Final = 24
 """Random bytes in a reply queue's name: nobody guesses it."""
@@ -39,57 +36,57 @@ def is_reply_name(queue: str) -> bool:
     return queue.startswith(DIRECT_REPLY)
 
 
-def consume(desk: "AmqpChannel", method: BasicConsume) -> None:
+def consume(channel: AmqpChannel, method: BasicConsume) -> None:
     """Begin to take answers.
 
     Raises:
-        AmqpFault: with acknowledgements; the channel does so already; the tag is in use.
+        AmqpError: with acknowledgements; the channel does so already; the tag is in use.
     """
-    session = desk.channel.session
-    if method.consumer_tag in desk.channel.consumers:
+    client = channel.client
+    if method.consumer_tag in channel.session_channel.consumers.by_tag:
         text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
         raise AmqpError(ReplyCode.NOT_ALLOWED, text, method.id)
     if not method.no_ack:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge", method.id)
-    if desk.reply_queue is not None:
+    if channel.reply_queue is not None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set", method.id)
     name = REPLY_QUEUES + base64.urlsafe_b64encode(secrets.token_bytes(TOKEN_BYTES)).decode()
 
     def started(tag: str) -> BasicConsumeOk | None:
-        desk.replies = ReplyQueue(name, tag)
+        channel.replies = ReplyQueue(name, tag)
         return None if method.nowait else BasicConsumeOk(tag)
 
-    reply = desk.reply(method, started)
+    reply = channel.reply(method, started)
 
     def declared(outcome: Outcome) -> None:
         if isinstance(outcome, RequestError):
             reply(outcome)
             return
-        queue = session.hub.topology.queues.get((session.vhost, name))
+        queue = client.state.topology.queues.get((client.vhost, name))
         if queue is None:
-            reply(NotFound(f"no queue '{name}' in vhost '{session.vhost}'"))
-        elif desk.channel.is_open:
-            desk.channel.consume_from(queue, method.consumer_tag, True, 0, reply)
+            reply(NotFound(f"no queue '{name}' in vhost '{client.vhost}'"))
+        elif channel.is_open:
+            channel.session_channel.consumers.consume(queue, method.consumer_tag, True, 0, reply)
         else:
-            session.perform(DeleteQueue(session.vhost, name), lambda _: None)
+            client.perform(DeleteQueue(client.vhost, name), lambda _: None)
 
-    session.perform(DeclareQueue(session.vhost, name, False, {}, True, session.identity, True), declared)
+    client.perform(DeclareQueue(client.vhost, name, False, {}, True, client.identity, True), declared)
 
 
-def declare(desk: "AmqpChannel", method: QueueDeclare) -> None:
+def declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     """See whether somebody waits for answers under a name: every declaration of one is passive, as in RabbitMQ.
 
     Raises:
         NotFound: nobody does.
     """
-    session, name = desk.channel.session, method.queue
-    if name != DIRECT_REPLY and (session.vhost, name) not in session.hub.topology.queues:
-        raise NotFound(f"no queue '{name}' in vhost '{session.vhost}'")
+    client, name = channel.client, method.queue
+    if name != DIRECT_REPLY and (client.vhost, name) not in client.state.topology.queues:
+        raise NotFound(f"no queue '{name}' in vhost '{client.vhost}'")
     if not method.nowait:
-        desk.send(QueueDeclareOk(name, 0, 1))
+        channel.send(QueueDeclareOk(name, 0, 1))
 
 
-def delete(desk: "AmqpChannel", method: QueueDelete) -> None:
+def delete(channel: AmqpChannel, method: QueueDelete) -> None:
     """Nothing: it goes with its consumer."""
     if not method.nowait:
-        desk.send(QueueDeleteOk(0))
+        channel.send(QueueDeleteOk(0))

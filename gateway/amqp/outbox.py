@@ -1,4 +1,4 @@
-"""What a channel's client is told of its publishes: confirmed or not, in as few frames as say it.
+"""What is sent to the client: the writing half of an AMQP connection; confirms in as few frames as say it.
 
 Shards confirm in the order they were published to, but not in step with one another, so there may be gaps:
 
@@ -13,8 +13,14 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Final
 
-from shardmq.protocol.amqp.events import END, METHOD
-from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack
+from shardmq.gateway.session.connection import ClientConnection, ConnectionHost
+from shardmq.message.record_batch import RecordBatch
+from shardmq.protocol.amqp import encoder
+from shardmq.protocol.amqp.events import END, METHOD, Event, PublishesReceived
+from shardmq.protocol.amqp.methods.basic import BasicAck, BasicNack, BasicReturn
+from shardmq.protocol.amqp.methods.connection import ConnectionBlocked, ConnectionUnblocked
+from shardmq.protocol.amqp.methods.fields import Method
+from shardmq.protocol.translation import to_amqp
 
 _FRAME: Final = struct.Struct(">BHIHHQBB")
 _PAYLOAD_BYTES: Final = 13
@@ -55,3 +61,76 @@ class ConfirmWriter:
         if alone:
             frames += b"".join(map(frame, chain.from_iterable(alone), repeat(0), repeat(END)))
         return frames
+
+
+class Outbox(ClientConnection):
+    """Encodes what the client is told, and queues it for the end of the pass.
+
+    Args:
+        host: the server that has accepted it.
+
+    Attributes:
+        capabilities: what the client is able to hear of, those of `handshake.ASKED_CAPABILITIES`.
+    """
+
+    __slots__ = ("_frame_max", "_is_told_blocked", "capabilities")
+
+    def __init__(self, host: ConnectionHost) -> None:
+        super().__init__(host)
+        self._frame_max = 0
+        self._is_told_blocked = False
+        self.capabilities: frozenset[str] = frozenset()
+
+    def send(self, channel: int, method: Method) -> None:
+        """Queue a method for the end of the pass."""
+        self.send_frame(encoder.method_frame(channel, method))
+
+    def send_heartbeat(self) -> None:
+        """Give a sign of life."""
+        self.send_frame(encoder.BEAT)
+
+    def send_content_return(self, channel: int, exchange: str, key: str, properties: bytes, body: bytes) -> None:
+        """Return a mandatory message that no queue took."""
+        self.send(channel, BasicReturn(312, "NO_ROUTE", exchange, key))
+        self.send_content(channel, properties, body)
+
+    def send_content(self, channel: int, properties: bytes, body: bytes) -> None:
+        """Send a message, behind the method that it belongs to."""
+        self.send_frame(encoder.content_frames(channel, properties, body, self._frame_max))
+
+    def send_delivery(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
+    ) -> None:
+        """Send messages to a consumer, as `Front.send_delivery` has them."""
+        lists, bodies = to_amqp(batch, deliveries)
+        envelope = encoder.envelope(channel, consumer, redelivered, batch.exchange, batch.routing_key)
+        self.send_frame(encoder.deliveries(envelope, tag, lists, bodies, self._frame_max))
+
+    def delivery_bytes(self, consumer: str) -> int:
+        """What each message for a consumer takes beside its record and names."""
+        return encoder.DELIVERY_BYTES + len(consumer)
+
+    def send_return(self, channel: int, request: int, batch: RecordBatch) -> None:
+        """Fail: messages that came by AMQP return one by one, by `send_content_return`."""
+        raise AssertionError(f"publish {request} of channel {channel} returns as one batch of {batch.count} messages")
+
+    def block(self, reason: str) -> None:  # noqa: ARG002  (told when it publishes)
+        """Hold publishes from now on: an alarm is on."""
+        self.is_blocked = True
+
+    def unblock(self) -> None:
+        """Take publishes again: no alarm is on any more."""
+        self.is_blocked = False
+        if self._is_told_blocked:
+            self._is_told_blocked = False
+            self.send(0, ConnectionUnblocked())
+        self.resume()
+
+    def is_blocked_by_alarm(self, event: Event) -> bool:
+        """Whether an alarm holds what came. The client is told once it publishes, as in RabbitMQ."""
+        if not self.is_blocked or type(event) is not PublishesReceived:
+            return False
+        if not self._is_told_blocked and "connection.blocked" in self.capabilities:
+            self._is_told_blocked = True
+            self.send(0, ConnectionBlocked(self.state.alarms.reason))
+        return True

@@ -14,13 +14,12 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.session.publish_split import PublishSplitter, terms_of
+from shardmq.gateway.session.publish_split import PublishSplitter
 from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX
 from shardmq.message.properties import Properties
-from shardmq.message.record_batch import AMQP, MANDATORY, PERSISTENT
-from shardmq.protocol.amqp import properties
-from shardmq.protocol.amqp import records as packing
+from shardmq.message.record_batch import AMQP, MANDATORY, PERSISTENT, RecordBatch
+from shardmq.protocol.amqp import properties, records
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import PublishesReceived
 from shardmq.protocol.amqp.methods.basic import BasicPublish
@@ -32,84 +31,94 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _DIGITS_MAX: Final = 20
 
 
-class _Way(NamedTuple):
-    """How a message goes: those that go the same way may go together."""
+class _Kind(NamedTuple):
+    """How a message goes: neighbours of one kind go together.
+
+    Attributes:
+        flags: as they are stored: PERSISTENT, AMQP.
+        route: where they go.
+        priority: of each.
+        ttl_ms: as in `RecordBatch`.
+    """
 
     flags: int
-    plan: Route
+    route: Route
     priority: int = 0
     ttl_ms: int | None = None
 
 
-def publish(desk: AmqpChannel, event: PublishesReceived) -> None:
-    """Send messages on their way. Where something is wrong with one, those before it are.
+def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
+    """Route messages and send them on. Where something is wrong with one, those before it are.
 
     Raises:
         RequestError: no such exchange, not permitted, a property that makes no sense.
-        AmqpFault: not implemented, or no property list.
+        AmqpError: not implemented, or no property list.
     """
-    method, session = event.method, desk.channel.session
+    method, client = event.method, channel.client
     if method.immediate:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method.id)
-    hub = session.hub
-    hub.changed()
-    session.rights.check_write(method.exchange)
-    plan = hub.plan(session.vhost, method.exchange, method.routing_key)
+    state = client.state
+    state.changed()
+    client.permissions.check_write(method.exchange)
+    route = state.find_route(client.vhost, method.exchange, method.routing_key)
     lists, bodies = event.lists, event.bodies
     first = lists[0]
-    if plan is not None and lists.count(first) == len(lists):
+    if route is not None and lists.count(first) == len(lists):
         facts = _lists.facts(first)
         if facts.is_plain:
-            _send(desk, method, _Way(_flags(facts), plan), lists, bodies)
+            _send(channel, method, _Kind(_flags(facts), route), lists, bodies)
             return
     begin, current = 0, None
     sent: list[bytes] = []
     try:
-        for way, raw in _ways(desk, method, plan, lists):
-            if way is not current and way != current:
+        for kind, raw in _kinds(channel, method, route, lists):
+            if kind is not current and kind != current:
                 if current is not None:
                     going, sent = sent, []
-                    begin += _send(desk, method, current, going, bodies[begin : begin + len(going)])
-                current = way
+                    begin += _send(channel, method, current, going, bodies[begin : begin + len(going)])
+                current = kind
             sent.append(raw)
     finally:
         if current is not None and sent:
-            _send(desk, method, current, sent, bodies[begin : begin + len(sent)])
+            _send(channel, method, current, sent, bodies[begin : begin + len(sent)])
 
 
-def _send(desk: AmqpChannel, method: BasicPublish, way: _Way, lists: Sequence[bytes], bodies: Sequence[bytes]) -> int:
-    """Send messages that go the same way; returns how many."""
+def _send(
+    channel: AmqpChannel, method: BasicPublish, kind: _Kind, lists: Sequence[bytes], bodies: Sequence[bytes]
+) -> int:
+    """Send messages of one kind; returns how many."""
     messages = len(bodies)
-    flags = way.flags
-    if method.mandatory and desk.transaction is not None:
+    flags = kind.flags
+    if method.mandatory and channel.transaction is not None:
         flags |= MANDATORY  # whether a queue takes them shows when they are committed
-    elif method.mandatory and not way.plan:
+    elif method.mandatory and not kind.route:
         for raw, body in zip(lists, bodies, strict=True):
-            desk.connection.send_return_of(desk.number, method.exchange, method.routing_key, raw, body)
+            channel.outbox.send_content_return(channel.number, method.exchange, method.routing_key, raw, body)
     is_alike = lists.count(lists[0]) == messages
-    records = packing.pack_alike(lists[0], bodies) if is_alike else packing.pack(lists, bodies)
-    first = desk.published + 1
-    desk.published += messages
-    desk.outlet.send(
-        first, method.exchange, method.routing_key, flags, messages, records, way.plan, way.priority, way.ttl_ms
+    packed = records.pack_alike(lists[0], bodies) if is_alike else records.pack(lists, bodies)
+    first = channel.published + 1
+    channel.published += messages
+    batch = RecordBatch(
+        method.exchange, method.routing_key, flags, 0, 0, 0, messages, packed, kind.priority, kind.ttl_ms
     )
+    channel.publisher.send(first, batch, kind.route)
     return messages
 
 
-def _ways(
-    desk: AmqpChannel, method: BasicPublish, plan: Route | None, lists: Sequence[bytes]
-) -> Iterator[tuple[_Way, bytes]]:
+def _kinds(
+    channel: AmqpChannel, method: BasicPublish, route: Route | None, lists: Sequence[bytes]
+) -> Iterator[tuple[_Kind, bytes]]:
     """How each message goes, and its property list as it goes: the same objects for neighbours with the same list.
 
     Args:
-        desk: of the channel.
+        channel: they were published on.
         method: they were published by.
-        plan: where they go, as far as their key settles that.
+        route: where they go, as far as their key settles that.
         lists: theirs.
     """
-    plain = {} if plan is None else {flags: _Way(flags, plan) for flags in (AMQP, AMQP | PERSISTENT)}
+    plain = {} if route is None else {flags: _Kind(flags, route) for flags in (AMQP, AMQP | PERSISTENT)}
     newest: bytes | None = None
-    found: tuple[_Way, bytes]
+    found: tuple[_Kind, bytes]
     for raw in lists:
         if raw is not newest:
             newest = raw
@@ -117,29 +126,29 @@ def _ways(
             if facts.is_plain and plain:
                 found = plain[_flags(facts)], raw
             else:
-                found = _look_into(desk, method, plan, raw, facts)
+                found = _look_into(channel, method, route, raw, facts)
         yield found
 
 
 def _look_into(
-    desk: AmqpChannel, method: BasicPublish, plan: Route | None, raw: bytes, facts: Facts
-) -> tuple[_Way, bytes]:
+    channel: AmqpChannel, method: BasicPublish, route: Route | None, raw: bytes, facts: Facts
+) -> tuple[_Kind, bytes]:
     """How a message goes whose properties matter, and its property list as it goes."""
-    session = desk.channel.session
-    publication = PublishSplitter(
-        session.hub, session.vhost, session.user, method.exchange, method.routing_key, may_sort=False
+    client = channel.client
+    splitter = PublishSplitter(
+        client.state, client.vhost, client.user, method.exchange, method.routing_key, may_sort=False
     )
     if facts.is_direct_reply:
-        raw = with_reply_to(raw, desk.reply_name(method.id))
+        raw = with_reply_to(raw, channel.reply_name(method.id))
     expiration = None if facts.expiration is None else _checked_expiration(facts.expiration)
-    if plan is None or facts.has_cc:
+    if route is None or facts.has_cc:
         known = msgspec.structs.replace(properties.decode(raw), expiration=expiration)
     else:
         known = Properties(priority=facts.priority, expiration=expiration, user_id=facts.user_id)
-    priority, ttl_ms, plan = terms_of(publication, known)
+    priority, ttl_ms, route = splitter.key_of(known)
     if facts.has_bcc:
         raw = without_bcc(raw)
-    return _Way(_flags(facts), plan, priority, ttl_ms), raw
+    return _Kind(_flags(facts), route, priority, ttl_ms), raw
 
 
 def _flags(facts: Facts) -> int:

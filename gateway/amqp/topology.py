@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import NotFound, ReplyCode
-from shardmq.gateway.amqp import arguments
-from shardmq.gateway.amqp import direct_reply as replies
+from shardmq.gateway.amqp import arguments, direct_reply
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.handlers import topology as declarations
+from shardmq.gateway.handlers import topology as handlers
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.methods.fields import Method
 from shardmq.protocol.amqp.methods.topology import (
@@ -41,10 +40,8 @@ from shardmq.topology.exchanges import TYPES
 RESERVED: Final = "amq."
 """What names begin with that are the broker's own."""
 
-# --- exchanges --------------------------------------------------------------------------------------------------------
 
-
-def exchange_declare(desk: AmqpChannel, method: ExchangeDeclare) -> None:
+def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> None:
     """Make an exchange, or see whether it is there."""
     name = _stripped(method.exchange)
     if method.type not in TYPES and not method.passive:
@@ -52,7 +49,7 @@ def exchange_declare(desk: AmqpChannel, method: ExchangeDeclare) -> None:
     _not_default(name, method)
     operation = topology.ExchangeDeclare(
         0,
-        desk.number,
+        channel.number,
         name,
         method.type,
         durable=method.durable,
@@ -61,51 +58,50 @@ def exchange_declare(desk: AmqpChannel, method: ExchangeDeclare) -> None:
         internal=method.internal,
         passive=method.passive,
     )
-    declarations.exchange_declare(desk.channel, operation, _answered(desk, method, ExchangeDeclareOk()))
+    handlers.exchange_declare(channel.session_channel, operation, _answered(channel, method, ExchangeDeclareOk()))
 
 
-def exchange_delete(desk: AmqpChannel, method: ExchangeDelete) -> None:
+def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
     """Remove an exchange, if it is there."""
     name = _stripped(method.exchange)
     _not_default(name, method)
     if name.startswith(RESERVED):
-        vhost = desk.channel.session.vhost
+        vhost = channel.client.vhost
         text = f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text, method.id)
-    operation = topology.ExchangeDelete(0, desk.number, name, method.if_unused)
-    reply = _answered(desk, method, ExchangeDeleteOk())
-    declarations.exchange_delete(desk.channel, operation, _or_missing(reply, None))
+    operation = topology.ExchangeDelete(0, channel.number, name, method.if_unused)
+    reply = _answered(channel, method, ExchangeDeleteOk())
+    handlers.exchange_delete(channel.session_channel, operation, _or_missing(reply, None))
 
 
-def exchange_bind(desk: AmqpChannel, method: ExchangeBind) -> None:
+def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
     """Bind an exchange to another."""
-    operation = _exchange_ends(desk, method, topology.ExchangeBind)
-    declarations.exchange_bind(desk.channel, operation, _answered(desk, method, ExchangeBindOk()), any_key=True)
+    operation = _exchange_ends(channel, method, topology.ExchangeBind)
+    handlers.exchange_bind(
+        channel.session_channel, operation, _answered(channel, method, ExchangeBindOk()), any_key=True
+    )
 
 
-def exchange_unbind(desk: AmqpChannel, method: ExchangeUnbind) -> None:
+def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
     """Take an exchange from another, if it is bound there."""
-    operation = _exchange_ends(desk, method, topology.ExchangeUnbind)
-    reply = _answered(desk, method, ExchangeUnbindOk())
-    declarations.exchange_unbind(desk.channel, operation, _or_missing(reply, None))
+    operation = _exchange_ends(channel, method, topology.ExchangeUnbind)
+    reply = _answered(channel, method, ExchangeUnbindOk())
+    handlers.exchange_unbind(channel.session_channel, operation, _or_missing(reply, None))
 
 
-def _exchange_ends(desk: AmqpChannel, method: ExchangeBind | ExchangeUnbind, operation: Any) -> Any:
+def _exchange_ends(channel: AmqpChannel, method: ExchangeBind | ExchangeUnbind, operation: Any) -> Any:
     source, destination = _stripped(method.source), _stripped(method.destination)
-    desk.channel.session.rights.check_write(destination, "exchange")
+    channel.client.permissions.check_write(destination, "exchange")
     _not_default(destination, method)
     _not_default(source, method)
     check_nesting(method.arguments)
-    return operation(0, desk.number, destination, source, method.routing_key, method.arguments)
+    return operation(0, channel.number, destination, source, method.routing_key, method.arguments)
 
 
-# --- queues -----------------------------------------------------------------------------------------------------------
-
-
-def queue_declare(desk: AmqpChannel, method: QueueDeclare) -> None:
+def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     """Make a queue, or see what is in it."""
-    if replies.is_reply_name(method.queue):
-        replies.declare(desk, method)
+    if direct_reply.is_reply_name(method.queue):
+        direct_reply.declare(channel, method)
         return
     name = _stripped(method.queue)
     if not method.passive and name.startswith(RESERVED):
@@ -113,118 +109,115 @@ def queue_declare(desk: AmqpChannel, method: QueueDeclare) -> None:
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text, method.id)
 
     def shape(table: dict[str, Any]) -> QueueDeclareOk | None:
-        desk.last_queue = table["queue"]
+        channel.last_queue = table["queue"]
         return None if method.nowait else QueueDeclareOk(table["queue"], table["messages"], table["consumers"])
 
     operation = topology.QueueDeclare(
         0,
-        desk.number,
+        channel.number,
         name,
         durable=method.durable and not method.exclusive,  # it would not outlive its connection
-        arguments={} if method.passive else arguments.of_queue(desk.channel.session.vhost, name, method.arguments),
+        arguments={} if method.passive else arguments.of_queue(channel.client.vhost, name, method.arguments),
         passive=method.passive,
         exclusive=method.exclusive,
         auto_delete=method.auto_delete,
     )
-    declarations.queue_declare(desk.channel, operation, about(desk, name, desk.reply(method, shape)))
+    handlers.queue_declare(channel.session_channel, operation, about(channel, name, channel.reply(method, shape)))
 
 
-def queue_bind(desk: AmqpChannel, method: QueueBind) -> None:
+def queue_bind(channel: AmqpChannel, method: QueueBind) -> None:
     """Bind a queue to an exchange."""
-    operation = _queue_ends(desk, method, topology.QueueBind)
-    declarations.queue_bind(desk.channel, operation, _answered(desk, method, QueueBindOk()), any_key=True)
+    operation = _queue_ends(channel, method, topology.QueueBind)
+    handlers.queue_bind(channel.session_channel, operation, _answered(channel, method, QueueBindOk()), any_key=True)
 
 
-def queue_unbind(desk: AmqpChannel, method: QueueUnbind) -> None:
+def queue_unbind(channel: AmqpChannel, method: QueueUnbind) -> None:
     """Take a queue from an exchange, if it is bound there."""
-    operation = _queue_ends(desk, method, topology.QueueUnbind)
-    reply = _or_missing(desk.reply(method, lambda _: QueueUnbindOk()), None)
+    operation = _queue_ends(channel, method, topology.QueueUnbind)
+    reply = _or_missing(channel.reply(method, lambda _: QueueUnbindOk()), None)
     try:
-        declarations.queue_unbind(desk.channel, operation, reply)
+        handlers.queue_unbind(channel.session_channel, operation, reply)
     except NotFound:
-        _at_once(desk, QueueUnbindOk())
+        _at_once(channel, QueueUnbindOk())
 
 
-def queue_purge(desk: AmqpChannel, method: QueuePurge) -> None:
+def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     """Remove what is ready."""
-    name = queue_name(desk, method.queue, method)
-    session = desk.channel.session
-    session.rights.check_read(name, "queue")
-    reply = desk.reply(method, lambda messages: None if method.nowait else QueuePurgeOk(messages))
-    session.purge(name, about(desk, name, reply))
+    name = queue_name(channel, method.queue, method)
+    client = channel.client
+    client.permissions.check_read(name, "queue")
+    reply = channel.reply(method, lambda messages: None if method.nowait else QueuePurgeOk(messages))
+    client.purge(name, about(channel, name, reply))
 
 
-def queue_delete(desk: AmqpChannel, method: QueueDelete) -> None:
+def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
     """Remove a queue, if it is there."""
-    if replies.is_reply_name(method.queue):
-        replies.delete(desk, method)
+    if direct_reply.is_reply_name(method.queue):
+        direct_reply.delete(channel, method)
         return
-    name = queue_name(desk, _stripped(method.queue), method)
+    name = queue_name(channel, _stripped(method.queue), method)
 
     def shape(table: dict[str, Any]) -> QueueDeleteOk | None:
         return None if method.nowait else QueueDeleteOk(table["messages"])
 
-    reply = _or_missing(desk.reply(method, shape), {"messages": 0})
-    operation = topology.QueueDelete(0, desk.number, name, method.if_unused, method.if_empty)
-    session = desk.channel.session
-    session.rights.check_configure(name, "queue")
+    reply = _or_missing(channel.reply(method, shape), {"messages": 0})
+    operation = topology.QueueDelete(0, channel.number, name, method.if_unused, method.if_empty)
+    client = channel.client
+    client.permissions.check_configure(name, "queue")
     try:
-        session.queue(name)
+        client.queue(name)
     except NotFound:
-        _at_once(desk, None if method.nowait else QueueDeleteOk(0))
+        _at_once(channel, None if method.nowait else QueueDeleteOk(0))
         return
-    declarations.queue_delete(desk.channel, operation, reply)
+    handlers.queue_delete(channel.session_channel, operation, reply)
 
 
-def _queue_ends(desk: AmqpChannel, method: QueueBind | QueueUnbind, operation: Any) -> Any:
+def _queue_ends(channel: AmqpChannel, method: QueueBind | QueueUnbind, operation: Any) -> Any:
     queue, key = method.queue, method.routing_key
     if not queue:
-        queue = queue_name(desk, queue, method)
+        queue = queue_name(channel, queue, method)
         key = key or queue
     queue, exchange = _stripped(queue), _stripped(method.exchange)
-    desk.channel.session.rights.check_write(queue, "queue")
+    channel.client.permissions.check_write(queue, "queue")
     _not_default(exchange, method)
     check_nesting(method.arguments)
-    return operation(0, desk.number, queue, exchange, key, method.arguments)
+    return operation(0, channel.number, queue, exchange, key, method.arguments)
 
 
-# --- what they have in common -----------------------------------------------------------------------------------------
-
-
-def queue_name(desk: AmqpChannel, name: str, method: Method) -> str:
+def queue_name(channel: AmqpChannel, name: str, method: Method) -> str:
     """The queue that is meant: "" is the one declared last on this channel.
 
     Raises:
-        AmqpFault: none was.
+        AmqpError: none was.
     """
-    if not name and not desk.last_queue:
+    if not name and not channel.last_queue:
         raise AmqpError(ReplyCode.NOT_FOUND, "no previously declared queue", method.id)
-    return name or desk.last_queue
+    return name or channel.last_queue
 
 
-def about(desk: AmqpChannel, queue: str, reply: Reply) -> Reply:
+def about(channel: AmqpChannel, queue: str, reply: Reply) -> Reply:
     """A reply to a question that a queue's shard is asked, which knows only its number: where it is gone, this names
     it.
     """
 
     def take(outcome: Outcome) -> None:
         if isinstance(outcome, NotFound):
-            outcome = NotFound(f"no queue '{queue}' in vhost '{desk.channel.session.vhost}'")
+            outcome = NotFound(f"no queue '{queue}' in vhost '{channel.client.vhost}'")
         reply(outcome)
 
     return take
 
 
-def _answered(desk: AmqpChannel, method: Any, answer: Method) -> Reply:
+def _answered(channel: AmqpChannel, method: Any, answer: Method) -> Reply:
     """The reply to a request without a result."""
-    return desk.reply(method, lambda _: None if method.nowait else answer)
+    return channel.reply(method, lambda _: None if method.nowait else answer)
 
 
-def _at_once(desk: AmqpChannel, answer: Method | None) -> None:
+def _at_once(channel: AmqpChannel, answer: Method | None) -> None:
     """Answer a request that nobody needs to be asked about."""
-    desk.is_waiting = False
+    channel.is_waiting = False
     if answer is not None:
-        desk.send(answer)
+        channel.send(answer)
 
 
 def _or_missing(reply: Reply, result: Any) -> Reply:

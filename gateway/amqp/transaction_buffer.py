@@ -1,22 +1,20 @@
 """What a transactional channel holds until it commits."""
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Ack, Nack
 from shardmq.errors import PreconditionFailed, RequestError
+from shardmq.gateway.amqp.outbox import Outbox
 from shardmq.gateway.handlers.atomic_commit import BufferedPublish, ChannelCommit, Settlements
 from shardmq.gateway.links.consumer import Consumer, ConsumerLink, HeldDelivery
 from shardmq.gateway.links.publish_window import JOINED_BYTES
+from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.delivery_tags import DeliveryTags
+from shardmq.gateway.state.routes import Route
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message.record import unpack_raw
-from shardmq.message.record_batch import MANDATORY
-
-if TYPE_CHECKING:
-    from shardmq.gateway.amqp.channel import AmqpChannel
-    from shardmq.gateway.state.routes import Route
-
+from shardmq.message.record_batch import MANDATORY, RecordBatch
 
 HELD_BYTES_MAX: Final = 64 << 20
 """What one open transaction may hold, and one of the largest messages in any case; it is one message of the bus when it
@@ -34,71 +32,67 @@ Range = tuple[int, int]
 
 
 class TransactionBuffer:
-    """What a transactional channel holds.
+    """What a transactional channel has published and settled since its last commit.
 
     Args:
-        desk: of the channel.
+        channel: the session's.
+        outbox: the connection's; what no queue takes returns by it.
     """
 
-    __slots__ = ("_aside", "_bytes", "_desk", "_gathered", "_records", "_run_bytes")
+    __slots__ = ("_bytes", "_channel", "_open_bytes", "_outbox", "_publishes", "_records", "_settled")
     all_held_bytes: ClassVar[int] = 0
 
-    def __init__(self, desk: "AmqpChannel") -> None:
-        self._desk = desk
-        self._gathered: list[BufferedPublish] = []  # the last one's records and count are filled in when it is closed
+    def __init__(self, channel: Channel, outbox: Outbox) -> None:
+        self._channel = channel
+        self._outbox = outbox
+        self._publishes: list[BufferedPublish] = []  # the last one's records are filled in when it is closed
         self._records: list[bytes] = []  # of the last one
-        self._run_bytes = 0
+        self._open_bytes = 0  # of these
         self._bytes = 0
-        self._aside: dict[str, DeliveryTags[HeldDelivery]] = {
+        self._settled: dict[str, DeliveryTags[HeldDelivery]] = {
             kind: DeliveryTags() for kind in (SETTLED, REQUEUED, REJECTED)
         }
-        desk.channel.ledgers += self._aside.values()
+        channel.consumers.all_tags += self._settled.values()
 
-    # --- what is held -----------------------------------------------------------------------------------------------
+    def send(self, _first: int, batch: RecordBatch, route: Route) -> None:
+        """Hold messages until they are committed. Mandatory ones (a flag) come back then where no queue takes them.
 
-    def send(
-        self,
-        _first: int,
-        exchange: str,
-        key: str,
-        flags: int,
-        count: int,
-        records: bytes,
-        plan: "Route",
-        priority: int = 0,
-        ttl_ms: int | None = None,
-    ) -> None:
-        """As `Channel.send`, when it is committed. Mandatory ones (a flag) come back then where no queue takes them.
+        Args:
+            _first: the first one's number; commits confirm nothing.
+            batch: the messages.
+            route: where they go.
 
         Raises:
             PreconditionFailed: it is too much.
         """
+        count, records = batch.count, batch.records
         self._hold(len(records) + count * MESSAGE_OVERHEAD_BYTES)
-        is_mandatory = flags & MANDATORY != 0
-        flags &= ~MANDATORY
-        if not plan and not is_mandatory:
+        is_mandatory = batch.flags & MANDATORY != 0
+        batch.flags &= ~MANDATORY
+        if not route and not is_mandatory:
             return
         if self._records:
-            last = self._gathered[-1]
+            last = self._publishes[-1]
+            head = last.batch
             if (
-                last.plan is plan
-                and last.routing_key == key
-                and last.exchange == exchange
-                and last.flags == flags
+                last.route is route
+                and head.routing_key == batch.routing_key
+                and head.exchange == batch.exchange
+                and head.flags == batch.flags
                 and last.is_mandatory is is_mandatory
-                and last.priority == priority
-                and last.ttl_ms == ttl_ms
-                and last.messages + count <= RUN_RECORDS_MAX
-                and self._run_bytes < JOINED_BYTES
+                and head.priority == batch.priority
+                and head.ttl_ms == batch.ttl_ms
+                and head.count + count <= RUN_RECORDS_MAX
+                and self._open_bytes < JOINED_BYTES
             ):
-                self._run_bytes += len(records)
+                self._open_bytes += len(records)
                 self._records.append(records)
-                self._gathered[-1] = last._replace(messages=last.messages + count)
+                head.count += count
                 return
-            self._close_run()
-        self._gathered.append(BufferedPublish(exchange, key, flags, b"", count, plan, priority, ttl_ms, is_mandatory))
+            self._close_batch()
+        self._publishes.append(BufferedPublish(batch, route, is_mandatory))
         self._records.append(records)
-        self._run_bytes = len(records)
+        self._open_bytes = len(records)
 
     def ack(self, first: int, last: int) -> None:
         """As `Channel.ack`, when it is committed.
@@ -106,7 +100,7 @@ class TransactionBuffer:
         Raises:
             ChannelError: one of them is not outstanding.
         """
-        self._set_aside(SETTLED, first, last)
+        self._settle(SETTLED, first, last)
 
     def nack(self, first: int, last: int, requeue: bool) -> None:
         """As `Channel.nack`, when it is committed.
@@ -114,17 +108,17 @@ class TransactionBuffer:
         Raises:
             ChannelError: one of them is not outstanding.
         """
-        self._set_aside(REQUEUED if requeue else REJECTED, first, last)
+        self._settle(REQUEUED if requeue else REJECTED, first, last)
 
-    def _set_aside(self, kind: str, first: int, last: int) -> None:
-        aside, tag = self._aside[kind], first
-        for holding, start, end in self._desk.channel.ledger.settle(first, last):
-            aside.restore(tag, holding, start, end)
+    def _settle(self, kind: str, first: int, last: int) -> None:
+        settled, tag = self._settled[kind], first
+        for held, start, end in self._channel.tags.settle(first, last):
+            settled.restore(tag, held, start, end)
             tag += end - start
 
     def _hold(self, size: int) -> None:
         held, everything = self._bytes + size, TransactionBuffer.all_held_bytes + size
-        largest = self._desk.connection.message_bytes_max + (1 << 20)
+        largest = self._outbox.message_bytes_max + (1 << 20)
         most, most_of_all = max(HELD_BYTES_MAX, largest), max(ALL_HELD_BYTES_MAX, 2 * largest)
         if held > most:
             raise PreconditionFailed(
@@ -137,27 +131,25 @@ class TransactionBuffer:
             )
         self._bytes, TransactionBuffer.all_held_bytes = held, everything
 
-    def _close_run(self) -> None:
-        """What was gathered is a run; what comes next begins another."""
+    def _close_batch(self) -> None:
+        """Put the records of the last batch together; what comes next begins another."""
         if self._records:
-            self._gathered[-1] = self._gathered[-1]._replace(records=b"".join(self._records))
+            self._publishes[-1].batch.records = b"".join(self._records)
             self._records = []
 
-    # --- the end ----------------------------------------------------------------------------------------------------
-
     def rollback(self) -> None:
-        """Publishes are forgotten; deliveries are as they were, under the tags they had."""
+        """Forget publishes; deliveries are unacked again, under the tags they had."""
         self.drop()
-        ledger = self._desk.channel.ledger
-        for aside in self._aside.values():
-            for span in aside.take_all():
-                ledger.restore(*span)
+        tags = self._channel.tags
+        for settled in self._settled.values():
+            for span in settled.take_all():
+                tags.restore(*span)
 
     def drop(self) -> None:
-        """Publishes are forgotten."""
+        """Forget publishes."""
         TransactionBuffer.all_held_bytes -= self._bytes
         self._bytes = 0
-        self._gathered, self._records = [], []
+        self._publishes, self._records = [], []
 
     def commit(self, reply: Reply) -> None:
         """Make all of it visible; the outcome is None, or why there is nothing of it to be seen.
@@ -165,11 +157,11 @@ class TransactionBuffer:
         Raises:
             PreconditionFailed: something that was settled in it has returned to its queue.
         """
-        self._close_run()
-        channel = self._desk.channel
-        taken = [(kind, *each) for kind, aside in self._aside.items() for each in aside.settle_all()]
+        self._close_batch()
+        channel = self._channel
+        taken = [(kind, *each) for kind, settled in self._settled.items() for each in settled.settle_all()]
         settlements = _settlements(taken)
-        gathered, self._gathered = self._gathered, []
+        publishes, self._publishes = self._publishes, []
         size, self._bytes = self._bytes, 0
 
         def ended(outcome: Outcome) -> None:
@@ -181,17 +173,18 @@ class TransactionBuffer:
                 if life == consumer.link.life:
                     consumer.unacked -= end - start
             if channel.is_open:
-                channel.after_settling()
-                for run in outcome:
-                    self._send_back(run)
+                channel.consumers.after_settling()
+                for publish in outcome:
+                    self._return(publish)
             reply(None)
 
-        ChannelCommit(channel.session, gathered, settlements, ended, lambda: channel.is_open).begin()
-        channel.session.hub.changed()
+        ChannelCommit(channel.client, publishes, settlements, ended, lambda: channel.is_open).begin()
+        channel.client.state.changed()
 
-    def _send_back(self, run: BufferedPublish) -> None:
-        for properties, body in unpack_raw(run.records, run.messages):
-            self._desk.connection.send_return_of(self._desk.number, run.exchange, run.routing_key, properties, body)
+    def _return(self, publish: BufferedPublish) -> None:
+        batch = publish.batch
+        for properties, body in unpack_raw(batch.records, batch.count):
+            self._outbox.send_content_return(self._channel.number, batch.exchange, batch.routing_key, properties, body)
 
 
 def _settlements(taken: list[tuple[str, HeldDelivery, int, int]]) -> dict[ConsumerLink, Settlements]:

@@ -10,9 +10,10 @@ transaction follows the other; and a commit that is refused is 406 and closes th
 completion"), by which what was acknowledged returns to its queues. Other than there, nothing of it is published then.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from shardmq.errors import PreconditionFailed
+from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
 from shardmq.protocol.amqp.methods.transaction import (
     TxCommit,
@@ -23,49 +24,42 @@ from shardmq.protocol.amqp.methods.transaction import (
     TxSelectOk,
 )
 
-if TYPE_CHECKING:
-    from shardmq.gateway.amqp.channel import AmqpChannel
 
-
-# --- methods ----------------------------------------------------------------------------------------------------------
-
-
-def tx_select(desk: "AmqpChannel", _method: TxSelect) -> None:
+def tx_select(channel: AmqpChannel, _method: TxSelect) -> None:
     """The channel is transactional from now on.
 
     Raises:
         PreconditionFailed: it confirms.
     """
-    if desk.is_confirming:
+    if channel.is_confirming:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
-    if desk.transaction is None:
-        desk.transaction = desk.outlet = TransactionBuffer(desk)
-    desk.send(TxSelectOk())
+    channel.begin_transaction()
+    channel.send(TxSelectOk())
 
 
-def tx_commit(desk: "AmqpChannel", method: TxCommit) -> None:
+def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     """Make visible what the channel holds.
 
     Raises:
         PreconditionFailed: it is not transactional; or something that was settled has returned.
     """
-    _transaction(desk).commit(desk.reply(method, lambda _: TxCommitOk()))
+    _transaction(channel).commit(channel.reply(method, lambda _: TxCommitOk()))
 
 
-def tx_rollback(desk: "AmqpChannel", _method: TxRollback) -> None:
+def tx_rollback(channel: AmqpChannel, _method: TxRollback) -> None:
     """Forget what the channel holds.
 
     Raises:
         PreconditionFailed: it is not transactional.
     """
-    _transaction(desk).rollback()
-    desk.send(TxRollbackOk())
+    _transaction(channel).rollback()
+    channel.send(TxRollbackOk())
 
 
-def _transaction(desk: "AmqpChannel") -> TransactionBuffer:
-    if desk.transaction is None:
+def _transaction(channel: AmqpChannel) -> TransactionBuffer:
+    if channel.transaction is None:
         raise PreconditionFailed("channel is not transactional")
-    return desk.transaction
+    return channel.transaction
 
 
 HANDLERS: Final[dict[type[Any], Any]] = {TxSelect: tx_select, TxCommit: tx_commit, TxRollback: tx_rollback}

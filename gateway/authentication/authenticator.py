@@ -59,11 +59,11 @@ class Authenticator:
     """See the module.
 
     Args:
-        hub: of the process.
+        state: of the process.
     """
 
-    def __init__(self, hub: GatewayState) -> None:
-        self._hub = hub
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
         self._refusals = Refusals()
         self._under_way: set[asyncio.Task[None]] = set()
         self._suspicion = Suspicion()
@@ -138,7 +138,7 @@ class Authenticator:
                 "no user is named, and no certificate that was verified; log in with user and password, or over TLS "
                 "with a certificate of the authorities that the broker was given (--tls-ca)"
             )
-        elif name not in self._hub.topology.users:
+        elif name not in self._state.topology.users:
             raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' of the client's certificate is not known")
 
     async def _check_password(self, who: Who, password: str) -> None:
@@ -181,7 +181,7 @@ class Authenticator:
 
     def _stored_of(self, name: str) -> str:
         """A user's hash; "" where there is none."""
-        user = self._hub.topology.users.get(name)
+        user = self._state.topology.users.get(name)
         return "" if user is None else user.password
 
     def _proof(self, stored: str, password: str) -> bytes:
@@ -205,18 +205,18 @@ class Authenticator:
 
     async def _check_vhost(self, login: Credentials) -> None:
         """Whether the user may open the virtual host, and neither has its limit of connections reached."""
-        topology, name, vhost = self._hub.topology, login.user, login.vhost
+        topology, name, vhost = self._state.topology, login.user, login.vhost
         self._check_access(name, vhost)
         if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):
             admitted: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            self._hub.coordinator.admit(vhost, name, admitted.set_result)
+            self._state.coordinator.admit(vhost, name, admitted.set_result)
             outcome = await admitted
             if isinstance(outcome, RequestError):
                 raise AuthenticationFailed(outcome.text, ReplyCode.NOT_ALLOWED)
             self._check_access(name, vhost)  # again: it took a while
 
     def _check_access(self, name: str, vhost: str) -> None:
-        topology = self._hub.topology
+        topology = self._state.topology
         if vhost not in topology.vhosts:
             raise AuthenticationFailed(f"vhost {vhost[:NAME_BYTES_MAX]} not found", ReplyCode.NOT_ALLOWED)
         if name not in topology.users or (name, vhost) not in topology.permissions:

@@ -15,7 +15,7 @@ from shardmq.errors import AccessRefused, InvalidRequest, NotFound, RequestError
 from shardmq.gateway.handlers.client_lists import gather_rows
 from shardmq.gateway.handlers.replies import CommandSequence, done
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.session.session import Session
+from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.administration import (
     BackupBegin,
     BackupLook,
@@ -45,30 +45,30 @@ from shardmq.topology.passwords import hash_password
 EXPELLED: Final = "closed by an administrator"
 
 
-def check_administrator(session: Session, what: str) -> None:
+def check_administrator(client: Client, what: str) -> None:
     """Make sure that the user has the tag "administrator".
 
     Args:
-        session: whose user.
+        client: whose user.
         what: is asked for, as "putting users".
 
     Raises:
         AccessRefused: it has not.
     """
-    if not session.is_administrator:
-        raise AccessRefused(f"{what} is refused for user '{session.user}': it takes the tag 'administrator'")
+    if not client.is_administrator:
+        raise AccessRefused(f"{what} is refused for user '{client.user}': it takes the tag 'administrator'")
 
 
 def vhost_put(channel: Channel, operation: VhostPut, reply: Reply) -> None:
     """Make or change a virtual host."""
-    check_administrator(channel.session, "changing virtual hosts")
-    channel.session.perform(PutVhost(operation.vhost, operation.description, tuple(operation.tags)), done(reply))
+    check_administrator(channel.client, "changing virtual hosts")
+    channel.client.perform(PutVhost(operation.vhost, operation.description, tuple(operation.tags)), done(reply))
 
 
 def vhost_delete(channel: Channel, operation: VhostDelete, reply: Reply) -> None:
     """Remove a virtual host."""
-    check_administrator(channel.session, "deleting virtual hosts")
-    channel.session.perform(DeleteVhost(operation.vhost), done(reply))
+    check_administrator(channel.client, "deleting virtual hosts")
+    channel.client.perform(DeleteVhost(operation.vhost), done(reply))
 
 
 def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
@@ -78,12 +78,12 @@ def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
         AccessRefused: not for this user.
         InvalidRequest: a password and a hash.
     """
-    session = channel.session
-    check_administrator(session, "changing users")
+    client = channel.client
+    check_administrator(client, "changing users")
     tags = None if operation.tags is None else tuple(operation.tags)
     if operation.password is None:
         stored = None if operation.password_hash is None else stored_hash(operation.password_hash)
-        session.perform(PutUser("", operation.user, stored, tags), done(reply))
+        client.perform(PutUser("", operation.user, stored, tags), done(reply))
         return
     if operation.password_hash is not None:
         raise InvalidRequest(f"user '{operation.user}' is given a password and a hash of one; give one of them")
@@ -93,27 +93,27 @@ def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
         )
     _hash_all(
         {operation.user: operation.password},
-        lambda hashes: session.perform(PutUser("", operation.user, hashes[operation.user], tags), done(reply)),
+        lambda hashes: client.perform(PutUser("", operation.user, hashes[operation.user], tags), done(reply)),
     )
 
 
 def user_delete(channel: Channel, operation: UserDelete, reply: Reply) -> None:
     """Remove a user."""
-    check_administrator(channel.session, "deleting users")
-    channel.session.perform(DeleteUser("", operation.user), done(reply))
+    check_administrator(channel.client, "deleting users")
+    channel.client.perform(DeleteUser("", operation.user), done(reply))
 
 
 def permission_put(channel: Channel, operation: PermissionPut, reply: Reply) -> None:
     """Say what a user may do in a virtual host."""
-    check_administrator(channel.session, "changing permissions")
+    check_administrator(channel.client, "changing permissions")
     command = PutPermission(operation.vhost, operation.user, operation.configure, operation.write, operation.read)
-    channel.session.perform(command, done(reply))
+    channel.client.perform(command, done(reply))
 
 
 def permission_delete(channel: Channel, operation: PermissionDelete, reply: Reply) -> None:
     """Take a user's permission in a virtual host away."""
-    check_administrator(channel.session, "changing permissions")
-    channel.session.perform(DeletePermission(operation.vhost, operation.user), done(reply))
+    check_administrator(channel.client, "changing permissions")
+    channel.client.perform(DeletePermission(operation.vhost, operation.user), done(reply))
 
 
 def limits_put(channel: Channel, operation: LimitsPut, reply: Reply) -> None:
@@ -123,46 +123,46 @@ def limits_put(channel: Channel, operation: LimitsPut, reply: Reply) -> None:
         AccessRefused: not for this user.
         InvalidRequest: neither of them.
     """
-    check_administrator(channel.session, "changing limits")
+    check_administrator(channel.client, "changing limits")
     if operation.noun == "vhost":
         command = PutLimits(operation.name, "", operation.limits)
     elif operation.noun == "user":
         command = PutLimits("", operation.name, operation.limits)
     else:
         raise InvalidRequest(f"a '{operation.noun}' has no limits; name a vhost or a user")
-    channel.session.perform(command, done(reply))
+    channel.client.perform(command, done(reply))
 
 
 def backup_begin(channel: Channel, operation: BackupBegin, reply: Reply) -> None:
     """Have the broker copy its stores."""
-    check_administrator(channel.session, "taking backups")
-    channel.session.hub.coordinator.begin_backup(operation.directory, operation.bytes_per_second, done(reply))
+    check_administrator(channel.client, "taking backups")
+    channel.client.state.coordinator.begin_backup(operation.directory, operation.bytes_per_second, done(reply))
 
 
 def backup_look(channel: Channel, _operation: BackupLook, reply: Reply) -> None:
     """Say how far that is."""
-    check_administrator(channel.session, "looking at backups")
-    channel.session.hub.coordinator.look_backup(reply)
+    check_administrator(channel.client, "looking at backups")
+    channel.client.state.coordinator.look_backup(reply)
 
 
 def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply) -> None:
     """Close somebody's connection."""
-    session = channel.session
-    check_administrator(session, "closing connections")
+    client = channel.client
+    check_administrator(client, "closing connections")
 
     def look(rows: list[dict[str, Any]]) -> None:
         if any(row["name"] == operation.connection for row in rows):
-            session.perform(CloseConnection("", operation.connection, operation.reason or EXPELLED), done(reply))
+            client.perform(CloseConnection("", operation.connection, operation.reason or EXPELLED), done(reply))
         else:
             reply(NotFound(f"no connection '{operation.connection}'; see the list of connections"))
 
-    gather_rows(session.hub, "connections", look)
+    gather_rows(client.state, "connections", look)
 
 
 def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: Reply) -> None:
     """All that is durable."""
-    check_administrator(channel.session, "exporting definitions")
-    reply(export(channel.session.hub.topology))
+    check_administrator(channel.client, "exporting definitions")
+    reply(export(channel.client.state.topology))
 
 
 def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Reply) -> None:
@@ -172,13 +172,13 @@ def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Re
         AccessRefused: not for this user.
         InvalidRequest: the definitions have no meaning; nothing was made.
     """
-    session = channel.session
-    check_administrator(session, "importing definitions")
-    topology = session.hub.topology
+    client = channel.client
+    check_administrator(client, "importing definitions")
+    topology = client.state.topology
 
     def begin(hashes: dict[str, str]) -> None:
         try:
-            plan = ImportPlan(operation.definitions, topology, session.vhost, hashes)
+            plan = ImportPlan(operation.definitions, topology, client.vhost, hashes)
         except RequestError as fault:
             reply(fault)
             return
@@ -191,7 +191,7 @@ def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Re
             done_before = ", ".join(f"{made[noun]} {noun}" for noun in NOUNS if made[noun]) or "nothing"
             reply(request_error(fault.code, f"{step.thing}: {fault.text}; made until then: {done_before}"))
 
-        CommandSequence(session.perform, plan.stages, end).begin()
+        CommandSequence(client.perform, plan.stages, end).begin()
 
     _hash_all(plain_passwords(operation.definitions), begin)
 

@@ -30,6 +30,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import (
     Ack,
@@ -41,7 +43,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.errors import NotFound, PreconditionFailed, ReplyCode, RequestError, Timeout, Unavailable
 from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink
-from shardmq.gateway.session.session import Session
+from shardmq.gateway.session.client import Client
 from shardmq.gateway.state.routes import Route
 from shardmq.gateway.state.time_slices import Turn
 from shardmq.message.record_batch import RecordBatch
@@ -73,21 +75,17 @@ STAGED_WINDOW_BYTES: Final = 1 << 20
 
 
 class BufferedPublish(NamedTuple):
-    """Messages of one kind that go the same way: a run that has not been sent.
+    """Messages of one kind with one route, which have not been sent.
 
     Attributes:
+        batch: the messages; time, origin and serial are written into copies of it when they are sent.
+        route: where they go.
         is_mandatory: they come back where no queue is left to take them when they are committed.
     """
 
-    exchange: str
-    routing_key: str
-    flags: int
-    records: bytes
-    messages: int
-    plan: Route
-    priority: int
-    ttl_ms: int | None
-    is_mandatory: bool = False
+    batch: RecordBatch
+    route: Route
+    is_mandatory: bool
 
 
 class Settlements(NamedTuple):
@@ -101,8 +99,8 @@ class ChannelCommit:
     """One commit, under way.
 
     Args:
-        session: whose it is.
-        gathered: what is published, in order.
+        client: whose it is.
+        buffered: what is published, in order.
         settlements: what is settled, by shard.
         reply: called once, with the mandatory runs that no queue took, in order, or the error that refused it.
         is_wanted: whether the client is still there; asked until something of it was sent.
@@ -110,15 +108,15 @@ class ChannelCommit:
 
     def __init__(
         self,
-        session: Session,
-        gathered: Sequence[BufferedPublish],
+        client: Client,
+        buffered: Sequence[BufferedPublish],
         settlements: dict[ConsumerLink, Settlements],
         reply: Reply,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._session = session
-        self._hub = session.hub
-        self._gathered = gathered
+        self._client = client
+        self._state = client.state
+        self._buffered = buffered
         self._settlements = settlements
         self._reply = reply
         self._is_wanted = is_wanted
@@ -133,15 +131,15 @@ class ChannelCommit:
         self._bytes = 0
         self._may_be_refused = False
         self._unroutable = []
-        self._route(iter(self._gathered))
+        self._route(iter(self._buffered))
 
-    def _route(self, gathered: Iterator[BufferedPublish]) -> None:
+    def _route(self, buffered: Iterator[BufferedPublish]) -> None:
         """Find out where the runs go, and go on in another pass where that takes long."""
         turn = Turn()
-        for each in gathered:
+        for each in buffered:
             self._route_one(each)
             if turn.is_over:
-                self._hub.turns.wait(partial(self._route, gathered))
+                self._state.turns.wait(partial(self._route, buffered))
                 return
         if self._is_wanted():
             self._carry_out()
@@ -151,7 +149,7 @@ class ChannelCommit:
     def _carry_out(self) -> None:
         links = self._publishes or self._settlements
         if len(self._publishes) > 1 or (self._bytes > AT_ONCE_BYTES and not self._may_be_refused):
-            _Staged(self._session, self._publishes, self._unless_rerouted(self._decided)).begin()
+            _Staged(self._client, self._publishes, self._unless_rerouted(self._decided)).begin()
         elif links:
             link = next(iter(links))
             settled, returned = self._settlements.get(link, ([], []))
@@ -159,28 +157,27 @@ class ChannelCommit:
         else:
             self._reply(self._unroutable)
 
-    def _route_one(self, gathered: BufferedPublish) -> None:
-        """A run's way. Queues that were deleted since it was routed have had it, and are gone with it; where none is
-        left, a mandatory one comes back.
+    def _route_one(self, buffered: BufferedPublish) -> None:
+        """Send messages on their route, to those of its queues that are still there.
+
+        Queues that were deleted since have had it, and are gone with it; where none is left, a mandatory one comes
+        back.
         """
-        hub = self._hub
-        exchange, key, flags, records, count, plan, priority, ttl_ms, is_mandatory = gathered
-        serial = hub.next_serial
-        hub.next_serial = serial + count
+        state, batch = self._state, buffered.batch
+        serial = state.next_serial
+        state.next_serial = serial + batch.count
         is_taken = False
-        for link, queues in plan:
-            known = [queue for number in queues if (queue := hub.topology.queue_by_id(number)) is not None]
+        for link, queues in buffered.route:
+            known = [queue for number in queues if (queue := state.topology.queue_by_id(number)) is not None]
             if known:
                 there = queues if len(known) == len(queues) else tuple([queue.id for queue in known])
-                run = RecordBatch(
-                    exchange, key, flags, hub.now_ms, hub.origin, serial, count, records, priority, ttl_ms
-                )
-                self._publishes.setdefault(link, []).append(Publish(there, run))
-                self._bytes += cost_of(run)
+                going = replace(batch, timestamp_ms=state.now_ms, origin=state.origin, serial=serial)
+                self._publishes.setdefault(link, []).append(Publish(there, going))
+                self._bytes += cost_of(going)
                 self._may_be_refused |= any(OVERFLOW in queue.arguments for queue in known)
                 is_taken = True
-        if is_mandatory and not is_taken:
-            self._unroutable.append(gathered)
+        if buffered.is_mandatory and not is_taken:
+            self._unroutable.append(buffered)
 
     def _carried_out(self, link: ConsumerLink) -> Reply:
         def take(outcome: Outcome) -> None:
@@ -192,10 +189,10 @@ class ChannelCommit:
 
     def _unless_rerouted(self, then: Reply) -> Reply:
         """The next step; or it all begins anew where nothing was done as a queue was deleted on the way."""
-        before = self._hub.topology.version
+        before = self._state.topology.version
 
         def take(outcome: Outcome) -> None:
-            if isinstance(outcome, NotFound) and self._hub.topology.version != before:
+            if isinstance(outcome, NotFound) and self._state.topology.version != before:
                 self.begin()
             else:
                 then(outcome)
@@ -243,13 +240,13 @@ class _Staged:
     """What is published to several shards, or much to one: staged there, then decided by the coordinator.
 
     Args:
-        session: whose it is.
+        client: whose it is.
         publishes: runs, by shard.
         decided: called once, with None or the error that refused it.
     """
 
-    def __init__(self, session: Session, publishes: dict[ConsumerLink, list[Publish]], decided: Reply) -> None:
-        self._session = session
+    def __init__(self, client: Client, publishes: dict[ConsumerLink, list[Publish]], decided: Reply) -> None:
+        self._client = client
         self._publishes = publishes
         self._decided = decided
         self._name = RESERVED_TRANSACTIONS + secrets.token_hex(NAME_BYTES)
@@ -264,9 +261,9 @@ class _Staged:
 
     def begin(self) -> None:
         """Carry it out."""
-        session = self._session
-        command = BeginTransaction(session.vhost, self._name, session.user, TIMEOUT_MS)
-        session.perform(command, self._then(self._stage))
+        client = self._client
+        command = BeginTransaction(client.vhost, self._name, client.user, TIMEOUT_MS)
+        client.perform(command, self._then(self._stage))
 
     def _then(self, step: Callable[[Any], None]) -> Reply:
         """The next step, if the one before has gone well."""
@@ -290,7 +287,7 @@ class _Staged:
         while self._refusal is None and self._missing_bytes < STAGED_WINDOW_BYTES:
             if turn.is_over:
                 self._is_resting = True
-                self._session.hub.turns.wait(self._send)
+                self._client.state.turns.wait(self._send)
                 break
             following = next(self._rest, None)
             if following is None:
@@ -301,16 +298,9 @@ class _Staged:
             self._sizes.append(size)
             self._missing += 1
             self._missing_bytes += size
-            link.publish(
-                self,
-                len(self._sizes),
-                publish.queues,
-                publish.run,
-                producer=ATTEMPT,
-                sequence=sequence,
-                transaction=self._number,
-            )
-        self._session.hub.changed()
+            staged = Publish(publish.queues, publish.run, ATTEMPT, sequence, transaction=self._number)
+            link.publish(self, len(self._sizes), staged)
+        self._client.state.changed()
         if self._is_all_sent and not self._missing and self._refusal is None:
             self._seal()
 
@@ -324,7 +314,7 @@ class _Staged:
         elif not self._is_all_sent:
             if not self._is_resting and self._missing_bytes <= STAGED_WINDOW_BYTES // 2:
                 self._is_resting = True
-                self._session.hub.turns.wait(self._send)
+                self._client.state.turns.wait(self._send)
         elif not self._missing:
             self._seal()
 
@@ -340,9 +330,9 @@ class _Staged:
             link.ask(Seal(0, self._number, ATTEMPT), take)
 
     def _commit(self, messages: int) -> None:
-        session, self._is_asked = self._session, True
-        command = CommitTransaction(session.vhost, self._name, self._number, session.user, [(ATTEMPT, messages)])
-        session.perform(command, self._then(lambda _visible: self._decided(None)))
+        client, self._is_asked = self._client, True
+        command = CommitTransaction(client.vhost, self._name, self._number, client.user, [(ATTEMPT, messages)])
+        client.perform(command, self._then(lambda _visible: self._decided(None)))
 
     def _give_up(self, refusal: RequestError | None) -> None:
         """It is to be undone, or to end by itself; but should only the answer be late, it was committed."""
@@ -355,5 +345,5 @@ class _Staged:
             else:
                 self._decided(refusal)
 
-        command = AbortTransaction(self._session.vhost, self._name, self._number, self._session.user)
-        self._session.perform(command, ended)
+        command = AbortTransaction(self._client.vhost, self._name, self._number, self._client.user)
+        self._client.perform(command, ended)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from shardmq.gateway.handlers.replies import AnswerCollector
 from shardmq.gateway.links.consumer import Consumer
 from shardmq.gateway.links.fan_out import ConfirmTarget
+from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
 
@@ -48,13 +49,13 @@ class Lists:
     """What this gateway has to list.
 
     Args:
-        hub: of the process.
-        clients: all that are connected; looked at whenever somebody asks.
+        state: of the process.
+        connections: all of them; looked at whenever somebody asks.
     """
 
-    def __init__(self, hub: GatewayState, clients: Iterable[ConnectionInfo]) -> None:
-        self._hub = hub
-        self._clients = clients
+    def __init__(self, state: GatewayState, connections: Iterable[ConnectionInfo]) -> None:
+        self._state = state
+        self._connections = connections
         self._makers: Mapping[str, Callable[[ConnectionInfo, Session, Counter[ConfirmTarget]], list[Row]]] = {
             "connections": self._connection,
             "channels": _channels,
@@ -68,44 +69,54 @@ class Lists:
             return []
         unconfirmed: Counter[ConfirmTarget] = Counter()
         if noun == "channels":
-            for link in self._hub.links:
+            for link in self._state.links:
                 unconfirmed.update(link.confirms.unconfirmed())
-        opened = ((client, client.session) for client in self._clients)
-        return [row for client, session in opened if session is not None for row in make(client, session, unconfirmed)]
+        opened = ((connection, connection.session) for connection in self._connections)
+        return [
+            row
+            for connection, session in opened
+            if session is not None
+            for row in make(connection, session, unconfirmed)
+        ]
 
-    def _connection(self, client: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
+    def _connection(
+        self, connection: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]
+    ) -> list[Row]:
+        client = session.client
         row = {
-            "name": session.identity,
-            "user": session.user,
-            "vhost": session.vhost,
-            "peer_host": client.peer,
-            "peer_port": client.peer_port,
-            "protocol": client.protocol,
-            "tls": client.is_tls,
-            "state": "blocked" if client.is_blocked else "running",
-            "channels": len(session.channels),
-            "connected_at": client.connected_at_ms,
-            "client_properties": client.client_properties,
-            "gateway": self._hub.name,
+            "name": client.identity,
+            "user": client.user,
+            "vhost": client.vhost,
+            "peer_host": connection.peer,
+            "peer_port": connection.peer_port,
+            "protocol": connection.protocol,
+            "tls": connection.is_tls,
+            "state": "blocked" if connection.is_blocked else "running",
+            "channels": client.channels,
+            "connected_at": connection.connected_at_ms,
+            "client_properties": connection.client_properties,
+            "gateway": self._state.name,
         }
         return [row]
 
-    def _consumers(self, _client: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
+    def _consumers(
+        self, _connection: ConnectionInfo, session: Session, _unconfirmed: Counter[ConfirmTarget]
+    ) -> list[Row]:
         return [
-            self._consumer(session, channel.number, consumer)
+            self._consumer(session.client, channel.number, consumer)
             for channel in session.channels.values()
-            for consumer in channel.consumers.values()
+            for consumer in channel.consumers.by_tag.values()
         ]
 
-    def _consumer(self, session: Session, channel: int, consumer: Consumer) -> Row:
-        queue = self._hub.topology.queue_by_id(consumer.queue)
+    def _consumer(self, client: Client, channel: int, consumer: Consumer) -> Row:
+        queue = self._state.topology.queue_by_id(consumer.queue)
         return {
             "tag": consumer.tag,
             "queue": "" if queue is None else queue.name,
             "channel": channel,
-            "connection": session.identity,
-            "user": session.user,
-            "vhost": session.vhost,
+            "connection": client.identity,
+            "user": client.user,
+            "vhost": client.vhost,
             "prefetch": consumer.own_prefetch,
             "auto_ack": consumer.auto_ack,
             "exclusive": consumer.exclusive,
@@ -113,19 +124,21 @@ class Lists:
         }
 
 
-def _channels(client: ConnectionInfo, session: Session, unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
+def _channels(connection: ConnectionInfo, session: Session, unconfirmed: Counter[ConfirmTarget]) -> list[Row]:
     rows = []
+    client = session.client
     for channel in session.channels.values():
-        prefetches = [consumer.own_prefetch for consumer in channel.consumers.values()]
-        confirms, transactional = client.modes(channel.number)
+        consumers = channel.consumers.by_tag.values()
+        prefetches = [consumer.own_prefetch for consumer in consumers]
+        confirms, transactional = connection.modes(channel.number)
         row = {
             "number": channel.number,
-            "connection": session.identity,
-            "user": session.user,
-            "vhost": session.vhost,
-            "consumers": len(channel.consumers),
-            "unacked": channel.ledger.outstanding,
-            "unconfirmed": unconfirmed[channel],
+            "connection": client.identity,
+            "user": client.user,
+            "vhost": client.vhost,
+            "consumers": len(consumers),
+            "unacked": channel.tags.outstanding,
+            "unconfirmed": unconfirmed[channel.publisher],
             "prefetch": 0 if 0 in prefetches else sum(prefetches),
             "confirm": confirms,
             "transactional": transactional,
@@ -134,7 +147,7 @@ def _channels(client: ConnectionInfo, session: Session, unconfirmed: Counter[Con
     return rows
 
 
-def gather_rows(hub: GatewayState, noun: str, then: Callable[[list[Row]], None]) -> None:
+def gather_rows(state: GatewayState, noun: str, then: Callable[[list[Row]], None]) -> None:
     """Call `then` with the rows of all gateways that answer, in order."""
 
     def join(lists: list[list[Row]]) -> None:
@@ -142,19 +155,19 @@ def gather_rows(hub: GatewayState, noun: str, then: Callable[[list[Row]], None])
         then(sorted((row for rows in lists for row in rows), key=lambda row: [row[field] for field in order]))
 
     gathering = AnswerCollector(2, join)
-    gathering.take(hub.coordinator.lists(noun))
-    hub.coordinator.inspect(gathering.take, ANSWER_SECONDS, noun)
+    gathering.take(state.coordinator.lists(noun))
+    state.coordinator.inspect(gathering.take, ANSWER_SECONDS, noun)
 
 
-def visible(noun: str, rows: list[Row], session: Session, tags: tuple[str, ...]) -> list[Row]:
+def visible(noun: str, rows: list[Row], client: Client, tags: tuple[str, ...]) -> list[Row]:
     """The rows that a user may see: administrators and monitors all, others those of their own connections, and with
     the tag "management" the consumers in their virtual host.
     """
     if "administrator" in tags or "monitoring" in tags:
         return rows
     if noun == "consumers" and ("management" in tags or "policymaker" in tags):
-        return [row for row in rows if row["vhost"] == session.vhost]
-    return [row for row in rows if row["user"] == session.user]
+        return [row for row in rows if row["vhost"] == client.vhost]
+    return [row for row in rows if row["user"] == client.user]
 
 
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {

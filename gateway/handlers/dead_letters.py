@@ -32,11 +32,12 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
+from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone, Publish
 from shardmq.errors import RequestError
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
@@ -66,7 +67,7 @@ COUNT_MAX: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class _PendingDeadLetter:
-    """Messages [first, end) of a queue, on their way to a new home."""
+    """Messages [first, end) of a queue that are being republished."""
 
     link: ShardLink
     life: int
@@ -77,132 +78,133 @@ class _PendingDeadLetter:
 
 
 class DeadLetterPublisher:
-    """See the module. One for a gateway, which its links hand to what shards hand to them.
+    """Republishes the dead letters that shards hand over to this gateway.
 
     Args:
-        hub: of the process.
+        state: of the gateway; its links hand dead letters to this publisher from now on.
     """
 
-    def __init__(self, hub: GatewayState) -> None:
-        self._hub = hub
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
         self._requests = 0
-        self._graves: dict[int, _PendingDeadLetter] = {}
-        for link in hub.links:
-            link.bury = self.bury
+        self._pending: dict[int, _PendingDeadLetter] = {}
+        for link in state.links:
+            link.on_dead_letter = self.republish
 
-    def bury(self, link: ShardLink, dead: DeadLetter) -> None:
+    def republish(self, link: ShardLink, dead: DeadLetter) -> None:
         """Publish what a shard hands over; it is told when all of it has arrived, or what has not."""
-        hub = self._hub
-        hub.changed()
-        queue = hub.topology.queue_by_id(dead.queue)
+        state = self._state
+        state.changed()
+        queue = state.topology.queue_by_id(dead.queue)
         if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
             link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.run.count)]))
             return
-        terms = QueueArguments.of(queue.arguments)
-        assert terms.dead_letter_exchange is not None
-        run, place = dead.run, 0
+        arguments = QueueArguments.of(queue.arguments)
+        assert arguments.dead_letter_exchange is not None
+        key = arguments.dead_letter_routing_key
+        origin, place = dead.run, 0
         homes: dict[ShardLink, set[int]] = {}
-        for (plan, priority), letters in groupby(self._letters(queue, terms, dead), key=lambda letter: letter[:2]):
+        for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
             first = dead.first + place
-            grave = _PendingDeadLetter(link, link.life, dead.queue, first, first + len(records), dead.producer)
-            part = RecordBatch(
-                terms.dead_letter_exchange,
-                run.routing_key if terms.dead_letter_routing_key is None else terms.dead_letter_routing_key,
-                run.flags,
-                hub.now_ms,
-                run.origin,
-                run.serial + place,
+            pending = _PendingDeadLetter(link, link.life, dead.queue, first, first + len(records), dead.producer)
+            batch = RecordBatch(
+                arguments.dead_letter_exchange,
+                origin.routing_key if key is None else key,
+                origin.flags,
+                state.now_ms,
+                origin.origin,
+                origin.serial + place,
                 len(records),
                 b"".join(records),
                 priority,
             )
             place += len(records)
-            self._publish(grave, part, plan)
-            for home, queues in plan if dead.gone else ():
+            self._publish(pending, batch, route)
+            for home, queues in route if dead.gone else ():
                 homes.setdefault(home, set()).update(queues)
         for home, numbers in homes.items():
             home.dialer.post(Gone(tuple(numbers), dead.producer, dead.gone))
 
     def confirm(self, first: int, last: int) -> None:
-        """They have arrived."""
+        """Tell shards that these dead letters have arrived."""
         for request in range(first, last + 1):
-            self._arrived(self._graves.pop(request))
+            self._arrived(self._pending.pop(request))
 
-    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002 (Publisher's)
-        """They have not, or not everywhere; but for the first `taken` messages if it is one."""
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002 (the Protocol's)
+        """Tell shards that these dead letters have not arrived everywhere; but for `taken` messages if it is one."""
         for request in range(first, last + 1):
-            grave = self._graves.pop(request)
-            if grave.life != grave.link.life:
+            pending = self._pending.pop(request)
+            if pending.life != pending.link.life:
                 continue
-            middle = grave.first + taken
+            middle = pending.first + taken
             if taken:
-                grave.link.dialer.post(DeadLetterAccepted(grave.queue, [(grave.first, middle)]))
-            grave.link.dialer.post(DeadLetterRefused(grave.queue, [(middle, grave.end)]))
-            self._hub.changed()
+                pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, middle)]))
+            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(middle, pending.end)]))
+            self._state.changed()
 
-    def _letters(self, queue: Queue, terms: QueueArguments, dead: DeadLetter) -> list[tuple[Route, int, bytes]]:
-        """Of each message where it goes to, its priority there, and itself."""
-        run = dead.run
+    def _letters(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter) -> list[tuple[Route, int, bytes]]:
+        """Of each message its route, its priority there, and itself."""
+        batch = dead.run
         with deeper():
-            if run.flags & AMQP:
+            if batch.flags & AMQP:
                 return [
-                    self._amqp_letter(queue, terms, dead, raw, body) for raw, body in unpack_raw(run.records, run.count)
+                    self._amqp_letter(queue, arguments, dead, raw, body)
+                    for raw, body in unpack_raw(batch.records, batch.count)
                 ]
-            return [self._letter(queue, terms, dead, record) for record in unpack(run.records, run.count)]
+            return [self._letter(queue, arguments, dead, record) for record in unpack(batch.records, batch.count)]
 
     def _letter(
-        self, queue: Queue, terms: QueueArguments, dead: DeadLetter, record: Record
+        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, record: Record
     ) -> tuple[Route, int, bytes]:
-        after = died(record.properties, dead, queue.name, terms.dead_letter_routing_key, self._hub.now_ms)
-        return *self._way(queue, terms, dead, after), pack(after, record.body)
+        after = died(record.properties, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        return *self._route(queue, arguments, dead, after), pack(after, record.body)
 
     def _amqp_letter(
-        self, queue: Queue, terms: QueueArguments, dead: DeadLetter, raw: bytes, body: bytes
+        self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, raw: bytes, body: bytes
     ) -> tuple[Route, int, bytes]:
         """The same; all that its death does not change keeps its bytes, and so its types."""
         before = properties.decode(raw)
-        after = died(before, dead, queue.name, terms.dead_letter_routing_key, self._hub.now_ms)
-        return *self._way(queue, terms, dead, after), pack_raw(rewritten(raw, before, after), body)
+        after = died(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        return *self._route(queue, arguments, dead, after), pack_raw(rewritten(raw, before, after), body)
 
-    def _way(self, queue: Queue, terms: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
-        """Where a message goes to, and its priority there."""
+    def _route(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
+        """A message's route, and its priority there."""
         assert after.headers is not None
-        if terms.dead_letter_routing_key is None:
+        if arguments.dead_letter_routing_key is None:
             keys = (dead.run.routing_key, *_cc(after.headers))
         else:
-            keys = (terms.dead_letter_routing_key,)
-        exchange = terms.dead_letter_exchange
+            keys = (arguments.dead_letter_routing_key,)
+        exchange = arguments.dead_letter_exchange
         assert exchange is not None
-        homes = self._hub.topology.router.queues_reached(queue.vhost, exchange, keys, after)
+        homes = self._state.topology.router.queues_reached(queue.vhost, exchange, keys, after)
         if dead.reason != REJECTED:
             homes = tuple([home for home in homes if not is_cycle(home.name, after.headers["x-death"])])
-        plan = self._hub.plan_to(homes)
-        return plan, min(after.priority or 0, plan.levels)
+        route = self._state.routes.to(homes)
+        return route, min(after.priority or 0, route.levels)
 
-    def _publish(self, grave: _PendingDeadLetter, run: RecordBatch, plan: Route) -> None:
-        if not plan:
-            self._leads_nowhere(grave)
+    def _publish(self, pending: _PendingDeadLetter, batch: RecordBatch, route: Route) -> None:
+        if not route:
+            self._leads_nowhere(pending)
             return
         self._requests += 1
         request = self._requests
-        self._graves[request] = grave
-        fan = FanOut(len(plan)) if len(plan) > 1 else None
-        for link, queues in plan:
-            link.publish(
-                self, request, queues, msgspec.structs.replace(run), fan, producer=grave.producer, sequence=grave.first
-            )
+        self._pending[request] = pending
+        fan_out = FanOut(len(route)) if len(route) > 1 else None
+        for link, queues in route:
+            publish = Publish(queues, msgspec.structs.replace(batch), pending.producer, pending.first)
+            link.publish(self, request, publish, fan_out)
 
-    def _leads_nowhere(self, grave: _PendingDeadLetter) -> None:
-        if self._hub.coordinator.is_current:
-            self._arrived(grave)
+    def _leads_nowhere(self, pending: _PendingDeadLetter) -> None:
+        if self._state.coordinator.is_current:
+            self._arrived(pending)
         else:
-            grave.link.dialer.post(DeadLetterRefused(grave.queue, [(grave.first, grave.end)]))
+            pending.link.dialer.post(DeadLetterRefused(pending.queue, [(pending.first, pending.end)]))
 
-    def _arrived(self, grave: _PendingDeadLetter) -> None:
-        if grave.life == grave.link.life:  # else the shard does not know what it handed over, and will do so again
-            grave.link.dialer.post(DeadLetterAccepted(grave.queue, [(grave.first, grave.end)]))
-            self._hub.changed()
+    def _arrived(self, pending: _PendingDeadLetter) -> None:
+        if pending.life == pending.link.life:  # else the shard has forgotten what it handed over, and will do so again
+            pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, pending.end)]))
+            self._state.changed()
 
 
 def died(known: Properties | None, dead: DeadLetter, queue: str, key: str | None, now_ms: int) -> Properties:

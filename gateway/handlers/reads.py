@@ -14,7 +14,7 @@ from shardmq.errors import InvalidRequest
 from shardmq.gateway.handlers.replies import delivery_table, shaped
 from shardmq.gateway.session import large_messages as borrowing
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.session.session import Session
+from shardmq.gateway.session.client import Client
 from shardmq.limits import RESERVATION_MS
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
@@ -33,10 +33,10 @@ def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None
         ResourceLocked: it is another connection's alone.
         InvalidRequest: that can be no reservation's name.
     """
-    session, reservation = channel.session, operation.reservation
-    queue = _readable(session, operation.queue)
+    client, reservation = channel.client, operation.reservation
+    queue = _readable(client, operation.queue)
     _check_reservation_if_any(reservation)
-    session.hub.links[queue.shard].ask(Slices(0, queue.id, operation.count, reservation), reply)
+    client.state.links[queue.shard].ask(Slices(0, queue.id, operation.count, reservation), reply)
 
 
 def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
@@ -46,8 +46,8 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
         InvalidRequest: that can be no reservation's name, or the range ends before it begins.
     """
-    session, first, end, reservation = channel.session, operation.first, operation.end, operation.reservation
-    queue = _readable(session, operation.queue)
+    client, first, end, reservation = channel.client, operation.first, operation.end, operation.reservation
+    queue = _readable(client, operation.queue)
     _check_reservation_if_any(reservation)
     if end < first:
         raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; turn it round")
@@ -63,7 +63,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         }
 
     message = Read(0, queue.id, first, end, operation.count, reservation)
-    borrowing.look(channel, partial(session.hub.links[queue.shard].ask, message), shaped(reply, shape))
+    borrowing.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
 
 
 def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:
@@ -73,8 +73,8 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
         InvalidRequest: that can be no reservation's name.
     """
-    session, name = channel.session, operation.reservation
-    queue = _readable(session, operation.queue)
+    client, name = channel.client, operation.reservation
+    queue = _readable(client, operation.queue)
     check_name("reservation", name)
 
     def shape(answer: tuple[int, bool]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         return {"messages": messages, "state": "acknowledged" if is_acknowledged else "held"}
 
     message = Reserve(0, queue.id, name, operation.messages_max or ALL, operation.lease_ms or RESERVATION_MS)
-    session.hub.links[queue.shard].ask(message, shaped(reply, shape))
+    client.state.links[queue.shard].ask(message, shaped(reply, shape))
 
 
 def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -> None:
@@ -92,17 +92,17 @@ def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -
         AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
         InvalidRequest: that can be no reservation's name; or the ranges do not rise, or are given where it returns.
     """
-    session, name = channel.session, operation.reservation
-    queue = _readable(session, operation.queue)
+    client, name = channel.client, operation.reservation
+    queue = _readable(client, operation.queue)
     check_name("reservation", name)
     _check_ranges(operation)
     message = EndReservation(0, queue.id, name, operation.acknowledge, operation.ranges)
-    session.hub.links[queue.shard].ask(message, shaped(reply, lambda messages: {"messages": messages}))
+    client.state.links[queue.shard].ask(message, shaped(reply, lambda messages: {"messages": messages}))
 
 
-def _readable(session: Session, name: str) -> Queue:
-    session.rights.check_read(name, "queue")
-    return session.queue(name)
+def _readable(client: Client, name: str) -> Queue:
+    client.permissions.check_read(name, "queue")
+    return client.queue(name)
 
 
 def _check_reservation_if_any(name: str) -> None:

@@ -33,10 +33,10 @@ class _Gathering:
             self._reply({"processes": self.processes, "queues": self.queues})
 
 
-def gather(hub: GatewayState, reply: Reply) -> None:
+def gather(state: GatewayState, reply: Reply) -> None:
     """Ask every process how it is; the result has `processes` and `queues`, one table for each."""
-    gathering = _Gathering(len(hub.links) + 2, reply)
-    gathering.take(hub.table())
-    hub.coordinator.inspect(gathering.take, ANSWER_SECONDS)
-    for link in hub.links:
+    gathering = _Gathering(len(state.links) + 2, reply)
+    gathering.take(state.table())
+    state.coordinator.inspect(gathering.take, ANSWER_SECONDS)
+    for link in state.links:
         link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)

@@ -11,7 +11,7 @@ from shardmq.bus.coordinator_link import Reply
 from shardmq.errors import AccessRefused
 from shardmq.gateway.handlers.replies import done, shaped
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.session.session import Session
+from shardmq.gateway.session.client import Client
 from shardmq.protocol.native.operations.topology import (
     ExchangeBind,
     ExchangeDeclare,
@@ -40,19 +40,19 @@ def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply)
         AccessRefused: the default exchange, or not permitted.
         NotFound: it was asked for passively, and is not there.
     """
-    session, name = channel.session, operation.exchange
+    client, name = channel.client, operation.exchange
     _not_default(name, "declared")
     if operation.passive:
-        session.hub.topology.exchange(session.vhost, name)
+        client.state.topology.exchange(client.vhost, name)
         reply(None)
         return
-    session.rights.check_configure(name, "exchange")
+    client.permissions.check_configure(name, "exchange")
     alternate = operation.arguments.get(ALTERNATE)
-    if isinstance(alternate, str) and (session.vhost, name) not in session.hub.topology.exchanges:
-        session.rights.check_read(name, "exchange")
-        session.rights.check_write(alternate, "exchange")
+    if isinstance(alternate, str) and (client.vhost, name) not in client.state.topology.exchanges:
+        client.permissions.check_read(name, "exchange")
+        client.permissions.check_write(alternate, "exchange")
     command = DeclareExchange(
-        session.vhost,
+        client.vhost,
         name,
         operation.type,
         operation.durable,
@@ -60,7 +60,7 @@ def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply)
         operation.auto_delete,
         operation.internal,
     )
-    session.perform(command, done(reply))
+    client.perform(command, done(reply))
 
 
 def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -> None:
@@ -69,10 +69,10 @@ def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -
     Raises:
         AccessRefused: the default exchange, or not permitted.
     """
-    session = channel.session
+    client = channel.client
     _not_default(operation.exchange, "deleted")
-    session.rights.check_configure(operation.exchange, "exchange")
-    session.perform(DeleteExchange(session.vhost, operation.exchange, operation.if_unused), done(reply))
+    client.permissions.check_configure(operation.exchange, "exchange")
+    client.perform(DeleteExchange(client.vhost, operation.exchange, operation.if_unused), done(reply))
 
 
 def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> None:
@@ -83,27 +83,27 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
         NotFound: it was asked for passively, and is not there.
         ResourceLocked: it is another connection's alone.
     """
-    session, name = channel.session, operation.queue
-    there = session.hub.topology.queues.get((session.vhost, name))
+    client, name = channel.client, operation.queue
+    there = client.state.topology.queues.get((client.vhost, name))
     shape = shaped(reply, lambda counts: {"queue": name, "messages": counts[0], "consumers": counts[1]})
     if operation.passive:
-        session.count(session.queue(name), shape)
+        client.count(client.queue(name), shape)
         return
     server_named = not name
     if server_named:
         name = SERVER_NAMED + base64.urlsafe_b64encode(secrets.token_bytes(SERVER_NAME_BYTES)).decode().rstrip("=")
-    session.rights.check_configure(name, "queue")
+    client.permissions.check_configure(name, "queue")
     dead_letters = operation.arguments.get(DEAD_LETTER_EXCHANGE)
     if there is not None:
-        session.queue(name)
+        client.queue(name)
     elif isinstance(dead_letters, str):
-        session.rights.check_read(name, "queue")
-        session.rights.check_write(dead_letters, "exchange")
-    owner = session.identity if operation.exclusive else ""
+        client.permissions.check_read(name, "queue")
+        client.permissions.check_write(dead_letters, "exchange")
+    owner = client.identity if operation.exclusive else ""
     command = DeclareQueue(
-        session.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner, server_named
+        client.vhost, name, operation.durable, operation.arguments, operation.auto_delete, owner, server_named
     )
-    session.declare_queue(command, shape)
+    client.declare_queue(command, shape)
 
 
 def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None:
@@ -114,12 +114,12 @@ def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None
         ResourceLocked: it is another connection's alone.
         NotFound: it is not there.
     """
-    session = channel.session
-    session.rights.check_configure(operation.queue, "queue")
-    queue = session.queue(operation.queue)
-    command = DeleteQueue(session.vhost, operation.queue, operation.if_unused, operation.if_empty)
+    client = channel.client
+    client.permissions.check_configure(operation.queue, "queue")
+    queue = client.queue(operation.queue)
+    command = DeleteQueue(client.vhost, operation.queue, operation.if_unused, operation.if_empty)
     answer = shaped(reply, lambda messages: {"messages": messages})
-    session.reach(queue, lambda: session.perform(command, answer))
+    client.reach(queue, lambda: client.perform(command, answer))
 
 
 def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key: bool = False) -> None:
@@ -131,14 +131,14 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key:
         ResourceLocked: the queue is another connection's alone.
         InvalidRequest: the key has no sensible meaning for that exchange.
     """
-    session = channel.session
-    _check_ends(session, "queue", operation.queue, operation.exchange)
-    session.hub.topology.exchange(session.vhost, operation.exchange)
-    session.queue(operation.queue)
+    client = channel.client
+    _check_ends(client, "queue", operation.queue, operation.exchange)
+    client.state.topology.exchange(client.vhost, operation.exchange)
+    client.queue(operation.queue)
     if not any_key:
-        session.hub.topology.check_binding_key(session.vhost, operation.exchange, operation.routing_key)
-    command = Bind(session.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
-    session.perform(command, done(reply))
+        client.state.topology.check_binding_key(client.vhost, operation.exchange, operation.routing_key)
+    command = Bind(client.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
+    client.perform(command, done(reply))
 
 
 def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None:
@@ -147,11 +147,11 @@ def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None
     Raises:
         AccessRefused, NotFound, ResourceLocked: as `queue_bind`.
     """
-    session = channel.session
-    _check_ends(session, "queue", operation.queue, operation.exchange)
-    session.queue(operation.queue)
-    command = Unbind(session.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
-    session.perform(command, done(reply))
+    client = channel.client
+    _check_ends(client, "queue", operation.queue, operation.exchange)
+    client.queue(operation.queue)
+    command = Unbind(client.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
+    client.perform(command, done(reply))
 
 
 def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, any_key: bool = False) -> None:
@@ -160,22 +160,22 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
     Raises:
         AccessRefused, NotFound, InvalidRequest: as `queue_bind`.
     """
-    session = channel.session
+    client = channel.client
     _not_default(operation.destination, "bound")
-    _check_ends(session, "exchange", operation.destination, operation.source)
-    session.hub.topology.exchange(session.vhost, operation.source)
-    session.hub.topology.exchange(session.vhost, operation.destination)
+    _check_ends(client, "exchange", operation.destination, operation.source)
+    client.state.topology.exchange(client.vhost, operation.source)
+    client.state.topology.exchange(client.vhost, operation.destination)
     if not any_key:
-        session.hub.topology.check_binding_key(session.vhost, operation.source, operation.routing_key)
+        client.state.topology.check_binding_key(client.vhost, operation.source, operation.routing_key)
     command = Bind(
-        session.vhost,
+        client.vhost,
         operation.source,
         operation.destination,
         operation.routing_key,
         operation.arguments,
         to_exchange=True,
     )
-    session.perform(command, done(reply))
+    client.perform(command, done(reply))
 
 
 def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -> None:
@@ -184,24 +184,24 @@ def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -
     Raises:
         AccessRefused: as `queue_bind`.
     """
-    session = channel.session
+    client = channel.client
     _not_default(operation.destination, "unbound")
-    _check_ends(session, "exchange", operation.destination, operation.source)
+    _check_ends(client, "exchange", operation.destination, operation.source)
     command = Unbind(
-        session.vhost,
+        client.vhost,
         operation.source,
         operation.destination,
         operation.routing_key,
         operation.arguments,
         to_exchange=True,
     )
-    session.perform(command, done(reply))
+    client.perform(command, done(reply))
 
 
-def _check_ends(session: Session, kind: str, destination: str, source: str) -> None:
-    session.rights.check_write(destination, kind)
+def _check_ends(client: Client, kind: str, destination: str, source: str) -> None:
+    client.permissions.check_write(destination, kind)
     _not_default(source, "bound to, nor unbound from, anything by hand")
-    session.rights.check_read(source, "exchange")
+    client.permissions.check_read(source, "exchange")
 
 
 def _not_default(exchange: str, what: str) -> None:

@@ -12,7 +12,7 @@ from shardmq.bus.messages.shard import Seal
 from shardmq.errors import AccessRefused
 from shardmq.gateway.handlers.replies import done, from_all, shaped
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.session.session import Session
+from shardmq.gateway.session.client import Client
 from shardmq.limits import TRANSACTION_TIMEOUT_MS
 from shardmq.protocol.native.operations.transaction import (
     TransactionAbort,
@@ -33,7 +33,7 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
         InvalidRequest: that can be no name.
         AccessRefused: it is of those that gateways make.
     """
-    session, name = channel.session, operation.transaction
+    client, name = channel.client, operation.transaction
     check_name(NOUN, name)
     _check_unreserved(name)
 
@@ -42,8 +42,8 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
         return {"number": number, "state": "committed" if is_committed else "open"}
 
     timeout_ms = operation.timeout_ms or TRANSACTION_TIMEOUT_MS
-    session.perform(
-        BeginTransaction(session.vhost, name, session.user, timeout_ms, operation.number), shaped(reply, shape)
+    client.perform(
+        BeginTransaction(client.vhost, name, client.user, timeout_ms, operation.number), shaped(reply, shape)
     )
 
 
@@ -57,14 +57,14 @@ def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply)
         AccessRefused: somebody else began it.
         Unavailable: it is not known here, and the coordinator is away.
     """
-    hub = channel.session.hub
-    channel.session.check_transaction(operation.number)
+    state = channel.client.state
+    channel.client.check_transaction(operation.number)
 
     def join(sums: list[tuple[int, int]]) -> dict[str, Any]:
         return {"messages": sum([messages for messages, _ in sums]), "bytes": sum([size for _, size in sums])}
 
-    take = from_all(len(hub.links), reply, join)
-    for link in hub.links:
+    take = from_all(len(state.links), reply, join)
+    for link in state.links:
         link.ask(Seal(0, operation.number, operation.attempt), take)
 
 
@@ -75,11 +75,11 @@ def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Re
         InvalidRequest: that can be no name.
         AccessRefused: it is of those that gateways make.
     """
-    session, name = channel.session, operation.transaction
+    client, name = channel.client, operation.transaction
     check_name(NOUN, name)
     _check_unreserved(name)
-    command = CommitTransaction(session.vhost, name, operation.number, _decider(session), operation.attempts)
-    session.perform(command, shaped(reply, lambda visible: {"visible": visible}))
+    command = CommitTransaction(client.vhost, name, operation.number, _decider(client), operation.attempts)
+    client.perform(command, shaped(reply, lambda visible: {"visible": visible}))
 
 
 def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Reply) -> None:
@@ -88,9 +88,9 @@ def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Repl
     Raises:
         InvalidRequest: that can be no name.
     """
-    session, name = channel.session, operation.transaction
+    client, name = channel.client, operation.transaction
     check_name(NOUN, name)
-    session.perform(AbortTransaction(session.vhost, name, operation.number, _decider(session)), done(reply))
+    client.perform(AbortTransaction(client.vhost, name, operation.number, _decider(client)), done(reply))
 
 
 def _check_unreserved(name: str) -> None:
@@ -100,9 +100,9 @@ def _check_unreserved(name: str) -> None:
         )
 
 
-def _decider(session: Session) -> str:
+def _decider(client: Client) -> str:
     """Whose transaction it has to be; "" where anybody's will do."""
-    return "" if session.is_administrator else session.user
+    return "" if client.is_administrator else client.user
 
 
 REQUESTS: Final[dict[type[Any], Any]] = {

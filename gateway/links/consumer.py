@@ -87,7 +87,6 @@ class Consumer:
     __slots__ = (
         "auto_ack",
         "borrowed",
-        "channel",
         "exclusive",
         "link",
         "number",
@@ -98,6 +97,7 @@ class Consumer:
         "prefetch",
         "priority",
         "queue",
+        "receiver",
         "running",
         "settled",
         "settled_late",
@@ -108,8 +108,8 @@ class Consumer:
         "window",
     )
 
-    def __init__(self, channel: Receiver, link: ConsumerLink, number: int, queue: int, tag: str) -> None:
-        self.channel = channel
+    def __init__(self, receiver: Receiver, link: ConsumerLink, number: int, queue: int, tag: str) -> None:
+        self.receiver = receiver
         self.link = link
         self.number = number
         self.queue = queue

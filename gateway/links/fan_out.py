@@ -7,20 +7,26 @@ from shardmq.errors import ReplyCode
 
 
 class ConfirmTarget(Protocol):
-    """Whoever waits for confirms: a channel."""
+    """Whoever waits for confirms: a channel's publisher."""
 
     def confirm(self, first: int, last: int) -> None:
-        """Publishes `first` to `last` are where they should be."""
+        """Confirm publishes `first` to `last`: they are in all their queues."""
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
-        """Publishes `first` to `last` are not, or not everywhere; but for the first `taken` messages if it is one."""
+        """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are in all their queues."""
 
 
 class FanOut:
     """A publish in several parts: confirmed when the last is, refused when one is.
 
+    Args:
+        remaining: how many parts.
+
     Attributes:
-        is_of_many: whether it puts publishes of one message each together.
+        is_of_many: whether its parts hold several publishes of one message each.
+        remaining: parts that are not answered.
+        refusal: code and text of the part that took least; None where all are confirmed.
+        taken: how many of the first messages of the publish all parts have, where one was refused.
     """
 
     __slots__ = ("refusal", "remaining", "taken")
@@ -31,27 +37,32 @@ class FanOut:
         self.refusal: tuple[int, str] | None = None
         self.taken = 0
 
-    def confirm(self, publisher: ConfirmTarget, request: int) -> None:
-        """One part is where it should be."""
+    def confirm(self, target: ConfirmTarget, request: int) -> None:
+        """Count a part that is confirmed."""
         self.remaining -= 1
         if self.remaining:
             return
         if self.refusal is None:
-            publisher.confirm(request, request)
+            target.confirm(request, request)
         else:
-            publisher.refuse(request, request, *self.refusal, self.taken)
+            target.refuse(request, request, *self.refusal, self.taken)
 
-    def refuse(self, publisher: ConfirmTarget, request: int, code: int, text: str, taken: int) -> None:
-        """One part is not; only the first `taken` messages of the publish are certain to be in it."""
+    def refuse(self, target: ConfirmTarget, request: int, code: int, text: str, taken: int) -> None:
+        """Count a part that is refused; only the first `taken` messages of the publish are certain to be in it."""
         if self.refusal is None or taken < self.taken:
             self.refusal = code, text
             self.taken = taken
-        self.confirm(publisher, request)
+        self.confirm(target, request)
 
 
 class FanOutOfMany(FanOut):
-    """Publishes of one message each, which go to several shards together: each of them is confirmed where all parts of
-    the run are certain to have its message.
+    """Publishes of one message each, which go to several shards together.
+
+    Each of them is confirmed where all parts of the batch are certain to have its message.
+
+    Args:
+        remaining: how many parts.
+        last: the number of the last publish.
     """
 
     __slots__ = ("last",)
@@ -61,44 +72,87 @@ class FanOutOfMany(FanOut):
         super().__init__(remaining)
         self.last = last
 
-    def confirm(self, publisher: ConfirmTarget, request: int) -> None:
+    def confirm(self, target: ConfirmTarget, request: int) -> None:
+        """Count a part that is confirmed, of publishes from `request` on."""
         self.remaining -= 1
         if self.remaining:
             return
         refused = self.last + 1 if self.refusal is None else request + self.taken
         if refused > request:
-            publisher.confirm(request, refused - 1)
+            target.confirm(request, refused - 1)
         if self.refusal is not None:
-            publisher.refuse(refused, self.last, *self.refusal)
+            target.refuse(refused, self.last, *self.refusal)
 
 
 @dataclass(slots=True)
-class _Unconfirmed:
-    """Publishes in a run: `each` messages in every one of them, from message `start` of the run on."""
+class Unconfirmed:
+    """Publishes in one record batch that wait for their confirm together.
+
+    Attributes:
+        number: of the batch, as the shard confirms it.
+        queues: where they go.
+        target: hears of them.
+        first: the first one's number.
+        last: the last one's.
+        each: how many messages every one of them has.
+        start: how many messages of the batch are before theirs.
+        size: bytes of their records.
+        fan_out: joins the parts of a publish that goes to several shards; None where it is whole.
+        offset: how many messages of a publish that is joined are in the parts before.
+        is_many: whether they are publishes of one message each that were handed in together.
+    """
 
     number: int
     queues: tuple[int, ...]
-    publisher: ConfirmTarget
+    target: ConfirmTarget
     first: int
     last: int
     each: int
     start: int
     size: int
-    fan: FanOut | None
-    offset: int  # how many messages of the publish that a fan puts together are in the parts before
-    is_many: bool  # publishes of one message each that were handed in together
+    fan_out: FanOut | None
+    offset: int
+    is_many: bool
+
+    def confirm(self) -> None:
+        """Confirm all of them."""
+        if self.fan_out is None:
+            self.target.confirm(self.first, self.last)
+        else:
+            self.fan_out.confirm(self.target, self.first)
+
+    def refuse(self, code: int, text: str, taken: int) -> None:
+        """Refuse those of which the shard has not all messages, and confirm the others.
+
+        Args:
+            code: of the refusal.
+            text: what happened.
+            taken: how many of their first messages the shard has.
+        """
+        target = self.target
+        if self.fan_out is not None:
+            if taken >= self.each:
+                self.confirm()
+            else:
+                self.fan_out.refuse(target, self.first, code, text, self.offset + taken)
+            return
+        whole, part = divmod(taken, self.each)
+        first = self.first + whole
+        if first > self.last:
+            self.confirm()
+            return
+        if whole:
+            target.confirm(self.first, first - 1)
+        if part:
+            target.refuse(first, first, code, text, part)
+            first += 1
+        if first <= self.last:
+            target.refuse(first, self.last, code, text)
 
 
-def _confirm(entry: _Unconfirmed) -> None:
-    if entry.fan is None:
-        entry.publisher.confirm(entry.first, entry.last)
-    else:
-        entry.fan.confirm(entry.publisher, entry.first)
-
-
-def refuse(publisher: ConfirmTarget, first: int, last: int, fan: FanOut | None, text: str) -> None:
+def refuse(target: ConfirmTarget, first: int, last: int, fan_out: FanOut | None, text: str) -> None:
     """Refuse publishes of which nothing is certain."""
-    if fan is None:
-        publisher.refuse(first, last, ReplyCode.RESOURCE_ERROR, text)
+    if fan_out is None:
+        target.refuse(first, last, ReplyCode.RESOURCE_ERROR, text)
     else:
-        fan.refuse(publisher, first, ReplyCode.RESOURCE_ERROR, text, 0)
+        fan_out.refuse(target, first, ReplyCode.RESOURCE_ERROR, text, 0)

@@ -54,7 +54,7 @@ def _is_of_reservation(message: Any) -> bool:
     return isinstance(message, EndReservation) or bool(getattr(message, "reservation", ""))
 
 
-def _no_undertaker(_link: "ShardLink", dead: DeadLetter) -> None:
+def _no_publisher(_link: "ShardLink", dead: DeadLetter) -> None:
     raise AssertionError(f"nobody takes the dead letters of queue {dead.queue}")
 
 
@@ -80,7 +80,7 @@ class ShardLink:
     Attributes:
         life: how often the shard went away; what was delivered in another life cannot be settled.
         confirms: publishes on their way to it.
-        bury: takes in dead letters; its owner sets it before any come.
+        on_dead_letter: takes in dead letters; it is set before any come.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ShardLink:
         self.life = 0
         self.confirms = PublishWindow(dialer, name, exists)
         self.publish = self.confirms.add
-        self.bury: Callable[[ShardLink, DeadLetter], None] = _no_undertaker
+        self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed
         self._exists = exists
@@ -116,7 +116,7 @@ class ShardLink:
             Got: self._on_answer,
             Refusal: self._on_answer,
             Cancelled: self._on_cancelled,
-            DeadLetter: lambda message: self.bury(self, message),
+            DeadLetter: lambda message: self.on_dead_letter(self, message),
             Alarm: lambda message: alarms.turn(name, message.resource, message.is_on, message.text),
             Wanted: self._on_wanted,
             Spent: self._on_spent,
@@ -157,7 +157,7 @@ class ShardLink:
     def _send(self, asked: _Asked) -> None:
         number = self._next_number
         self._next_number += 1
-        self.confirms.close_run()
+        self.confirms.close_batch()
         self._post_settlements()
         message = asked.message
         fields = [getattr(message, field) for field in message.__struct_fields__]
@@ -193,11 +193,11 @@ class ShardLink:
 
     # --- consumers ------------------------------------------------------------------------------------------------
 
-    def add_consumer(self, channel: Receiver, queue: int, tag: str) -> Consumer:
+    def add_consumer(self, receiver: Receiver, queue: int, tag: str) -> Consumer:
         """A new holder of messages of one queue of this shard."""
         number = self._next_number
         self._next_number += 1
-        consumer = Consumer(channel, self, number, queue, tag)
+        consumer = Consumer(receiver, self, number, queue, tag)
         self._consumers[number] = consumer
         return consumer
 
@@ -242,7 +242,7 @@ class ShardLink:
         if self._consumers.pop(consumer.number, None) is None:
             return
         consumer.running = False
-        self.confirms.close_run()
+        self.confirms.close_batch()
         self._forget_loans(consumer)
         self._post_settlements()
         self.dialer.post(Release(consumer.number))
@@ -259,7 +259,7 @@ class ShardLink:
 
     def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
-        self.confirms.close_run()
+        self.confirms.close_batch()
         self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
@@ -282,32 +282,32 @@ class ShardLink:
     def _on_delivered(self, message: Delivered) -> None:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
-            consumer.channel.deliver(consumer, message)
+            consumer.receiver.deliver(consumer, message)
 
     def _on_wanted(self, message: Wanted) -> None:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
-            consumer.channel.wanted(consumer, message.size)
+            consumer.receiver.wanted(consumer, message.size)
 
     def _on_spent(self, message: Spent) -> None:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.permitted -= message.size
             consumer.borrowed += message.used
-            consumer.channel.spent(consumer, message.size, message.used)
+            consumer.receiver.spent(consumer, message.size, message.used)
 
     def _forget_loans(self, consumer: Consumer) -> None:
         """What was lent for a consumer's messages comes no more, or is not handed to its socket any more."""
         permitted, consumer.permitted = consumer.permitted, 0
         borrowed, consumer.borrowed = consumer.borrowed, 0
         if permitted or borrowed:
-            consumer.channel.spent(consumer, permitted, -borrowed)
+            consumer.receiver.spent(consumer, permitted, -borrowed)
 
     def _on_cancelled(self, message: Cancelled) -> None:
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.running = False
-            consumer.channel.cancelled(consumer, Unavailable(message.text) if message.text else None)
+            consumer.receiver.cancelled(consumer, Unavailable(message.text) if message.text else None)
 
     # --- the link -------------------------------------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ class ShardLink:
         def resumed(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError) and consumer.running:
                 consumer.running = False
-                consumer.channel.cancelled(consumer, None if outcome.code == ReplyCode.NOT_FOUND else outcome)
+                consumer.receiver.cancelled(consumer, None if outcome.code == ReplyCode.NOT_FOUND else outcome)
 
         return resumed
 

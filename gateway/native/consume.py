@@ -9,15 +9,24 @@ from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, 
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
 
 
-def _basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
-    session, arguments = channel.session, operation.arguments
+def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
+    """Start a consumer.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: the queue is exclusive to another connection.
+        NotAllowed: the channel has a consumer of that tag.
+        PreconditionFailed: an argument has no meaning.
+    """
+    client, arguments = channel.client, operation.arguments
     if arguments:
         check_arguments(
-            f"a consumer of queue '{operation.queue}' in vhost '{session.vhost}'", arguments, CONSUMER_ARGUMENTS
+            f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", arguments, CONSUMER_ARGUMENTS
         )
-    session.rights.check_read(operation.queue, "queue")
-    channel.consume(
-        operation.queue,
+    client.permissions.check_read(operation.queue, "queue")
+    channel.consumers.consume(
+        client.queue(operation.queue),
         operation.consumer,
         operation.auto_ack,
         operation.prefetch,
@@ -28,25 +37,40 @@ def _basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> N
     )
 
 
-def _basic_cancel(channel: Channel, operation: BasicCancel, reply: Reply) -> None:
-    channel.cancel(operation.consumer, done(reply))
+def basic_cancel(channel: Channel, operation: BasicCancel, reply: Reply) -> None:
+    """Stop a consumer; what it holds stays unacked."""
+    channel.consumers.cancel(operation.consumer, done(reply))
 
 
-def _basic_qos(channel: Channel, operation: BasicQos, reply: Reply) -> None:
-    channel.qos(operation.consumer, operation.prefetch, done(reply))
+def basic_qos(channel: Channel, operation: BasicQos, reply: Reply) -> None:
+    """Change a running consumer's prefetch.
+
+    Raises:
+        NotFound: the channel has no consumer of that tag.
+    """
+    channel.consumers.qos(operation.consumer, operation.prefetch, done(reply))
 
 
-def _basic_recover(channel: Channel, _operation: BasicRecover, reply: Reply) -> None:
+def basic_recover(channel: Channel, _operation: BasicRecover, reply: Reply) -> None:
+    """Requeue everything unacked."""
     channel.recover()
     reply(None)
 
 
-def _basic_get(channel: Channel, operation: BasicGet, reply: Reply) -> None:
+def basic_get(channel: Channel, operation: BasicGet, reply: Reply) -> None:
+    """Take one message; the result is None where there is none.
+
+    Raises:
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: the queue is exclusive to another connection.
+    """
+
     def shape(outcome: Any) -> dict[str, Any] | None:
         if outcome is None:
             return None
         tag, got = outcome
         return {**delivery_table(channel.number, tag, got.redelivered, got.run, got.deliveries), "messages": got.ready}
 
-    channel.session.rights.check_read(operation.queue, "queue")
-    channel.get(operation.queue, operation.auto_ack, shaped(reply, shape))
+    channel.client.permissions.check_read(operation.queue, "queue")
+    channel.consumers.get(operation.queue, operation.auto_ack, shaped(reply, shape))

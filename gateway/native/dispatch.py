@@ -1,4 +1,4 @@
-"""The native protocol's requests as a table: which call each operation is, and what its answer looks like."""
+"""Which call carries out each operation, and what its answer looks like."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -7,80 +7,148 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.coordinator_link import Reply
+from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Peek
-from shardmq.gateway.handlers import (
-    administration,
-    transactions,
-)
-from shardmq.gateway.handlers import (
-    lists as listing,
-)
-from shardmq.gateway.handlers import (
-    reads as snapshots,
-)
-from shardmq.gateway.handlers import (
-    topology as declarations,
-)
+from shardmq.errors import ChannelError, ConnectionFault, ReplyCode, RequestError
+from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_table, shaped
-from shardmq.gateway.native.consume import _basic_cancel, _basic_consume, _basic_get, _basic_qos, _basic_recover
-from shardmq.gateway.session import large_messages as borrowing
+from shardmq.gateway.native.channel import NativeChannel
+from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_get, basic_qos, basic_recover
+from shardmq.gateway.native.publish import publish
+from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
+from shardmq.gateway.state.time_slices import Turn
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
+    BasicAck,
     BasicCancel,
     BasicConsume,
     BasicGet,
+    BasicNack,
+    BasicPublish,
     BasicQos,
     BasicRecover,
+    BasicRenew,
 )
+from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen, Ok, Refused
 from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import QueuePeek, QueuePurge
 from shardmq.topology.entities import check_nesting
 
 
-def carry_out(channel: Channel, operation: Any, reply: Reply) -> None:
-    """Carry out a request.
+def carry_out(channel: NativeChannel, operation: Operation) -> None:
+    """Carry out what came on a channel.
 
     Raises:
-        RequestError: it is refused at once; `reply` is not called.
+        ConnectionFault: it makes no sense on a channel that is open.
     """
-    check_nesting(getattr(operation, "arguments", None))
-    _REQUESTS[type(operation)](channel, operation, reply)
+    try:
+        if type(operation) is BasicPublish:
+            publish(channel, operation)
+        elif type(operation) is BasicAck:
+            for first, last in operation.tags:
+                channel.session_channel.ack(first, last)
+        elif type(operation) is BasicNack:
+            for first, last in operation.tags:
+                channel.session_channel.nack(first, last, operation.requeue, operation.delay_ms)
+        elif type(operation) is BasicRenew:
+            for first, last in operation.tags:
+                channel.session_channel.renew(first, last)
+        elif type(operation) is ChannelClose:
+            channel.owner.close_channel(channel)
+            channel.outbox.send(Ok(operation.request, channel.number))
+        elif type(operation) is ChannelOpen:
+            raise ConnectionFault(f"channel {channel.number} is open already", ReplyCode.CHANNEL_ERROR)
+        else:
+            _request(channel, operation)
+    except ChannelError as error:
+        channel.owner.fail_channel(channel, error)
+
+
+def catch_up(channel: NativeChannel) -> None:
+    """Carry out what was held on a channel, as far as nothing holds it any more."""
+    outbox = channel.outbox
+    turn = Turn()
+    while channel.held and not (channel.is_waiting or outbox.is_unread or outbox.is_closing):
+        if turn.is_over:
+            channel.is_waiting = True
+            outbox.state.turns.wait(partial(_go_on, channel))
+            break
+        operation, size = channel.held.popleft()
+        outbox.hold_less(size)
+        try:
+            carry_out(channel, operation)
+        except ConnectionFault as fault:
+            outbox.close(fault)
+    if not channel.held:
+        channel.held = None
+
+
+def _go_on(channel: NativeChannel) -> None:
+    """Go on with what is held: it is the channel's turn again."""
+    channel.is_waiting = False
+    if channel.is_open:
+        catch_up(channel)
+
+
+def _request(channel: NativeChannel, operation: Any) -> None:
+    """Carry out a request; until it is answered, what follows on its channel is held."""
+    outbox = channel.outbox
+    answered = False
+
+    def reply(outcome: Outcome) -> None:
+        nonlocal answered
+        answered = True
+        if outbox.is_closing or not channel.is_open:
+            return
+        if isinstance(outcome, RequestError):
+            outbox.send(Refused(operation.request, operation.channel, outcome.code, outcome.text))
+        else:
+            outbox.send(Ok(operation.request, operation.channel, outcome))
+        if channel.is_waiting:
+            channel.is_waiting = False
+            catch_up(channel)
+
+    try:
+        check_nesting(getattr(operation, "arguments", None))
+        _REQUESTS[type(operation)](channel.session_channel, operation, reply)
+    except RequestError as error:
+        reply(error)
+    channel.is_waiting = not answered
 
 
 def _queue_purge(channel: Channel, operation: QueuePurge, reply: Reply) -> None:
-    channel.session.rights.check_read(operation.queue, "queue")
-    channel.session.purge(operation.queue, shaped(reply, lambda messages: {"messages": messages}))
+    channel.client.permissions.check_read(operation.queue, "queue")
+    channel.client.purge(operation.queue, shaped(reply, lambda messages: {"messages": messages}))
 
 
 def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
-    session = channel.session
-    session.rights.check_read(operation.queue, "queue")
-    queue = session.queue(operation.queue)
+    client = channel.client
+    client.permissions.check_read(operation.queue, "queue")
+    queue = client.queue(operation.queue)
 
     def shape(peeked: list[Any]) -> list[dict[str, Any]]:
         seen = msgspec.convert(peeked, list[tuple[int, bool, int, RecordBatch]])
-        return [delivery_table(0, 0, redelivered, run, deliveries) for _, redelivered, deliveries, run in seen]
+        return [delivery_table(0, 0, redelivered, batch, deliveries) for _, redelivered, deliveries, batch in seen]
 
-    link = session.hub.links[queue.shard]
+    link = client.state.links[queue.shard]
     question = Peek(0, queue.id, operation.offset, operation.count)
-    borrowing.look(channel, partial(link.ask, question), shaped(reply, shape))
+    large_messages.look(channel, partial(link.ask, question), shaped(reply, shape))
 
 
 _REQUESTS: Final[Mapping[type[Operation], Callable[[Channel, Any, Reply], None]]] = MappingProxyType(
     {
-        **declarations.REQUESTS,
-        **listing.REQUESTS,
+        **topology.REQUESTS,
+        **lists.REQUESTS,
         **administration.REQUESTS,
         **transactions.REQUESTS,
-        **snapshots.REQUESTS,
+        **reads.REQUESTS,
         QueuePurge: _queue_purge,
         QueuePeek: _queue_peek,
-        BasicConsume: _basic_consume,
-        BasicCancel: _basic_cancel,
-        BasicQos: _basic_qos,
-        BasicRecover: _basic_recover,
-        BasicGet: _basic_get,
+        BasicConsume: basic_consume,
+        BasicCancel: basic_cancel,
+        BasicQos: basic_qos,
+        BasicRecover: basic_recover,
+        BasicGet: basic_get,
     }
 )

@@ -1,7 +1,7 @@
-"""Who is connected, and what follows from it: the coordinator is told, and who lost what it needs is parted from.
+"""Who is connected: told to the coordinator, and disconnected when its user or virtual host is deleted.
 
-A connection ends when its user or virtual host does, or when it is expelled; the exclusive queues it declared end with
-it, also those whose declaration is answered later.
+A connection is also closed when an administrator says so. The exclusive queues it declared are deleted with it, also
+those whose declaration is answered later.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from shardmq.bus.coordinator_link import Outcome
 from shardmq.bus.messages.coordinator import ReportConnections
 from shardmq.errors import NotAllowed, ReplyCode, ShardmqError, Unavailable
+from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.session import Session
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import (
@@ -30,92 +31,90 @@ RETRY_SECONDS: Final = 1.0
 """A queue that could not be deleted, as the coordinator was away, is tried again so much later."""
 
 
-class Client(Protocol):
+class TrackedConnection(Protocol):
     """An open connection, whatever its protocol."""
 
     @property
     def session(self) -> Session | None:
-        """What it has; not None."""
+        """What the client has; not None."""
 
     def close(self, fault: ShardmqError) -> None:
-        """Tell the client why, and hang up."""
+        """Tell the client why, and close the connection."""
 
 
 class ConnectionTracker:
-    """See the module.
+    """Knows the clients that were let in, and follows what the topology says of them.
 
     Args:
-        hub: of the process.
+        state: of the gateway.
     """
 
-    def __init__(self, hub: GatewayState) -> None:
-        self._hub = hub
-        self._clients: dict[tuple[str, str], dict[str, Client]] = {}  # by (vhost, user), then by identity
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+        self._connections: dict[tuple[str, str], dict[str, TrackedConnection]] = {}  # by (vhost, user), by identity
         self._identities: dict[str, tuple[str, str]] = {}
         self._owned: dict[str, dict[tuple[str, str], Queue]] = {}  # exclusive queues by identity
         self._owners: dict[tuple[str, str], str] = {}
         self._awaited: dict[str, Callable[[], None]] = {}  # who waits until an identity owns none
         self._is_news = True
-        hub.coordinator.follow(self)
-        hub.on_tick(self._tick)
+        state.coordinator.follow(self)
+        state.on_tick(self._tick)
         self.loaded()
         self._tick(0.0)  # before anybody comes in: what this gateway's last life owned is gone then
 
-    def opened(self, client: Client, session: Session) -> None:
-        """A client has come in."""
-        place = session.vhost, session.user
-        self._clients.setdefault(place, {})[session.identity] = client
-        self._identities[session.identity] = place
+    def opened(self, connection: TrackedConnection, client: Client) -> None:
+        """Note that a client has come in."""
+        place = client.vhost, client.user
+        self._connections.setdefault(place, {})[client.identity] = connection
+        self._identities[client.identity] = place
         self._is_news = True
 
-    def closed(self, session: Session) -> None:
-        """A client is gone."""
-        place = self._identities.pop(session.identity, None)
+    def closed(self, client: Client) -> None:
+        """Forget a client that is gone, and delete its exclusive queues."""
+        place = self._identities.pop(client.identity, None)
         if place is None:
             return
-        del self._clients[place][session.identity]
-        if not self._clients[place]:
-            del self._clients[place]
+        del self._connections[place][client.identity]
+        if not self._connections[place]:
+            del self._connections[place]
         self._is_news = True
-        for queue in list(self._owned.get(session.identity, {}).values()):
+        for queue in list(self._owned.get(client.identity, {}).values()):
             self._delete(queue)
 
-    def when_gone(self, session: Session, then: Callable[[], None]) -> None:
+    def when_gone(self, client: Client, then: Callable[[], None]) -> None:
         """Call back when the exclusive queues of a client that is gone are gone, too; at once where there are none."""
-        if session.identity in self._owned:
-            self._awaited[session.identity] = then
+        if client.identity in self._owned:
+            self._awaited[client.identity] = then
         else:
             then()
 
-    def check_channels(self, session: Session) -> None:
-        """Make sure that the user may open one more channel.
+    def check_channels(self, client: Client) -> None:
+        """Make sure that the client's user may open one more channel.
 
         Raises:
             NotAllowed: the user's limit is reached.
         """
-        user = self._hub.topology.users.get(session.user)
+        user = self._state.topology.users.get(client.user)
         most = None if user is None else user.limits.get("max-channels")
         if most is None:
             return
-        places = [place for place in self._clients if place[1] == session.user]
-        opened = sum(len(client.session.channels) for client in self._at(places) if client.session is not None)
+        sessions = [connection.session for connection in self._of_user(client.user)]
+        opened = sum(session.client.channels for session in sessions if session is not None)
         if opened >= most:
             raise NotAllowed(
-                f"number of channels opened for user '{session.user}' has reached the maximum allowed user limit of "
+                f"number of channels opened for user '{client.user}' has reached the maximum allowed user limit of "
                 f"{most}"
             )
 
-    # --- changes ------------------------------------------------------------------------------------------------------
-
     def loaded(self) -> None:
-        """All may be different: look at every connection and every exclusive queue anew."""
-        topology = self._hub.topology
-        for (vhost, user), clients in list(self._clients.items()):
-            self._forget_rights(vhost, user)
+        """Look at every connection and every exclusive queue anew: all may be different."""
+        topology = self._state.topology
+        for (vhost, user), connections in list(self._connections.items()):
+            self._forget_permissions(vhost, user)
             if user not in topology.users:
-                self._part(list(clients.values()), f"user '{user}' was deleted")
+                self._close(list(connections.values()), f"user '{user}' was deleted")
             elif vhost not in topology.vhosts:
-                self._part(list(clients.values()), f"virtual host '{vhost}' was deleted")
+                self._close(list(connections.values()), f"virtual host '{vhost}' was deleted")
         self._owned.clear()
         self._owners.clear()
         for queue in topology.queues.values():
@@ -124,7 +123,7 @@ class ConnectionTracker:
             self._awaited.pop(identity)()
 
     def changed(self, changes: Sequence[Change]) -> None:
-        """Something is different."""
+        """Follow changes of the topology."""
         for change in changes:
             match change:
                 case QueueAdded():
@@ -132,37 +131,39 @@ class ConnectionTracker:
                 case QueueRemoved():
                     self._disown(change)
                 case PermissionPut():
-                    self._forget_rights(change.permission.vhost, change.permission.user)
+                    self._forget_permissions(change.permission.vhost, change.permission.user)
                 case PermissionRemoved():
-                    self._forget_rights(change.vhost, change.user)
+                    self._forget_permissions(change.vhost, change.user)
                 case UserRemoved():
-                    places = [place for place in self._clients if place[1] == change.name]
-                    self._part(list(self._at(places)), f"user '{change.name}' was deleted")
+                    self._close(list(self._of_user(change.name)), f"user '{change.name}' was deleted")
                 case VhostRemoved():
-                    places = [place for place in self._clients if place[0] == change.name]
-                    self._part(list(self._at(places)), f"virtual host '{change.name}' was deleted")
+                    self._close(list(self._of_vhost(change.name)), f"virtual host '{change.name}' was deleted")
                 case ConnectionClosed(connection, reason):
                     place = self._identities.get(connection)
                     if place is not None:
-                        self._part([self._clients[place][connection]], reason)
+                        self._close([self._connections[place][connection]], reason)
 
-    def _at(self, places: list[tuple[str, str]]) -> Iterator[Client]:
-        for place in places:
-            yield from self._clients[place].values()
+    def _of_user(self, name: str) -> Iterator[TrackedConnection]:
+        for (_, user), connections in self._connections.items():
+            if user == name:
+                yield from connections.values()
 
-    def _part(self, clients: list[Client], reason: str) -> None:
-        for client in clients:
-            client.close(ShardmqError(reason, ReplyCode.CONNECTION_FORCED))
+    def _of_vhost(self, name: str) -> Iterator[TrackedConnection]:
+        for (vhost, _), connections in self._connections.items():
+            if vhost == name:
+                yield from connections.values()
 
-    def _forget_rights(self, vhost: str, user: str) -> None:
-        for client in self._clients.get((vhost, user), {}).values():
-            if client.session is not None:
-                client.session.rights.forget()
+    def _close(self, connections: list[TrackedConnection], reason: str) -> None:
+        for connection in connections:
+            connection.close(ShardmqError(reason, ReplyCode.CONNECTION_FORCED))
 
-    # --- exclusive queues ---------------------------------------------------------------------------------------------
+    def _forget_permissions(self, vhost: str, user: str) -> None:
+        for connection in self._connections.get((vhost, user), {}).values():
+            if connection.session is not None:
+                connection.session.client.permissions.forget()
 
     def _own(self, queue: Queue) -> None:
-        if not queue.owner.startswith(f"{self._hub.origin:016x}."):
+        if not queue.owner.startswith(f"{self._state.origin:016x}."):
             return
         name = queue.vhost, queue.name
         self._owners[name] = queue.owner
@@ -185,15 +186,13 @@ class ConnectionTracker:
             if isinstance(outcome, Unavailable):
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._delete, queue)
 
-        if self._hub.topology.has_queue(queue.id):
-            self._hub.coordinator.perform(DeleteQueue(queue.vhost, queue.name, queue=queue.id), deleted)
-
-    # --- telling ------------------------------------------------------------------------------------------------------
+        if self._state.topology.has_queue(queue.id):
+            self._state.coordinator.perform(DeleteQueue(queue.vhost, queue.name, queue=queue.id), deleted)
 
     def _tick(self, _now: float) -> None:
-        """Tell the coordinator, where there is news, who is here."""
+        """Tell the coordinator who is here, where that has changed."""
         if not self._is_news:
             return
         self._is_news = False
-        counts = [(vhost, user, len(clients)) for (vhost, user), clients in self._clients.items()]
-        self._hub.coordinator.present(ReportConnections(self._hub.origin, counts))
+        counts = [(vhost, user, len(connections)) for (vhost, user), connections in self._connections.items()]
+        self._state.coordinator.present(ReportConnections(self._state.origin, counts))

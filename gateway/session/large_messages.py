@@ -2,18 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.messages.shard import Got
 from shardmq.gateway.links.consumer import Consumer
+from shardmq.gateway.session.client import Client
 from shardmq.message.record import cost
 from shardmq.message.record_batch import RecordBatch
-
-if TYPE_CHECKING:
-    from shardmq.gateway.session.channel import Channel
-    from shardmq.gateway.session.session import Session
-
 
 GETTERS_MAX: Final = 16
 """Queues that a channel got messages from by basic.get, and is known for to their shards; past it, those it holds
@@ -24,76 +20,88 @@ LOOK_BYTES: Final = 4 << 20
 """What shards answer who looks at messages (queue.peek, queue.read), but for a message that is larger by itself."""
 
 
-def ask(channel: "Channel", consumer: Consumer, size: int) -> None:
-    """The next message for a consumer does not fit into its window: it comes when there is room for it here."""
+class Borrower(Protocol):
+    """A channel, or its consumers."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channel is; one that is closed needs no message any more."""
+
+    @property
+    def client(self) -> Client:
+        """Whose account it borrows on."""
+
+
+def ask(borrower: Borrower, consumer: Consumer, size: int) -> None:
+    """Ask for room for a consumer's next message, which does not fit into its window; it comes when there is room."""
     link, life = consumer.link, consumer.link.life
 
     def grant() -> bool:
-        if not (channel.is_open and consumer.running and link.life == life):
+        if not (borrower.is_open and consumer.running and link.life == life):
             return False
         link.permit(consumer, size)
         return True
 
-    channel.session.account.ask(size, grant)
+    borrower.client.account.ask(size, grant)
 
 
-def count_sent(session: "Session", consumer: Consumer, run: RecordBatch) -> None:
-    """Messages of a consumer are no longer under way to its socket: they are its window's, or were lent."""
-    size = cost(run, consumer.overhead)
+def count_sent(client: Client, consumer: Consumer, batch: RecordBatch) -> None:
+    """Count messages of a consumer that are handed to its socket: they were in its window, or were lent."""
+    size = cost(batch, consumer.overhead)
     if consumer.borrowed:
-        repaid = min(len(run.records), consumer.borrowed)
+        repaid = min(len(batch.records), consumer.borrowed)
         consumer.borrowed -= repaid
         size -= repaid
-        session.front.repay_when_read(repaid)
+        client.front.repay_when_read(repaid)
     consumer.owed += size
 
 
-def get(channel: "Channel", consumer: Consumer, auto_ack: bool, reply: Reply, lent: int = 0) -> None:
-    """Ask a shard for one message, of so many bytes as there is room for: what was lent, or few."""
-    session = channel.session
+def get(borrower: Borrower, consumer: Consumer, auto_ack: bool, reply: Reply, lent: int = 0) -> None:
+    """Ask a shard for one message, of as many bytes as were lent, or of few; for a larger one, borrow and ask again."""
+    client = borrower.client
     consumer.permitted = lent
 
     def got(outcome: Outcome) -> None:
         permitted, consumer.permitted = consumer.permitted, 0  # none any more where the shard was away meanwhile
         used = min(permitted, len(outcome.run.records)) if isinstance(outcome, Got) else 0
         if permitted:
-            session.account.arrived(permitted, used)
+            client.account.arrived(permitted, used)
         if isinstance(outcome, int):
-            session.account.ask(outcome, partial(granted, outcome))
+            client.account.ask(outcome, partial(granted, outcome))
             return
         reply(outcome)
         if used:
-            session.front.repay_when_read(used)
+            client.front.repay_when_read(used)
 
     def granted(size: int) -> bool:
-        if channel.is_open:
-            get(channel, consumer, auto_ack, reply, size)
-        return channel.is_open
+        if borrower.is_open:
+            get(borrower, consumer, auto_ack, reply, size)
+        return borrower.is_open
 
-    consumer.link.get(consumer, auto_ack, lent or session.get_room, got)
+    consumer.link.get(consumer, auto_ack, lent or client.get_room, got)
 
 
-def look(channel: "Channel", question: Callable[[Reply], None], reply: Reply) -> None:
+def look(borrower: Borrower, question: Callable[[Reply], None], reply: Reply) -> None:
     """Ask a shard for messages to look at, when there is room for what such an answer may bring.
 
     Args:
-        channel: whose request it is.
+        borrower: whose request it is.
         question: asks; called once.
         reply: takes the answer.
     """
-    session = channel.session
+    client = borrower.client
 
     def answered(outcome: Outcome) -> None:
-        session.account.arrived(LOOK_BYTES, LOOK_BYTES)
+        client.account.arrived(LOOK_BYTES, LOOK_BYTES)
         reply(outcome)
-        session.front.repay_when_read(LOOK_BYTES)
+        client.front.repay_when_read(LOOK_BYTES)
 
     def grant() -> bool:
-        if channel.is_open:
+        if borrower.is_open:
             question(answered)
-        return channel.is_open
+        return borrower.is_open
 
-    session.account.ask(LOOK_BYTES, grant)
+    client.account.ask(LOOK_BYTES, grant)
 
 
 def forget_getters(getters: dict[int, Consumer]) -> None:

@@ -52,7 +52,7 @@ class PublishPart(NamedTuple):
     """`messages` messages of a publish; the parts before it have `offset`.
 
     Attributes:
-        plan: where they go, which may be nowhere.
+        route: where they go, which may be nowhere.
         certain: how many of the publish's first messages are in the parts before it: `offset`, or 0 if they are sorted.
     """
 
@@ -61,24 +61,124 @@ class PublishPart(NamedTuple):
     records: bytes
     priority: int
     ttl_ms: int | None
-    plan: Route
+    route: Route
     certain: int = 0
 
 
 class PublishSplitter(NamedTuple):
-    """A publish, as far as its messages have it in common.
+    """Splits a publish; what its messages have in common.
 
     Attributes:
+        state: of the gateway.
+        vhost: the publisher's virtual host.
         user: who publishes.
+        exchange: where to.
+        key: with which routing key.
         may_sort: whether a message may get the number of another one in its frame: nobody sends it again in another.
     """
 
-    hub: GatewayState
+    state: GatewayState
     vhost: str
     user: str
     exchange: str
     key: str
     may_sort: bool
+
+    def split(self, packed: bytes, count: int, records: Sequence[Record] | None) -> list[PublishPart]:
+        """The parts of the publish, in order.
+
+        Args:
+            packed: its records.
+            count: how many.
+            records: them decoded, where some have properties.
+
+        Raises:
+            PreconditionFailed: a property that has no meaning, or is not the user's to set.
+            NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
+        """
+        if records is None:
+            route = self.state.routes.of_message(self.vhost, self.exchange, (self.key,), None)
+            return [PublishPart(0, count, packed, 0, None, route)]
+        keys = self._keys_of(records)
+        if keys.count(keys[0]) == count and not any(map(_has_bcc, records)):
+            return [PublishPart(0, count, packed, *keys[0])]
+        members = list(zip(keys, _pieces(packed, records), strict=True))
+        is_sorted = self.may_sort and all(route.sorts for _, _, route in keys)
+        if is_sorted:
+            members.sort(key=_urgency)
+        parts: list[PublishPart] = []
+        offset = 0
+        for (priority, ttl_ms, route), neighbours in groupby(members, key=itemgetter(0)):
+            pieces = [piece for _, piece in neighbours]
+            certain = 0 if is_sorted else offset
+            parts.append(PublishPart(offset, len(pieces), b"".join(pieces), priority, ttl_ms, route, certain))
+            offset += len(pieces)
+        return parts
+
+    def key_of(self, properties: Properties | None) -> SplitKey:
+        """A message's priority, as far as it counts, its time to live, and its route.
+
+        Raises:
+            PreconditionFailed: a property that has no meaning, or is not the user's to set.
+            NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
+        """
+        route = self._route(properties)
+        if properties is None:
+            return 0, None, route
+        priority = properties.priority
+        if priority is not None and not 0 <= priority <= PRIORITY_MAX:
+            raise PreconditionFailed(f"priority {priority} is not from 0 to {PRIORITY_MAX}")
+        user = properties.user_id
+        if user is not None and user != self.user:
+            self._check_impersonation(user)
+        return min(priority or 0, route.levels), ttl_ms_of(properties.expiration), route
+
+    def _keys_of(self, records: Sequence[Record]) -> list[SplitKey]:
+        """The key of every message. Those without headers share it where priority, expiration and user are the same."""
+        shared: dict[tuple[int | None, str | None, str | None], SplitKey] = {}
+        is_shared = self.state.find_route(self.vhost, self.exchange, self.key) is not None
+        keys: list[SplitKey] = []
+        routing_keys_met = 0
+        for record in records:
+            properties = record.properties
+            if properties is None:
+                facts = _NO_PROPERTIES
+            elif is_shared and properties.headers is None:
+                facts = (properties.priority, properties.expiration, properties.user_id)
+            else:
+                routing_keys_met += _routing_key_count(properties)
+                if routing_keys_met > KEYS_MAX:
+                    raise PreconditionFailed(
+                        f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a "
+                        "time"
+                    )
+                keys.append(self.key_of(properties))
+                continue
+            key = shared.get(facts)
+            if key is None:
+                key = shared[facts] = self.key_of(properties)
+            keys.append(key)
+        return keys
+
+    def _route(self, properties: Properties | None) -> Route:
+        state, vhost, exchange, key, headers = self.state, self.vhost, self.exchange, self.key, None
+        if properties is not None:
+            headers = properties.headers
+        more = (*routing_keys(headers, CC), *routing_keys(headers, BCC)) if headers is not None else ()
+        if not more:
+            route = state.find_route(vhost, exchange, key)
+            if route is not None:
+                return route
+        return state.routes.of_message(vhost, exchange, (key, *more), properties)
+
+    def _check_impersonation(self, user: str) -> None:
+        publisher = self.state.topology.users.get(self.user)
+        if publisher is None or IMPERSONATOR not in publisher.tags:
+            raise PreconditionFailed(
+                f"user_id property set to '{user}' but authenticated user was '{self.user}'; set your own, or none"
+            )
 
 
 def is_uniform(records: Sequence[Record]) -> bool:
@@ -93,40 +193,6 @@ def is_uniform(records: Sequence[Record]) -> bool:
         ):
             return False
     return True
-
-
-def cut(publication: PublishSplitter, packed: bytes, count: int, records: Sequence[Record] | None) -> list[PublishPart]:
-    """The parts of a publish, in order.
-
-    Args:
-        publication: what it is.
-        packed: its records.
-        count: how many.
-        records: them decoded, where some have properties.
-
-    Raises:
-        PreconditionFailed: a property that has no meaning, or is not the user's to set.
-        NotFound: no such exchange.
-        AccessRefused: the exchange is internal.
-    """
-    if records is None:
-        plan = publication.hub.plan_message(publication.vhost, publication.exchange, (publication.key,), None)
-        return [PublishPart(0, count, packed, 0, None, plan)]
-    terms = _terms_of_all(publication, records)
-    if terms.count(terms[0]) == count and not any(map(_has_bcc, records)):
-        return [PublishPart(0, count, packed, *terms[0])]
-    members = list(zip(terms, _pieces(packed, records), strict=True))
-    is_sorted = publication.may_sort and all(plan.sorts for _, _, plan in terms)
-    if is_sorted:
-        members.sort(key=_urgency)
-    parts: list[PublishPart] = []
-    offset = 0
-    for (priority, ttl_ms, plan), neighbours in groupby(members, key=itemgetter(0)):
-        pieces = [piece for _, piece in neighbours]
-        certain = 0 if is_sorted else offset
-        parts.append(PublishPart(offset, len(pieces), b"".join(pieces), priority, ttl_ms, plan, certain))
-        offset += len(pieces)
-    return parts
 
 
 def _urgency(member: tuple[SplitKey, bytes]) -> int:
@@ -152,64 +218,10 @@ def _has_bcc(record: Record) -> bool:
     return properties is not None and properties.headers is not None and BCC in properties.headers
 
 
-def _terms_of_all(publication: PublishSplitter, records: Sequence[Record]) -> list[SplitKey]:
-    """The terms of every message. Of those without headers, all with the same priority and time are on the same."""
-    hub = publication.hub
-    shared: dict[tuple[int | None, str | None, str | None], SplitKey] = {}
-    is_shared = hub.plan(publication.vhost, publication.exchange, publication.key) is not None
-    terms: list[SplitKey] = []
-    keys = 0
-    for record in records:
-        properties = record.properties
-        if properties is None:
-            key = _NO_PROPERTIES
-        elif is_shared and properties.headers is None:
-            key = (properties.priority, properties.expiration, properties.user_id)
-        else:
-            keys += _key_count(properties)
-            if keys > KEYS_MAX:
-                raise PreconditionFailed(
-                    f"over {KEYS_MAX} routing keys in headers '{CC}' and '{BCC}' of a publish; publish fewer at a time"
-                )
-            terms.append(terms_of(publication, properties))
-            continue
-        own = shared.get(key)
-        if own is None:
-            own = shared[key] = terms_of(publication, properties)
-        terms.append(own)
-    return terms
-
-
-def _key_count(properties: Properties) -> int:
+def _routing_key_count(properties: Properties) -> int:
     """How many routing keys CC and BCC hold, should they hold any."""
     headers = properties.headers or {}
     return sum([len(keys) for keys in (headers.get(CC), headers.get(BCC)) if isinstance(keys, list)])
-
-
-def terms_of(publication: PublishSplitter, properties: Properties | None) -> SplitKey:
-    """A message's priority, as far as it counts, its time to live, and where it goes."""
-    plan = _plan(publication, properties)
-    if properties is None:
-        return 0, None, plan
-    priority = properties.priority
-    if priority is not None and not 0 <= priority <= PRIORITY_MAX:
-        raise PreconditionFailed(f"priority {priority} is not from 0 to {PRIORITY_MAX}")
-    user = properties.user_id
-    if user is not None and user != publication.user:
-        _check_impersonation(publication, user)
-    return min(priority or 0, plan.levels), ttl_ms_of(properties.expiration), plan
-
-
-def _plan(publication: PublishSplitter, properties: Properties | None) -> Route:
-    hub, vhost, exchange, key, headers = publication.hub, publication.vhost, publication.exchange, publication.key, None
-    if properties is not None:
-        headers = properties.headers
-    more = (*routing_keys(headers, CC), *routing_keys(headers, BCC)) if headers is not None else ()
-    if not more:
-        plan = hub.plan(vhost, exchange, key)
-        if plan is not None:
-            return plan
-    return hub.plan_message(vhost, exchange, (key, *more), properties)
 
 
 def ttl_ms_of(expiration: str | None) -> int | None:
@@ -243,14 +255,6 @@ def routing_keys(headers: dict[str, Any], name: str) -> list[str]:
         if len(key.encode()) > NAME_BYTES_MAX:
             raise PreconditionFailed(f"routing key '{key[:32]}…' in header '{name}' is over {NAME_BYTES_MAX} bytes")
     return keys
-
-
-def _check_impersonation(publication: PublishSplitter, user: str) -> None:
-    known = publication.hub.topology.users.get(publication.user)
-    if known is None or IMPERSONATOR not in known.tags:
-        raise PreconditionFailed(
-            f"user_id property set to '{user}' but authenticated user was '{publication.user}'; set your own, or none"
-        )
 
 
 def _without_bcc(properties: Properties, headers: dict[str, Any], body: bytes) -> bytes:

@@ -1,13 +1,15 @@
-"""Routes by shard, remembered."""
+"""Routes by shard, remembered: where the messages of an exchange and routing key go."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from shardmq.gateway.links.shard import ShardLink
+from shardmq.message.properties import Properties
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue
+from shardmq.topology.topology import Topology
 
-PLANS_MAX: Final = 65_536
+ROUTES_MAX: Final = 65_536
 """Routes remembered; past it they are forgotten all at once, which costs less than keeping their order of use."""
 
 
@@ -24,14 +26,75 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
 
     @staticmethod
     def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Route":
-        """The way to some queues."""
+        """The route to these queues, by way of these shards."""
         by_shard: dict[int, list[int]] = {}
         for queue in queues:
             by_shard.setdefault(queue.shard, []).append(queue.id)
-        plan = Route((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
-        terms = [QueueArguments.of(queue.arguments) for queue in queues if queue.arguments]
-        plan.levels = max([each.max_priority or 0 for each in terms], default=0)
-        plan.sorts = len(terms) == len(queues) and all(
-            each.max_priority is not None and each.overflow == "drop-head" for each in terms
+        route = Route((links[shard], tuple(numbers)) for shard, numbers in by_shard.items())
+        arguments = [QueueArguments.of(queue.arguments) for queue in queues if queue.arguments]
+        route.levels = max([each.max_priority or 0 for each in arguments], default=0)
+        route.sorts = len(arguments) == len(queues) and all(
+            each.max_priority is not None and each.overflow == "drop-head" for each in arguments
         )
-        return plan
+        return route
+
+
+class Routes:
+    """Finds routes in the topology, and remembers them until the topology changes.
+
+    Args:
+        topology: the gateway's replica.
+        links: the shards, by number.
+    """
+
+    def __init__(self, topology: Topology, links: Sequence[ShardLink]) -> None:
+        self._topology = topology
+        self._links = links
+        self._by_key: dict[tuple[str, str, str], Route | None] = {}
+        self._by_queues: dict[tuple[int, ...], Route] = {}
+
+    def find(self, vhost: str, exchange: str, key: str) -> Route | None:
+        """The route of an exchange and routing key; None where messages decide it (`Router.needs_message`).
+
+        Raises:
+            NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
+        """
+        place = (vhost, exchange, key)
+        try:
+            return self._by_key[place]
+        except KeyError:
+            pass
+        route = None
+        topology = self._topology
+        if (vhost, exchange) not in topology.exchanges or not topology.router.needs_message(vhost, exchange):
+            route = self.to(topology.router.route(vhost, exchange, key))
+        if len(self._by_key) >= ROUTES_MAX:
+            self._by_key.clear()
+        self._by_key[place] = route
+        return route
+
+    def of_message(self, vhost: str, exchange: str, keys: Sequence[str], properties: Properties | None) -> Route:
+        """The route of one message that has several routing keys, or whose properties decide.
+
+        Raises:
+            NotFound: no such exchange.
+            AccessRefused: the exchange is internal.
+        """
+        return self.to(self._topology.router.route_message(vhost, exchange, keys, properties))
+
+    def to(self, queues: Sequence[Queue]) -> Route:
+        """The route to these queues: the same object each time, so that neighbours with one route are seen to be."""
+        ids = tuple([queue.id for queue in queues])
+        route = self._by_queues.get(ids)
+        if route is None:
+            route = Route.to(queues, self._links)
+            if len(self._by_queues) >= ROUTES_MAX:
+                self._by_queues.clear()
+            self._by_queues[ids] = route
+        return route
+
+    def forget(self) -> None:
+        """Forget all routes: the topology has changed."""
+        self._by_key.clear()
+        self._by_queues.clear()

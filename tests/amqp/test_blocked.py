@@ -61,7 +61,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def test_publishes_go_on_in_order_when_the_alarm_is_off(stage: Stage) -> None:
     stage.say(0, FULL)
-    stage.until(lambda: bool(stage.hub.alarms.reason))
+    stage.until(lambda: bool(stage.state.alarms.reason))
     heard: list[str] = []
 
     def publish() -> None:

@@ -25,6 +25,7 @@ from shardmq.bus.poller import context
 from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import RequestError
 from shardmq.gateway.handlers.dead_letters import DeadLetterPublisher
+from shardmq.gateway.loop import GatewayLoop
 from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import Change
@@ -76,7 +77,8 @@ class Stage:
     Attributes:
         commands: what the coordinator was asked to do.
         answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal.
-        hub: the gateway's.
+        state: the gateway's.
+        loop: runs it.
     """
 
     def __init__(
@@ -127,16 +129,16 @@ class Stage:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
-        hub = GatewayState(
+        state = GatewayState(
             "gateway-0", self._addresses[0], tuple(self._addresses[1:]), rss_bytes_max=self._rss_bytes_max
         )
-        self.hub = hub
-        DeadLetterPublisher(hub)
-        ticking = asyncio.create_task(hub.run())
+        self.state, self.loop = state, GatewayLoop(state)
+        DeadLetterPublisher(state)
+        ticking = asyncio.create_task(self.loop.run())
         try:
-            while not hub.is_ready:
+            while not state.is_ready:
                 await asyncio.sleep(0.005)
-            server = Server(hub, "127.0.0.1", self.port)
+            server = Server(state, "127.0.0.1", self.port)
             await server.listen()
             self._listening.set()
             await stop.wait()
@@ -145,7 +147,7 @@ class Stage:
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
-            hub.close()
+            self.loop.close()
             self._ended.set()
 
     def work(self) -> None:
@@ -172,7 +174,7 @@ class Stage:
     def lose_coordinator(self) -> None:
         """It goes away, and the gateway notices."""
         self.coordinator.close()
-        self.until(lambda: not self.hub.coordinator.is_current)
+        self.until(lambda: not self.state.coordinator.is_current)
 
     def tell(self, *changes: Change) -> None:
         """The topology changes, and the gateway has taken it in."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
-from shardmq.gateway.native.publish_check import SLICE_BYTES, SlicedCheck
+from shardmq.gateway.native.publish import SLICE_BYTES, SlicedCheck
 from shardmq.limits import PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record import check, pack, unpack

@@ -96,8 +96,8 @@ def test_a_shard_that_was_lost_has_nothing_to_answer(start_stage: StartStage) ->
         for request in (2, 3):
             publish(client, request)
             stage.expect(0, Publish)
-        assert stage.hub.links[0].confirms.may_gather
+        assert stage.state.links[0].confirms.may_gather
         stage.say(0, Reset("it starts anew"))
         refused = client.receive()
         assert isinstance(refused, BasicRefused)
-        assert not stage.hub.links[0].confirms.may_gather
+        assert not stage.state.links[0].confirms.may_gather

@@ -170,13 +170,13 @@ def test_while_the_coordinator_is_away_an_unknown_transaction_may_only_be_new(st
 
 def test_routes_are_remembered_while_transactions_come_and_go(start_stage: StartStage) -> None:
     stage = start_stage(TWO)
-    plan = stage.hub.plan("/", "amq.direct", "k")
+    route = stage.state.find_route("/", "amq.direct", "k")
     stage.tell(TransactionBegun(begun()), TransactionBegun(begun(8)))
     stage.tell(TransactionEnded("/", "orders-7", 7, False, [], 1))
-    assert stage.hub.plan("/", "amq.direct", "k") is plan
+    assert stage.state.find_route("/", "amq.direct", "k") is route
     stage.tell(TransactionEnded("/", "orders-8", 8, False, [], 1), BindingAdded(Binding("/", "amq.direct", "a", "k")))
-    after = stage.hub.plan("/", "amq.direct", "k")
-    assert (plan, after and [queues for _, queues in after]) == ((), [(1,)])
+    after = stage.state.find_route("/", "amq.direct", "k")
+    assert (route, after and [queues for _, queues in after]) == ((), [(1,)])
 
 
 # --- begin, commit, abort ---------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ FLOORS = (
 INSIDE = {
     "shardmq.gateway": (
         ("process",),
-        ("server", "protocol_detector"),
+        ("server",),
         ("native", "amqp"),
         ("handlers",),
         ("authentication",),

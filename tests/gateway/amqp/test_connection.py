@@ -23,11 +23,11 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
 from shardmq.gateway.amqp.connection import AmqpConnection
-from shardmq.gateway.amqp.opening import Handshake
+from shardmq.gateway.amqp.handshake import Handshake
 from shardmq.gateway.links.consumer import Consumer
-from shardmq.gateway.protocol_detector import ProtocolDetector
+from shardmq.gateway.server import ProtocolDetector
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.session.connection import PARTING_SECONDS
+from shardmq.gateway.session.connection import CLOSING_SECONDS
 from shardmq.gateway.session.session import Session
 from shardmq.message.record import pack
 from shardmq.message.record_batch import RecordBatch
@@ -321,7 +321,7 @@ def test_a_client_that_never_answers_is_hung_up_on(broker: Broker) -> None:
         began = time.monotonic()
         with pytest.raises((HungUp, ConnectionResetError)):
             client.hear()
-        assert PARTING_SECONDS - 2 < time.monotonic() - began < PARTING_SECONDS + 20
+        assert CLOSING_SECONDS - 2 < time.monotonic() - began < CLOSING_SECONDS + 20
 
 
 def test_the_text_is_not_lost_to_a_reset_however_much_the_client_is_saying(broker: Broker) -> None:
@@ -434,7 +434,7 @@ def test_a_broker_that_stops_answers_publishes_and_then_says_so(start_broker: Ca
 def alarmed(start_stage: StartStage) -> Stage:
     stage = start_stage([("q", 0, {})])
     stage.say(0, FULL)
-    stage.until(lambda: bool(stage.hub.alarms.reason))
+    stage.until(lambda: bool(stage.state.alarms.reason))
     return stage
 
 
@@ -457,7 +457,7 @@ def test_who_publishes_under_an_alarm_is_told_once_and_held_in_order(start_stage
         client.expect(BasicQosOk)
         stage.until(lambda: published(stage) == 3)
         stage.say(0, FULL)
-        stage.until(lambda: bool(stage.hub.alarms.reason))
+        stage.until(lambda: bool(stage.state.alarms.reason))
         client.publish(BasicPublish(0, "", "q"), b"4")
         client.expect(ConnectionBlocked)
 
@@ -481,7 +481,7 @@ def test_acks_go_on_under_an_alarm(start_stage: StartStage) -> None:
     with RawClient(stage.port) as client:
         consuming(stage, client, deliveries=2)
         stage.say(0, FULL)
-        stage.until(lambda: bool(stage.hub.alarms.reason))
+        stage.until(lambda: bool(stage.state.alarms.reason))
         client.send(1, BasicAck(1))
         assert stage.expect(0, Ack).ranges == [(0, 1)]
         client.publish(BasicPublish(0, "", "q"), b"x")

@@ -12,8 +12,7 @@ import pytest
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ReplyCode
 from shardmq.gateway.amqp import handshake
-from shardmq.gateway.amqp.handshake import CAPABILITIES
-from shardmq.gateway.amqp.opening import State
+from shardmq.gateway.amqp.handshake import CAPABILITIES, State
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.amqp.encoder import content_frames, method_frame
 from shardmq.protocol.amqp.errors import AmqpError

@@ -84,10 +84,10 @@ def test_a_tick_that_comes_before_what_was_said_meanwhile_hangs_up_on_nobody(sta
 
     def stand_still() -> None:
         time.sleep(3)
-        stage.hub._tick(time.monotonic())
+        stage.loop.tick(time.monotonic())
 
     with RawClient(stage.port, heartbeat=1) as client:
-        stage.hub._loop.call_soon_threadsafe(stand_still)
+        stage.loop._loop.call_soon_threadsafe(stand_still)
         for _ in range(6):  # three seconds, where two of silence are too many
             time.sleep(0.5)
             client.socket.sendall(BEAT)
@@ -98,7 +98,7 @@ def test_a_client_that_we_do_not_read_is_not_taken_for_dead(start_stage: StartSt
     stage = start_stage([("q", 0, {})])
     with RawClient(stage.port, heartbeat=1) as client:
         stage.say(0, FULL)
-        stage.until(lambda: bool(stage.hub.alarms.reason))
+        stage.until(lambda: bool(stage.state.alarms.reason))
         with ThreadPoolExecutor(1) as pool:
             saying = pool.submit(client.publish, BasicPublish(0, "", "q"), *[bytes(1 << 20)] * 30)
             client.expect(ConnectionBlocked)

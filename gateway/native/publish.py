@@ -1,25 +1,70 @@
-"""Checks of large publishes of native clients, in slices: others are served in between.
+"""Publishes: checked, large ones in slices; held while an alarm is on.
 
 Properties take a microsecond a message to check, and some milliseconds where a message has as many as are allowed; a
-publish may have 65,536 messages. All are measured before the first is decoded: properties take up to 70 times as much
-memory then, and those of a publish that has too many are not to.
+publish may have 65,536 messages, so others are served between two slices. All are measured before the first is decoded:
+properties take up to 70 times as much memory then, and those of a publish that has too many are not to.
 """
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 import msgpack
 
-from shardmq.errors import ContentTooLarge, InvalidRequest
+from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
+from shardmq.gateway.native.channel import NativeChannel
+from shardmq.gateway.state.time_slices import Turn
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX
-from shardmq.message.record import Record, check, check_count, properties_bytes, unpack
+from shardmq.message.record import Record, check, check_count, check_plain, properties_bytes, unpack
+from shardmq.protocol.native.operations.basic import BasicPublish
 
 SLICE_BYTES: Final = PROPERTIES_BYTES_MAX
 """About so much is checked at a time."""
 
 
+def publish(channel: NativeChannel, operation: BasicPublish) -> None:
+    """Check a publish and send it on; what follows on its channel waits while it is checked in slices."""
+    outbox = channel.outbox
+    if outbox.is_blocked:
+        channel.block(operation)
+        return
+    try:
+        packed, count, bytes_max = operation.records, operation.count, outbox.message_bytes_max
+        if count == 1 or len(packed) <= SLICE_BYTES:
+            records = check(packed, count, bytes_max)
+        elif check_plain(packed, count, bytes_max):
+            records = None
+        else:
+            _check_in_slices(channel, operation, SlicedCheck(packed, count, bytes_max))
+            return
+    except RequestError as error:
+        channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
+        return
+    channel.publisher.publish(operation, records)
+
+
+def _check_in_slices(channel: NativeChannel, operation: BasicPublish, slices: "SlicedCheck") -> None:
+    """Go on with the check of a publish; what follows on its channel waits until it is through."""
+    if channel.outbox.is_closing or not channel.is_open:
+        return
+    turn = Turn()
+    try:
+        while not slices.is_done:
+            if turn.is_over:
+                channel.is_waiting = True
+                channel.outbox.state.turns.wait(partial(_check_in_slices, channel, operation, slices))
+                return
+            slices.step()
+        channel.publisher.publish(operation, slices.records)
+    except RequestError as error:
+        channel.publisher.refuse(operation.request, operation.request, error.code, error.text)
+    if channel.is_waiting:
+        channel.is_waiting = False
+        channel.owner.resume_channel(channel)
+
+
 class SlicedCheck:
-    """The check of one publish, as `records.check` makes it.
+    """The check of one publish, slice by slice; it finds what `record.check` finds.
 
     Args:
         records: the publisher's bytes.

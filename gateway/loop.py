@@ -1,0 +1,94 @@
+"""One pass: links drained, batches closed, one envelope a shard and one write a client.
+
+A pass is one turn of the event loop: everything read in it is gathered by shard and by client and sent on at its end.
+Under load passes grow, and so do the record batches; nothing waits for a timer.
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from shardmq.bus.coordinator_link import CoordinatorLink
+from shardmq.gateway.links.shard import ShardLink
+from shardmq.gateway.state.gateway import GatewayState
+
+TICK_SECONDS: Final = 0.1
+"""How often links and deadlines are looked after."""
+
+TICK_AT_REST_SECONDS: Final = 0.5
+"""The same, when nothing has happened since the last time and every link is open: still twice for every ping."""
+
+
+class GatewayLoop:
+    """Drains the links of a gateway, ends its passes, and ticks.
+
+    Args:
+        state: of the gateway; its `wake` is set.
+    """
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+        self._loop = asyncio.get_running_loop()
+        self._is_busy = True  # since the last tick
+        self._woken = asyncio.Event()
+        state.wake = self._wake
+        for link in state.all_links:
+            self._loop.add_reader(link.dialer.socket.fileno(), self._drain, link)
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            self.tick(time.monotonic())
+            if self._is_busy or not all(link.dialer.is_open for link in self._state.all_links):
+                self._is_busy = False
+                await asyncio.sleep(TICK_SECONDS)
+                continue
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_AT_REST_SECONDS):
+                    await self._woken.wait()
+
+    def tick(self, now: float) -> None:
+        """Look after links and deadlines at monotonic time `now`."""
+        for link in self._state.all_links:
+            link.tick(now)
+            self._drain(link)  # ticking sends, too; see _send
+        for call in self._state.ticking:
+            call(now)
+        self._send()
+
+    def close(self) -> None:
+        """Read no link any more, and hang up."""
+        for link in self._state.all_links:
+            self._loop.remove_reader(link.dialer.socket.fileno())
+        self._state.close()
+
+    def _wake(self) -> None:
+        self._loop.call_soon(self._end_pass)
+
+    def _drain(self, link: ShardLink | CoordinatorLink) -> None:
+        """Read a link until it is dry: its file descriptor is edge-triggered and does not call twice."""
+        if link.receive():
+            self._loop.call_soon(self._drain, link)
+
+    def _end_pass(self) -> None:
+        state = self._state
+        state.is_flush_due = False
+        state.passes += 1
+        if not self._is_busy:
+            self._is_busy = True
+            self._woken.set()
+        self._send()
+
+    def _send(self) -> None:
+        state = self._state
+        retuned, state.retuned = state.retuned, []
+        for channel in retuned:
+            channel.retune()
+        for link in state.all_links:
+            if link.flush():  # sending may have eaten the edge that told of something to read (libzmq's ZMQ_FD)
+                self._drain(link)
+        writers, state.writers = state.writers, []
+        for writer in writers:
+            writer.flush()

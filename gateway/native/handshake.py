@@ -1,0 +1,116 @@
+"""Opening a native connection: authentication, limits, server properties.
+
+accepted ──ConnectionOpen──► authenticating ──Ok──► open
+    └─────── anything else, or 10 s ─────► ConnectionClose
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from shardmq.errors import ConnectionFault, ProtocolError, ReplyCode, ShardmqError
+from shardmq.gateway.authentication.authenticator import Authenticator, Credentials
+from shardmq.limits import CHANNELS_MAX, FRAME_BYTES_MAX, SETTLEMENT_BYTES_MAX, frame_bytes_max
+from shardmq.protocol.native.operations.administration import DefinitionsImport
+from shardmq.protocol.native.operations.basic import BasicAck, BasicNack, BasicPublish, BasicRenew
+from shardmq.protocol.native.operations.codec import TYPES
+from shardmq.protocol.native.operations.connection import PROTOCOL_VERSION, ConnectionOpen
+from shardmq.protocol.native.operations.reads import ReservationEnd
+from shardmq.protocol.native.operations.transaction import TransactionCommit
+from shardmq.version import VERSION
+
+_LARGER: Final = dict.fromkeys(
+    (TYPES[kind] for kind in (BasicAck, BasicNack, BasicRenew, TransactionCommit, ReservationEnd)),
+    SETTLEMENT_BYTES_MAX,
+)
+"""Frames that may be larger than requests are, beside those that carry messages."""
+
+
+class OpeningConnection(Protocol):
+    """A connection that is being opened."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The name in the client's certificate; None where it has shown none."""
+
+    def begin_check(self) -> None:
+        """Wait for the authenticator; however long that takes is not the client's fault."""
+
+    def end_check(self) -> bool:
+        """The authenticator has answered. Returns whether the client is still there."""
+
+    def opened(self, operation: ConnectionOpen, user: str) -> None:
+        """Let the client in, as that user."""
+
+    def close(self, fault: ShardmqError) -> None:
+        """Tell the client why, and close the connection."""
+
+
+class Handshake:
+    """Opens one connection, which drops it then.
+
+    Args:
+        connection: that is being opened.
+        authenticator: who may come in.
+    """
+
+    __slots__ = ("_authenticator", "_connection", "_is_checking")
+
+    def __init__(self, connection: OpeningConnection, authenticator: Authenticator) -> None:
+        self._connection = connection
+        self._authenticator = authenticator
+        self._is_checking = False
+
+    def take(self, operation: ConnectionOpen) -> None:
+        """Find out whether the client may come in.
+
+        Raises:
+            ProtocolError: it asks twice, or speaks another version.
+        """
+        if self._is_checking:
+            raise ProtocolError("the connection is open already", ReplyCode.COMMAND_INVALID)
+        if operation.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"protocol version {operation.version}; this broker speaks {PROTOCOL_VERSION}",
+                ReplyCode.NOT_IMPLEMENTED,
+            )
+        self._is_checking = True
+        connection = self._connection
+        connection.begin_check()
+        credentials = Credentials(operation.user, operation.password, operation.vhost)
+        if not operation.user and not operation.password:  # who its certificate says; "" is nobody's name
+            credentials = Credentials(connection.certificate_name or "", None, operation.vhost)
+
+        def checked(fault: ConnectionFault | None) -> None:
+            if not connection.end_check():
+                return
+            if fault is None:
+                connection.opened(operation, credentials.user)
+            else:
+                connection.close(fault)
+
+        self._authenticator.let_in(connection.peer, credentials, checked)
+
+
+def server_properties(heartbeat: int, message_bytes_max: int) -> dict[str, Any]:
+    """What the client is told of the broker and of its limits, once it is let in."""
+    return {
+        "product": "shardmq",
+        "version": VERSION,
+        "protocol": PROTOCOL_VERSION,
+        "heartbeat": heartbeat,
+        "frame_max": frame_bytes_max(message_bytes_max),
+        "channel_max": CHANNELS_MAX,
+        "message_max": message_bytes_max,
+    }
+
+
+def larger_frames(message_bytes_max: int, is_administrator: bool) -> Mapping[int, int]:
+    """By type, how many bytes those frames may have that may be larger than requests are."""
+    larger = {**_LARGER, TYPES[BasicPublish]: frame_bytes_max(message_bytes_max)}
+    if is_administrator:
+        larger[TYPES[DefinitionsImport]] = FRAME_BYTES_MAX
+    return larger

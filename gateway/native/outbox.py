@@ -1,0 +1,94 @@
+"""What is sent to the client: the writing half of a native connection."""
+
+from typing import Final
+
+from shardmq.errors import ReplyCode, RequestError
+from shardmq.gateway.session.connection import ClientConnection
+from shardmq.gateway.session.front import ConfirmingChannel
+from shardmq.message.record_batch import RecordBatch
+from shardmq.protocol.native.operations.basic import (
+    BasicCancelled,
+    BasicConfirm,
+    BasicDeliver,
+    BasicRefused,
+    BasicReturn,
+)
+from shardmq.protocol.native.operations.codec import encode
+from shardmq.protocol.native.operations.connection import Heartbeat
+from shardmq.protocol.native.operations.fields import Operation
+from shardmq.protocol.translation import to_native
+
+NO_ROUTE: Final = "NO_ROUTE"
+"""The text of a return; RabbitMQ's."""
+
+_HEARTBEAT: Final = encode(Heartbeat())
+
+
+class Outbox(ClientConnection):
+    """Encodes what the client is told, and queues it for the end of the pass."""
+
+    __slots__ = ()
+
+    def send(self, operation: Operation) -> None:
+        """Queue an operation for the end of the pass."""
+        self.send_frame(encode(operation))
+
+    def send_heartbeat(self) -> None:
+        """Give a sign of life."""
+        self.send_frame(_HEARTBEAT)
+
+    def encode_confirms(self, channel: ConfirmingChannel) -> bytes:
+        """A channel's confirms, as a frame."""
+        return encode(BasicConfirm(channel.number, channel.take_confirms()))
+
+    def send_delivery(
+        self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
+    ) -> None:
+        """Send messages to a consumer, as `Front.send_delivery` has them."""
+        batch = to_native(batch)
+        self.send_frame(
+            encode(
+                BasicDeliver(
+                    channel,
+                    consumer,
+                    tag,
+                    redelivered,
+                    batch.exchange,
+                    batch.routing_key,
+                    batch.flags,
+                    batch.timestamp_ms,
+                    batch.origin,
+                    batch.serial,
+                    batch.count,
+                    batch.records,
+                    deliveries,
+                )
+            )
+        )
+
+    def send_refusal(self, channel: int, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""
+        self.send(BasicRefused(channel, [(first, last)], code, text, taken))
+
+    def send_return(self, channel: int, request: int, batch: RecordBatch) -> None:
+        """Return mandatory messages of a publish that no queue took; before its confirm."""
+        self.send(
+            BasicReturn(
+                channel,
+                request,
+                ReplyCode.NO_ROUTE,
+                NO_ROUTE,
+                batch.exchange,
+                batch.routing_key,
+                batch.flags,
+                batch.count,
+                batch.records,
+            )
+        )
+
+    def send_cancelled(self, channel: int, consumer: str, fault: RequestError | None) -> None:
+        """Say that a consumer gets nothing more: its queue is deleted where there is no fault."""
+        if fault is None:
+            self.send(BasicCancelled(channel, consumer))
+        else:
+            self.send(BasicCancelled(channel, consumer, fault.code, fault.text))

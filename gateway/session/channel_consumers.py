@@ -1,0 +1,375 @@
+"""A channel's consumers: starting and cancelling, prefetch, deliveries, gets."""
+
+import asyncio
+from typing import Final
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.shard import Delivered, Got, Qos
+from shardmq.errors import NotAllowed, NotFound, RequestError
+from shardmq.gateway.links.consumer import Consumer, HeldDelivery
+from shardmq.gateway.session import large_messages
+from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.delivery_tags import DeliveryTags
+from shardmq.gateway.session.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
+from shardmq.topology.entities import Queue
+
+TIMEOUT: Final = "x-consumer-timeout"
+"""The queue's argument by which messages return that are not acked in time."""
+
+NO_LIFE: Final = -1
+"""The life of a link in which nothing was delivered."""
+
+
+class ChannelConsumers:
+    """The consuming half of a channel. The channel and its front call it; shard links deliver to it.
+
+    Args:
+        client: whose channel it is.
+        number: of the channel.
+
+    Attributes:
+        is_open: whether the channel is.
+        by_tag: consumers that run.
+        tags: delivery tags of what consumers and gets hold.
+        all_tags: these, and those of what an atomic commit to come settles.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_getters",
+        "_is_retuned",
+        "_prefetch_of_all",
+        "_shared",
+        "_tags_made",
+        "all_tags",
+        "by_tag",
+        "client",
+        "is_open",
+        "number",
+        "tags",
+    )
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.is_open = True
+        self.by_tag: dict[str, Consumer] = {}
+        self.tags: DeliveryTags[HeldDelivery] = DeliveryTags()
+        self.all_tags: list[DeliveryTags[HeldDelivery]] = [self.tags]
+        self._cancelled: dict[Consumer, bool] = {}  # may hold messages; whether their shards have heard
+        self._getters: dict[int, Consumer] = {}
+        self._shared: SharedPrefetch | None = None
+        self._is_retuned = False
+        self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
+        self._tags_made = 0
+
+    def consume(
+        self,
+        queue: Queue,
+        tag: str,
+        auto_ack: bool,
+        prefetch: int,
+        reply: Reply,
+        *,
+        priority: int = 0,
+        exclusive: bool = False,
+        timeout_ms: int = 0,
+    ) -> None:
+        """Start a consumer.
+
+        Args:
+            queue: it takes messages from.
+            tag: its name on the channel; "" for one that is made here.
+            auto_ack: whether messages are settled as they are delivered.
+            prefetch: how many messages it may hold, 0 for no limit.
+            reply: called with its tag, or with the error that refused it.
+            priority: consumers of a higher one are served first.
+            exclusive: whether the queue has no other consumer.
+            timeout_ms: what is unacked so long after its delivery is requeued; 0 for the queue's own time.
+
+        Raises:
+            NotAllowed: the channel has a consumer of that tag.
+        """
+        client = self.client
+        if not tag:
+            self._tags_made += 1
+            tag = client.consumer_tag(self.number, self._tags_made)
+        if tag in self.by_tag:
+            raise NotAllowed(
+                f"channel {self.number} has a consumer '{tag}' already; choose another tag or cancel that one"
+            )
+        link = client.state.links[queue.shard]
+        consumer = link.add_consumer(self, queue.id, tag)
+        consumer.window = client.next_window
+        consumer.overhead = client.front.delivery_bytes(tag)
+        consumer.auto_ack = auto_ack
+        consumer.own_prefetch = prefetch
+        consumer.settled_late = auto_ack and self._shared is not None
+        consumer.prefetch = self._prefetch_of(consumer)
+        consumer.priority = priority
+        consumer.exclusive = exclusive
+        consumer.timeout_ms = timeout_ms
+        consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
+        self.by_tag[tag] = consumer
+        client.consumers += 1
+
+        def started(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                self._forget(consumer)
+            reply(outcome if isinstance(outcome, RequestError) else tag)
+
+        link.start(consumer, started)
+
+    def cancel(self, tag: str, reply: Reply) -> None:
+        """Stop a consumer; what it holds stays unacked. Cancelling what is not there is no error (RabbitMQ's rule)."""
+        consumer = self.by_tag.pop(tag, None)
+        if consumer is None:
+            reply(None)
+            return
+        self.client.consumers -= 1
+        self._cancelled[consumer] = False
+
+        def stopped(outcome: Outcome) -> None:
+            if self.is_open:
+                if self._shared is not None:
+                    for waiting in self._shared.drop(consumer):
+                        end = waiting.first + waiting.run.count
+                        large_messages.count_sent(self.client, consumer, waiting.run)
+                        consumer.link.give_back(consumer, waiting.first, end, requeue=True)
+                self._cancelled[consumer] = True
+                self.after_settling()
+            reply(outcome)
+
+        consumer.link.cancel(consumer, stopped)
+
+    def get(self, queue_name: str, auto_ack: bool, reply: Reply) -> None:
+        """Take one message of a queue; the result is None or (tag, Got).
+
+        Raises:
+            NotFound: no such queue.
+            ResourceLocked: the queue is exclusive to another connection.
+        """
+        queue = self.client.queue(queue_name)
+        link = self.client.state.links[queue.shard]
+        consumer = self._getters.get(queue.id)
+        if consumer is None:
+            large_messages.forget_getters(self._getters)
+            consumer = self._getters[queue.id] = link.add_consumer(self, queue.id, "")
+            consumer.times_out = TIMEOUT in queue.arguments
+
+        def got(outcome: Outcome) -> None:
+            if isinstance(outcome, Got):
+                if consumer.times_out and outcome.redelivered:
+                    self._disown(consumer, outcome.first, 1)
+                tag = self._hand_out(consumer, outcome.first, 1, auto_ack)
+                reply((tag, outcome))
+            else:
+                reply(outcome)
+
+        large_messages.get(self, consumer, auto_ack, got)
+
+    def qos(self, tag: str, prefetch: int, reply: Reply) -> None:
+        """Change a running consumer's prefetch.
+
+        Raises:
+            NotFound: the channel has no consumer of that tag.
+        """
+        consumer = self.by_tag.get(tag)
+        if consumer is None:
+            raise NotFound(f"channel {self.number} has no consumer '{tag}'")
+        consumer.own_prefetch = prefetch
+        consumer.prefetch = self._prefetch_of(consumer)
+        consumer.link.ask(Qos(0, consumer.number, consumer.prefetch), reply)
+
+    def qos_of_all(self, prefetch: int) -> None:
+        """Change the prefetch of all running consumers; their shards follow in their time."""
+        self._prefetch_of_all = prefetch
+        self._retune_later()
+
+    def share(self, prefetch: int) -> None:
+        """Limit what all consumers hold together, beside what each may; 0 for no such limit.
+
+        Consumers without acknowledgements hold nothing, but get nothing either while the others have used it up.
+        """
+        shared = self._shared
+        if shared is None and not prefetch:
+            return
+        if shared is not None and prefetch:
+            shared.limit = prefetch
+        else:
+            self._shared = SharedPrefetch(prefetch) if prefetch else None
+            if shared is not None:
+                self._hand_on(shared)
+        self._retune_later()
+
+    def _retune_later(self) -> None:
+        """Retune once a pass: a method of twenty bytes may concern thousands of consumers, and the last one counts."""
+        if not self._is_retuned:
+            self._is_retuned = True
+            self.client.state.retune_due(self)
+
+    def retune(self) -> None:
+        """Apply the limits that were changed in this pass."""
+        self._is_retuned = False
+        prefetch, self._prefetch_of_all = self._prefetch_of_all, None
+        if prefetch is not None:
+            for consumer in self.by_tag.values():
+                consumer.own_prefetch = prefetch
+        self._tell_limits()
+        if self._shared is not None:
+            self._hand_on(self._shared)
+
+    def _prefetch_of(self, consumer: Consumer) -> int:
+        """What a consumer's shard is to know as its prefetch."""
+        own, shared = consumer.own_prefetch, self._shared
+        if shared is None:
+            return 0 if consumer.settled_late else own
+        if shared.is_paused:
+            return PAUSED
+        if consumer.auto_ack:
+            return 0
+        return min(own, shared.limit) if own else shared.limit
+
+    def _tell_limits(self) -> None:
+        """Tell shards of their consumers' prefetch, where it is another now; they follow in their time."""
+        for consumer in self.by_tag.values():
+            settled_late = consumer.settled_late or (consumer.auto_ack and self._shared is not None)
+            prefetch = self._prefetch_of(consumer)
+            if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
+                consumer.prefetch, consumer.settled_late = prefetch, settled_late
+                consumer.link.ask(Qos(0, consumer.number, prefetch, settled_late), _ignore)
+
+    def _hand_on(self, shared: SharedPrefetch) -> None:
+        """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""
+        while (waiting := shared.take(self._room())) is not None:
+            self._pass_on(*waiting)
+        if self._shared is not shared:
+            return
+        if self._has_room():
+            if shared.is_paused:
+                shared.is_paused = False
+                self._tell_limits()
+        elif len(self.by_tag) + len(self._cancelled) > 1 and not (shared.is_paused or shared.is_watched):
+            shared.is_watched = True
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._pause, shared)
+
+    def _pause(self, shared: SharedPrefetch) -> None:
+        """Pause the consumers if there is no room, as there was none a while ago."""
+        shared.is_watched = False
+        if self.is_open and self._shared is shared and not self._has_room():
+            shared.is_paused = True
+            self._tell_limits()
+
+    def _has_room(self) -> bool:
+        room = self._room()
+        return room is None or room > 0
+
+    def _room(self) -> int | None:
+        """For how many messages there is room within the shared limit; None where there is no such limit.
+
+        What basic.get got does not count.
+        """
+        if self._shared is None:
+            return None
+        return self._shared.limit - sum([consumer.unacked for consumer in (*self.by_tag.values(), *self._cancelled)])
+
+    def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
+        """Number what a shard sent and pass it on."""
+        if consumer.times_out and delivered.redelivered:
+            self._disown(consumer, delivered.first, delivered.run.count)
+        if self._shared is None:
+            self._pass_on(consumer, delivered)
+        else:
+            self._shared.put(consumer, delivered)
+            self._hand_on(self._shared)
+
+    def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
+        batch = delivered.run
+        tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
+        client = self.client
+        front = client.front
+        front.send_delivery(self.number, consumer.tag, tag, delivered.redelivered, batch, delivered.deliveries)
+        if consumer.settled_late:
+            consumer.link.settle(consumer, delivered.first, delivered.first + batch.count)
+            client.state.changed()
+        large_messages.count_sent(client, consumer, batch)
+        if front.is_writable:
+            consumer.link.taken(consumer)
+
+    def wanted(self, consumer: Consumer, size: int) -> None:
+        """Borrow room for a consumer's next message, which does not fit into its window."""
+        large_messages.ask(self, consumer, size)
+
+    def spent(self, consumer: Consumer, size: int, used: int) -> None:  # noqa: ARG002  (of any of its consumers)
+        """Account for room that was lent for `size` bytes, of which so much was used."""
+        self.client.account.arrived(size, used)
+
+    def cancelled(self, consumer: Consumer, fault: RequestError | None) -> None:
+        """Forget a consumer that gets nothing more, and tell the client, unless it has cancelled it before."""
+        is_running = consumer not in self._cancelled
+        self._forget(consumer)
+        self._getters.pop(consumer.queue, None)
+        if consumer.tag and is_running:
+            self.client.front.send_cancelled(self.number, consumer.tag, fault)
+        self.after_settling()
+
+    def socket_has_room(self) -> None:
+        """Give consumers credit: the client reads again."""
+        for consumer in self.by_tag.values():
+            consumer.link.taken(consumer)
+
+    def after_settling(self) -> None:
+        """Follow up on deliveries that were settled.
+
+        Consumers that were cancelled and hold nothing any more need not be known any longer, and what has waited may
+        have room.
+        """
+        if self._cancelled:
+            for consumer in [each for each, is_stopped in self._cancelled.items() if is_stopped and not each.unacked]:
+                del self._cancelled[consumer]
+                consumer.link.release(consumer)
+        if self._shared is not None:
+            self._hand_on(self._shared)
+
+    def close(self) -> None:
+        """End all consumers: what they hold returns to its queues."""
+        self.is_open = False
+        for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
+            consumer.link.release(consumer)
+        self.client.consumers -= len(self.by_tag)
+        self.by_tag.clear()
+        self._getters.clear()
+        self._cancelled.clear()
+        for tags in self.all_tags:
+            tags.clear()
+
+    def _forget(self, consumer: Consumer) -> None:
+        if self.by_tag.get(consumer.tag) is consumer:
+            del self.by_tag[consumer.tag]
+            self.client.consumers -= 1
+        self._cancelled.pop(consumer, None)
+        consumer.link.release(consumer)
+        if self._shared is not None:
+            self._shared.drop(consumer)
+
+    def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
+        if not auto_ack:
+            consumer.unacked += count
+        return self.tags.hand_out((consumer, consumer.link.life), sequence, count, outstanding=not auto_ack)
+
+    def _disown(self, consumer: Consumer, start: int, count: int) -> None:
+        """Take messages from who has them: they returned by themselves, and come again.
+
+        What is said of them under their old tags is of no consequence from now on; it would be taken for the new
+        delivery, which has the same numbers.
+        """
+        held = consumer, consumer.link.life
+        if self._shared is not None:
+            for late in self._shared.drop(consumer, start, start + count):
+                large_messages.count_sent(self.client, consumer, late.run)
+        for tags in self.all_tags:
+            consumer.unacked -= tags.pass_on(held, start, start + count, (consumer, NO_LIFE))
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """Ignore an outcome: a shard that was away when it was asked hears all of a consumer when it is back."""

@@ -1,0 +1,173 @@
+"""A channel's publishes and confirms: messages are routed and sent on, and confirmed at the end of a pass."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from shardmq.bus.messages.shard import Publish
+from shardmq.errors import RequestError
+from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
+from shardmq.gateway.session.client import Client
+from shardmq.gateway.session.publish_split import PublishSplitter, is_uniform
+from shardmq.gateway.state.routes import Route
+from shardmq.limits import FRAMED_PRODUCERS
+from shardmq.message.record import Record
+from shardmq.message.record_batch import MANDATORY, PERSISTENT, RecordBatch
+from shardmq.protocol.native.operations.basic import BasicPublish
+
+
+class ChannelPublisher:
+    """The publishing half of a channel. The channel and its front call it; shard links confirm to it.
+
+    Args:
+        client: whose channel it is.
+        number: of the channel.
+
+    Attributes:
+        is_open: whether the channel is.
+    """
+
+    __slots__ = ("_confirmed", "client", "is_open", "number")
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.is_open = True
+        self._confirmed: list[tuple[int, int]] = []
+
+    def publish(self, publish: BasicPublish, records: Sequence[Record] | None = None) -> None:
+        """Route messages that were checked and send them on; answered by `confirm` or `refuse`.
+
+        Args:
+            publish: the messages.
+            records: them decoded, where some have properties.
+        """
+        client = self.client
+        state = client.state
+        state.changed()  # before all else: it notes the time of this pass
+        request, exchange, key, count = publish.request, publish.exchange, publish.routing_key, publish.count
+        try:
+            client.permissions.check_write(exchange)
+            if publish.transaction:
+                client.check_staging(publish.transaction, publish.producer)
+            route = state.find_route(client.vhost, exchange, key)
+            if route is None or (records is not None and not is_uniform(records)):
+                self._publish_parts(publish, records)
+                return
+        except RequestError as error:
+            self.refuse(request, request, error.code, error.text)
+            return
+        serial = state.next_serial
+        state.next_serial = serial + count
+        flags = publish.flags & PERSISTENT
+        if not route:
+            if publish.flags & MANDATORY:
+                batch = RecordBatch(exchange, key, flags, state.now_ms, state.origin, serial, count, publish.records)
+                client.front.send_return(self.number, request, batch)
+            self.confirm(request, request)
+            return
+        producer, sequence, delay_ms, transaction = (
+            publish.producer,
+            publish.sequence,
+            publish.delay_ms,
+            publish.transaction,
+        )
+        fan_out = FanOut(len(route)) if len(route) > 1 else None
+        for link, queues in route:  # a batch for each, as links fill theirs up
+            batch = RecordBatch(exchange, key, flags, state.now_ms, state.origin, serial, count, publish.records)
+            going = Publish(queues, batch, producer, sequence, delay_ms, transaction)
+            if link.publish(self, request, going, fan_out):
+                client.front.hold_publishing(link)
+
+    def send(self, first: int, batch: RecordBatch, route: Route) -> None:
+        """Send messages on, each of them a publish of its own; answered by `confirm` or `refuse`.
+
+        Args:
+            first: the first one's number; the others follow.
+            batch: the messages; time, origin and serial are written into it here.
+            route: where they go; nowhere, and they are confirmed.
+        """
+        client = self.client
+        state = client.state
+        state.changed()
+        count = batch.count
+        serial = state.next_serial
+        state.next_serial = serial + count
+        batch.timestamp_ms, batch.origin, batch.serial = state.now_ms, state.origin, serial
+        last = first + count - 1
+        if len(route) == 1:
+            ((link, queues),) = route
+            if link.publish(self, first, Publish(queues, batch), None, 0, True):
+                client.front.hold_publishing(link)
+            return
+        if not route:
+            self.confirm(first, last)
+            return
+        fan_out = FanOutOfMany(len(route), last)
+        for link, queues in route:
+            if link.publish(self, first, Publish(queues, replace(batch)), fan_out):
+                client.front.hold_publishing(link)
+
+    def _publish_parts(self, publish: BasicPublish, records: Sequence[Record] | None) -> None:
+        """Send on a publish whose messages differ in what the broker looks at, in parts.
+
+        Raises:
+            RequestError: one of the messages cannot be published; none was.
+        """
+        client, request = self.client, publish.request
+        state, front = client.state, client.front
+        exchange, key, producer = publish.exchange, publish.routing_key, publish.producer
+        may_sort = not publish.transaction and (not producer or producer >= FRAMED_PRODUCERS)
+        splitter = PublishSplitter(state, client.vhost, client.user, exchange, key, may_sort)
+        parts = splitter.split(publish.records, publish.count, records)
+        fan_out = FanOut(sum(len(part.route) for part in parts))
+        first = state.next_serial
+        state.next_serial = first + sum(part.messages for part in parts)
+        for part in parts:
+            batch = RecordBatch(
+                exchange,
+                key,
+                publish.flags & PERSISTENT,
+                state.now_ms,
+                state.origin,
+                first + part.offset,
+                part.messages,
+                part.records,
+                part.priority,
+                part.ttl_ms,
+            )
+            if not part.route and publish.flags & MANDATORY:
+                front.send_return(self.number, request, batch)
+            sequence = publish.sequence + part.offset if producer else 0
+            for link, queues in part.route:
+                going = Publish(queues, replace(batch), producer, sequence, publish.delay_ms, publish.transaction)
+                if link.publish(self, request, going, fan_out, part.certain):
+                    front.hold_publishing(link)
+        if not fan_out.remaining and fan_out.refusal is None:
+            self.confirm(request, request)
+
+    def confirm(self, first: int, last: int) -> None:
+        """Confirm publishes `first` to `last`: the client hears of it at the end of the pass.
+
+        Not once the channel is closed: its number may be another one's by then, whose publishes have the same numbers.
+        """
+        if not self.is_open:
+            return
+        confirmed = self._confirmed
+        if not confirmed:
+            confirmed.append((first, last))
+            self.client.front.confirms_due(self)
+        elif confirmed[-1][1] + 1 == first:
+            confirmed[-1] = (confirmed[-1][0], last)
+        else:
+            confirmed.append((first, last))
+
+    def take_confirms(self) -> list[tuple[int, int]]:
+        """Take the confirms gathered since the last call."""
+        confirmed, self._confirmed = self._confirmed, []
+        return confirmed
+
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""
+        if self.is_open:
+            self.client.front.send_refusal(self.number, first, last, code, text, taken)

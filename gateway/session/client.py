@@ -1,0 +1,265 @@
+"""Who a client is, and what it may touch: user, virtual host, permissions, exclusive queues, transactions."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from shardmq.bus.coordinator_link import Outcome, Reply
+from shardmq.bus.messages.shard import Counts, Purge
+from shardmq.errors import (
+    AccessRefused,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    RequestError,
+    ResourceLocked,
+    Unavailable,
+)
+from shardmq.gateway.links.command_pacing import CommandPacing
+from shardmq.gateway.session.front import Front
+from shardmq.gateway.state.gateway import GatewayState
+from shardmq.gateway.state.message_loans import Account
+from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES, GET_BYTES, GETS_BYTES
+from shardmq.topology.commands import Command, DeclareQueue
+from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
+
+PAUSE_SECONDS: Final = 0.002
+"""Before a queue is declared again that was being deleted; each time twice as long."""
+
+REACH_SECONDS: Final = 5.0
+"""How long a deletion waits for the queue's shard to take what was sent to it before; then it goes its way."""
+
+CLIENT_PROPERTIES_BYTES_MAX: Final = 4096
+"""What a client may say of itself and have it kept, as msgpack; 5,000 connections make 20 MB of it at most."""
+
+CLIENTS_KNOWN: Final = 1024
+"""Connections of one program say the same of themselves, and share it: so many that are different."""
+
+
+class Client:
+    """A client that was let in: one user, on one virtual host, over one connection.
+
+    Args:
+        state: of the gateway.
+        front: the protocol in front.
+        vhost: the virtual host it has opened; it exists.
+        user: who it is.
+
+    Attributes:
+        permissions: what the user may do here.
+        account: room for large messages that the connection was lent.
+        channels: how many are open.
+        consumers: how many run, on all channels.
+    """
+
+    __slots__ = (
+        "_number",
+        "_pacing",
+        "account",
+        "channels",
+        "consumers",
+        "front",
+        "permissions",
+        "state",
+        "user",
+        "vhost",
+    )
+    _count: ClassVar[int] = 0
+
+    def __init__(self, state: GatewayState, front: Front, vhost: str, user: str) -> None:
+        Client._count += 1
+        self._number = Client._count
+        self.state = state
+        self.front = front
+        self.vhost = vhost
+        self.user = user
+        self.permissions = state.permissions(user, vhost)
+        self.account = Account(state.lender)
+        self.channels = self.consumers = 0
+        self._pacing = CommandPacing(state.coordinator.perform)
+
+    @property
+    def identity(self) -> str:
+        """Names this connection in the whole broker, as the owner of exclusive queues, and to be closed by."""
+        return f"{self.state.origin:016x}.{self._number}"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of its user, as they are now."""
+        user = self.state.topology.users.get(self.user)
+        return () if user is None else user.tags
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether its user has the tag "administrator"."""
+        return "administrator" in self.tags
+
+    @property
+    def next_window(self) -> int:
+        """The window of one more consumer, in bytes."""
+        share = DELIVERY_WINDOWS_BYTES // (self.consumers + 1) + 1
+        return min(DELIVERY_WINDOW_BYTES, share, self.state.next_window)
+
+    @property
+    def get_room(self) -> int:
+        """Up to which size, in bytes, a message is got that nothing was lent for."""
+        return min(GET_BYTES, GETS_BYTES // self.channels, self.state.next_window)
+
+    def consumer_tag(self, channel: int, number: int) -> str:
+        """A tag for the consumer of a client that has chosen none; no other consumer of the broker has it."""
+        return f"amq.ctag-{self.state.origin:016x}.{self._number}.{channel}.{number}"
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name in the client's virtual host.
+
+        Raises:
+            NotFound: there is none, or it is a reply queue, which has no name for others.
+            ResourceLocked: it is exclusive to another connection.
+        """
+        if name.startswith(REPLY_QUEUES):
+            raise NotFound(f"no queue '{name}' in vhost '{self.vhost}'")
+        queue = self.state.topology.queue(self.vhost, name)
+        if queue.owner and queue.owner != self.identity:
+            raise ResourceLocked(
+                f"cannot obtain access to locked queue '{name}' in vhost '{self.vhost}': it is exclusive to the "
+                "connection that declared it"
+            )
+        return queue
+
+    def check_transaction(self, number: int) -> None:
+        """Make sure that a transaction is here, undecided, and the user's: an administrator has all of them.
+
+        Raises:
+            PreconditionFailed: it is over, or never was in this virtual host.
+            AccessRefused: somebody else began it.
+            Unavailable: it is not known here, and the coordinator, which would have told of it, is away.
+        """
+        transaction = self.state.topology.transactions.get(number)
+        if transaction is None and not self.state.coordinator.is_current:
+            raise Unavailable(
+                f"the coordinator is not there now, and transaction {number} is not known here; try this again"
+            )
+        if transaction is None or transaction.vhost != self.vhost:
+            raise PreconditionFailed(
+                f"transaction {number} is over or unknown: it was committed, aborted or has expired; begin it again"
+            )
+        if transaction.user != self.user and not self.is_administrator:
+            raise AccessRefused(
+                f"access to transaction {number} ('{transaction.name}') in vhost '{self.vhost}' refused for user "
+                f"'{self.user}': only who began it and administrators have it; begin one of your own"
+            )
+
+    def check_staging(self, number: int, attempt: int) -> None:
+        """Make sure that a publish may be staged in a transaction for that attempt.
+
+        Raises:
+            InvalidRequest: it names no attempt.
+            PreconditionFailed: the transaction is over, or never was in this virtual host.
+            AccessRefused: somebody else began it.
+            Unavailable: it is not known here, and the coordinator is away.
+        """
+        if not attempt:
+            raise InvalidRequest(
+                f"a publish with transaction {number} needs its attempt as producer, from 1 on; it has 0"
+            )
+        self.check_transaction(number)
+
+    def perform(self, command: Command, reply: Reply) -> None:
+        """Have the coordinator carry out a command."""
+        self._pacing.perform(command, reply)
+
+    def declare_queue(self, command: DeclareQueue, reply: Reply) -> None:
+        """Declare a queue; the result is (ready messages, consumers)."""
+        self._declare_queue(command, reply, time.monotonic() + DECLARE_SECONDS, PAUSE_SECONDS)
+
+    def _declare_queue(self, command: DeclareQueue, reply: Reply, deadline: float, pause: float) -> None:
+        """Declare a queue until it is there: one that existed may have been being deleted."""
+
+        def declared(outcome: Outcome) -> None:
+            if isinstance(outcome, RequestError):
+                reply(outcome)
+                return
+            try:
+                queue = self.queue(command.name)
+            except RequestError as error:
+                counted(error)
+                return
+            self.count(queue, counted, is_declared=True)
+
+        def counted(outcome: Outcome) -> None:
+            if isinstance(outcome, NotFound) and time.monotonic() < deadline:
+                again = partial(self._declare_queue, command, reply, deadline, 2 * pause)
+                asyncio.get_running_loop().call_later(pause, again)
+            else:
+                reply(outcome)
+
+        self.perform(command, declared)
+
+    def count(self, queue: Queue, reply: Reply, *, is_declared: bool = False) -> None:
+        """Count what is in a queue, which was just declared or not; the result is (ready messages, consumers)."""
+        self.state.links[queue.shard].ask(Counts(0, queue.id, is_declared), reply)
+
+    def reach(self, queue: Queue, then: Callable[[], None]) -> None:
+        """Call `then` once all that was sent to a queue before has reached its shard.
+
+        What the coordinator tells the shard of the queue would overtake what is published here.
+        """
+        link = self.state.links[queue.shard]
+        if link.is_open:
+            link.ask(Counts(0, queue.id), lambda _: then(), REACH_SECONDS)
+        else:
+            then()
+
+    def purge(self, queue_name: str, reply: Reply) -> None:
+        """Remove the ready messages of a queue; the result is how many.
+
+        Raises:
+            NotFound: no such queue.
+            ResourceLocked: it is exclusive to another connection.
+        """
+        queue = self.queue(queue_name)
+        self.state.links[queue.shard].ask(Purge(0, queue.id), reply)
+
+
+NO_PROPERTIES: Final = msgspec.msgpack.encode({})
+"""What is kept of a client that says nothing of itself."""
+
+
+def packed_properties(properties: dict[str, Any]) -> bytes:
+    """What is kept of what a client says of itself, as msgpack.
+
+    Returns:
+        All of it; or nothing where it is too much, or no table of names.
+    """
+    try:
+        check_nesting(properties)
+        kept = msgspec.msgpack.encode(_plain(properties))
+    except (RequestError, RecursionError):
+        kept = NO_PROPERTIES
+    return _shared(kept) if len(kept) <= CLIENT_PROPERTIES_BYTES_MAX else NO_PROPERTIES
+
+
+@lru_cache(maxsize=CLIENTS_KNOWN)
+def _shared(kept: bytes) -> bytes:
+    return kept
+
+
+def _plain(value: Any) -> Any:
+    """A value that every reader of lists knows: AMQP has types of its own."""
+    match value:
+        case dict():
+            return {name: _plain(inner) for name, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+        case str():
+            return value.encode(errors="replace").decode()
+        case bytes():
+            return value.decode(errors="replace")
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return str(value)
