@@ -6,7 +6,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import lmdb
 import msgspec
 
 from shardmq.errors import StoreDamaged
@@ -23,8 +22,8 @@ from shardmq.shards.storage.schema import (
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
 from shardmq.storage.engine import VERSION
-from shardmq.storage.lmdb_environment import MAP_BYTES, check_file
 from shardmq.storage.redo.log import RedoLog
+from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.findings import Edit
 from shardmq.storage.repair.repair import write_edits
 
@@ -52,31 +51,23 @@ class ClosedStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / "data.mdb"
-        self.version = check_file(self.file, FORMAT, DATABASES)
+        self._closed = ClosedFile(folder, FORMAT, DATABASES)
+        self.file, self.version = self._closed.file, self._closed.version
+        self.overlay: dict[int, dict[bytes, bytes | None]] = {}
+        self.last, self.is_new = 0, True
         try:
-            self._env = lmdb.open(
-                str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
-            )
-        except lmdb.Error as fault:
-            raise StoreDamaged(self.file, f"LMDB cannot open it: {fault}") from fault
-        try:
-            self._dbs = self._databases()
-            self.overlay: dict[int, dict[bytes, bytes | None]] = {}
-            self.last, self.is_new = 0, True
             self._read_log(folder / "redo")
         except BaseException:
-            self._env.close()
+            self._closed.close()
             raise
 
     def close(self) -> None:
         """Let go of it."""
-        self._env.close()
+        self._closed.close()
 
     def entries(self) -> int:
-        """About how many rows it has."""
-        with self._env.begin() as reading:
-            return sum([int(reading.stat(db)["entries"]) for db in self._dbs.values()])
+        """Return about how many rows it has."""
+        return self._closed.count()
 
     def rows(self, number: int) -> Iterator[Row]:
         """The rows of a database, in order of their keys, as the next start would find them."""
@@ -92,24 +83,12 @@ class ClosedStore:
         if key in recent:
             value = recent[key]
             return None if value is None else (key, row_of(number, key, value, self.version, is_logged=True))
-        if number not in self._dbs:
-            return None
-        with self._env.begin(db=self._dbs[number]) as reading:
-            found = reading.get(key)
-        return None if found is None else (key, row_of(number, key, bytes(found), self.version))
+        found = self._closed.get(number, key)
+        return None if found is None else (key, row_of(number, key, found, self.version))
 
     def _stored(self, number: int) -> Iterator[Row]:
-        if number not in self._dbs:
-            return
-        with self._env.begin(db=self._dbs[number], buffers=True) as reading, reading.cursor() as cursor:
-            for key, value in cursor.iternext(keys=True, values=True):
-                name = bytes(key)
-                yield name, row_of(number, name, bytes(value), self.version)
-
-    def _databases(self) -> dict[int, lmdb._Database]:
-        with self._env.begin() as reading:
-            names = {bytes(name) for name in reading.cursor().iternext(values=False)}
-        return {number: self._env.open_db(name, create=False) for number, name in enumerate(DATABASES) if name in names}
+        for key, value in self._closed.rows(number):
+            yield key, row_of(number, key, value, self.version)
 
     def _read_log(self, file: Path) -> None:
         """Take in what is in the redo log and not yet in LMDB."""

@@ -13,7 +13,7 @@ import msgspec
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.queues.delivery import LANE_BITS
 from shardmq.shards.storage.schema import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
-from shardmq.storage.repair.findings import Edit, Finding, Ranges, numbers_text
+from shardmq.storage.repair.findings import NO_REPAIR, Finding, Ranges, Repair, numbers_text
 from shardmq.topology.entities import Queue as Declared
 
 MARK_LOST_LEAP: Final = 1 << 44
@@ -81,28 +81,32 @@ class Look:
         number: int,
         key: bytes,
         what: str,
-        *,
         queue: int | None = None,
-        mend: str = "",
-        messages: int = 0,
-        numbers: Ranges | None = None,
-        edits: tuple[Edit, ...] = (),
+        repair: Repair = NO_REPAIR,
         is_damage: bool = True,
     ) -> Finding:
-        """A finding about a row."""
-        title = self.title(queue) if queue is not None else ""
+        """Make a finding about a row.
+
+        Args:
+            number: of the database.
+            key: of the row.
+            what: what is wrong.
+            queue: id of the queue the row belongs to, if it belongs to one.
+            repair: what can be done about it.
+            is_damage: whether it is damage; else it is only worth knowing.
+        """
         return Finding(
             store=self.name,
             file=str(self.store.file),
             database=DATABASES[number].decode(),
             key=key.hex(),
             queue=queue,
-            title=title,
+            title=self.title(queue) if queue is not None else "",
             what=what,
-            mend=mend,
-            messages=messages,
-            numbers=numbers,
-            edits=edits,
+            mend=repair.text,
+            messages=repair.messages,
+            numbers=repair.numbers,
+            edits=repair.edits,
             is_damage=is_damage,
         )
 
@@ -135,8 +139,7 @@ def look_at_queues(look: Look) -> Iterator[Finding]:
                 NUMBER.pack(number),
                 "the coordinator has this queue, and the shard has not",
                 queue=number,
-                mend="declares it again",
-                edits=((QUEUES, NUMBER.pack(number), _encode(known)),),
+                repair=Repair("declares it again", edits=((QUEUES, NUMBER.pack(number), _encode(known)),)),
             )
     for number in look.queues:
         if number not in look.registry.queues and number not in look.registry.deleted:
@@ -155,7 +158,7 @@ def _without_declaration(look: Look, number: int, key: bytes, what: str, queue: 
     if queue is None and len(key) == NUMBER.size:
         queue = number_of(key)
     if queue is None:
-        return look.found(number, key, what, mend="deletes the row", edits=((number, key, None),))
+        return look.found(number, key, what, repair=Repair("deletes the row", edits=((number, key, None),)))
     known = look.registry.queues.get(queue) if look.registry is not None else None
     if known is None:
         return look.found(number, key, f"{what}, and the coordinator's store does not tell it", queue=queue)
@@ -164,8 +167,9 @@ def _without_declaration(look: Look, number: int, key: bytes, what: str, queue: 
         key,
         what,
         queue=queue,
-        mend="takes the declaration from the coordinator's store",
-        edits=((QUEUES, NUMBER.pack(queue), _encode(known)),),
+        repair=Repair(
+            "takes the declaration from the coordinator's store", edits=((QUEUES, NUMBER.pack(queue), _encode(known)),)
+        ),
     )
 
 
@@ -183,8 +187,7 @@ def look_at_marks(look: Look) -> Iterator[Finding]:
             key,
             "the mark of what was handed out is not what was written",
             queue=queue,
-            mend="marks all of its messages redelivered",
-            edits=((MARKS, key, NUMBER.pack(mark)),),
+            repair=Repair("marks all of its messages redelivered", edits=((MARKS, key, NUMBER.pack(mark)),)),
         )
 
 

@@ -27,7 +27,7 @@ from shardmq.shards.storage.schema import (
     TIMERS,
     number_of,
 )
-from shardmq.storage.repair.findings import Edit, Finding
+from shardmq.storage.repair.findings import Edit, Finding, Repair
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_run: Final = msgspec.msgpack.Decoder(RecordBatch).decode
@@ -43,7 +43,10 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
         look.seen()
         if len(key) != TIMER.size:
             yield look.found(
-                TIMERS, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=((TIMERS, key, None),)
+                TIMERS,
+                key,
+                f"the key has {len(key)} bytes",
+                repair=Repair("deletes the row", edits=((TIMERS, key, None),)),
             )
             continue
         queue, _, _, count = TIMER.unpack(key)
@@ -57,8 +60,7 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
                     key,
                     "the delay of returned messages is not what was written",
                     queue=queue,
-                    mend="makes the row anew",
-                    edits=((TIMERS, key, b""),),
+                    repair=Repair("makes the row anew", edits=((TIMERS, key, b""),)),
                 )
         elif not _is_run(content, messages):
             yield look.found(
@@ -66,9 +68,7 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
                 key,
                 "delayed messages are not what was written",
                 queue=queue,
-                messages=messages,
-                mend=lost(messages, []),
-                edits=((TIMERS, key, None),),
+                repair=Repair(lost(messages, []), edits=((TIMERS, key, None),), messages=messages),
             )
 
 
@@ -88,8 +88,9 @@ def look_at_producers(look: Look) -> Iterator[Finding]:
             key,
             "what the queue has of a producer is not what was written",
             queue=queue,
-            mend="forgets it: what that producer sends again is stored again",
-            edits=((PRODUCERS, key, None),),
+            repair=Repair(
+                "forgets it: what that producer sends again is stored again", edits=((PRODUCERS, key, None),)
+            ),
         )
 
 
@@ -109,8 +110,7 @@ def look_at_reservations(look: Look) -> Iterator[Finding]:
                 key,
                 "a reservation is not what was written",
                 queue=queue,
-                edits=edits,
-                mend="releases it: its messages are ready again",
+                repair=Repair("releases it: its messages are ready again", edits=edits),
             )
 
 
@@ -121,15 +121,18 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
         if key.startswith(DAMAGED):
             queue = number_of(key[len(DAMAGED) :])
             yield look.found(
-                STATE, key, _note(content), queue=queue, mend="puts the queue into service", edits=((STATE, key, None),)
+                STATE,
+                key,
+                _note(content),
+                queue=queue,
+                repair=Repair("puts the queue into service", edits=((STATE, key, None),)),
             )
         elif key == CLOCK and not _is_clock(content):
             yield look.found(
                 STATE,
                 key,
                 "the time is not what was written",
-                mend="takes the machine's time",
-                edits=((STATE, key, None),),
+                repair=Repair("takes the machine's time", edits=((STATE, key, None),)),
             )
         elif key == ENDED and not _is_ranges(content):
             edits = _ended(look)
@@ -137,8 +140,7 @@ def look_at_notes(look: Look) -> Iterator[Finding]:
                 STATE,
                 key,
                 "the numbers of decided transactions are not what was written",
-                edits=edits,
-                mend="takes them from the coordinator's store" if edits else "",
+                repair=Repair("takes them from the coordinator's store" if edits else "", edits=edits),
             )
         elif key not in (CLOCK, ENDED, APPLIED) and content is None:
             yield look.found(STATE, key, "the row is not what was written")

@@ -21,7 +21,7 @@ from shardmq.shards.check.queues import Look, lost, strange_queue
 from shardmq.shards.queues.delivery import LANE_BITS
 from shardmq.shards.segments.segment import NumberedRun, Segment, body_sizes
 from shardmq.shards.storage.schema import INDEX, NUMBER, PLACE, SEGMENTS, extent_of, number_of, segment_of
-from shardmq.storage.repair.findings import Finding
+from shardmq.storage.repair.findings import Finding, Repair
 
 _decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
 
@@ -38,8 +38,7 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
                 INDEX if has_entry else SEGMENTS,
                 key,
                 f"the key has {len(key)} bytes",
-                mend="deletes the row",
-                edits=((INDEX, key, None), (SEGMENTS, key, None)),
+                repair=Repair("deletes the row", edits=((INDEX, key, None), (SEGMENTS, key, None))),
             )
             continue
         queue, _ = PLACE.unpack(key)
@@ -71,8 +70,7 @@ def _judged(
                 key,
                 what,
                 queue=queue,
-                edits=both,
-                mend=f"loses messages from number {first} on; how many, cannot be told",
+                repair=Repair(f"loses messages from number {first} on; how many, cannot be told", edits=both),
             )
         numbers = entry.living(entry.first, entry.end)
         return look.found(
@@ -80,10 +78,7 @@ def _judged(
             key,
             what,
             queue=queue,
-            mend=lost(entry.live, numbers),
-            messages=entry.live,
-            numbers=numbers,
-            edits=both,
+            repair=Repair(lost(entry.live, numbers), edits=both, messages=entry.live, numbers=numbers),
         )
     if entry is not None and _agree(entry, runs):
         return None
@@ -92,7 +87,7 @@ def _judged(
         what = "what is noted of the messages is of others"
     rebuilt = _rebuilt(look, key, runs)
     mend = f"keeps messages {first} to {rebuilt.end - 1}; those that were acknowledged come again"
-    return look.found(INDEX, key, what, queue=queue, mend=mend, edits=((INDEX, key, extent_of(rebuilt)),))
+    return look.found(INDEX, key, what, queue=queue, repair=Repair(mend, edits=((INDEX, key, extent_of(rebuilt)),)))
 
 
 def entry_of(key: bytes, content: bytes | None) -> Segment | None:

@@ -19,7 +19,7 @@ from shardmq.shards.storage.schema import (
     number_of,
     staged_place,
 )
-from shardmq.storage.repair.findings import Finding
+from shardmq.storage.repair.findings import Finding, Repair
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_staged: Final = msgspec.msgpack.Decoder(tuple[tuple[int, ...], int, RecordBatch]).decode
@@ -44,8 +44,7 @@ def look_at_staged(look: Look) -> Iterator[Finding]:
             SEALED,
             key,
             f"the seal of attempt {attempt} of transaction {transaction} is not what was written",
-            mend="seals it as it is",
-            edits=((SEALED, key, edit),),
+            repair=Repair("seals it as it is", edits=((SEALED, key, edit),)),
         )
     for key, content in look.store.rows(CONCLUDING):
         look.seen()
@@ -65,7 +64,10 @@ def _staged(
     both = ((STAGES, key, None), (STAGED, key, None))
     if len(key) != STAGE.size:
         yield look.found(
-            STAGED if has_body else STAGES, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=both
+            STAGED if has_body else STAGES,
+            key,
+            f"the key has {len(key)} bytes",
+            repair=Repair("deletes the row", edits=both),
         )
         return
     place = staged_place(key)
@@ -73,7 +75,7 @@ def _staged(
     if not _is_staged(content, place.messages):
         what = f"messages {of} are not " + ("what was written" if has_body else "there")
         mend = f"{lost(place.messages, [])} {of}"
-        yield look.found(STAGED, key, what, mend=mend, messages=place.messages, edits=both)
+        yield look.found(STAGED, key, what, repair=Repair(mend, edits=both, messages=place.messages))
         return
     messages, size = sums.get((place.transaction, place.attempt), (0, 0))
     sums[place.transaction, place.attempt] = messages + place.messages, size + place.bytes
@@ -82,15 +84,17 @@ def _staged(
             STAGES,
             key,
             f"the entry of messages {of} is not what was written",
-            mend="makes a new entry",
-            edits=((STAGES, key, b""),),
+            repair=Repair("makes a new entry", edits=((STAGES, key, b""),)),
         )
 
 
 def _concluding(look: Look, key: bytes) -> Finding:
     if len(key) != NUMBER.size:
         return look.found(
-            CONCLUDING, key, f"the key has {len(key)} bytes", mend="deletes the row", edits=((CONCLUDING, key, None),)
+            CONCLUDING,
+            key,
+            f"the key has {len(key)} bytes",
+            repair=Repair("deletes the row", edits=((CONCLUDING, key, None),)),
         )
     transaction = number_of(key)
     attempts = look.registry.decisions.get(transaction) if look.registry is not None else None
@@ -101,8 +105,7 @@ def _concluding(look: Look, key: bytes) -> Finding:
         CONCLUDING,
         key,
         what,
-        mend="takes it from the coordinator's store",
-        edits=((CONCLUDING, key, _encode(attempts)),),
+        repair=Repair("takes it from the coordinator's store", edits=((CONCLUDING, key, _encode(attempts)),)),
     )
 
 

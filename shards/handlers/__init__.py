@@ -4,7 +4,8 @@ publish.py        Publishes: to queues at once or later, once each.
 consume.py        Consumers and what they do with what they got.
 atomic_commit.py  Publishes and settlements carried out together or not at all.
 queues.py         Queues come and go, are counted, looked into, purged.
-transactions.py   Staged publishes: sealed, committed into their queues, or dropped.
+transactions.py   Staged publishes: taken in, sealed, prepared, decided.
+decisions.py      Decided transactions: their messages join their queues, or are dropped, in portions.
 reservations.py   Messages reserved under a name, for a time.
 reads.py          Queues cut into slices, and read without a trace.
 delays.py         Delayed publishes, and messages that were returned with a delay.

@@ -17,21 +17,18 @@ A plain queue is one lane. A queue with priorities has one for each priority in 
 upper bits of its messages' numbers, so that all of a queue's messages have one order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import ALL_RUNS, LANE_BITS, Delivery, _parcel
-from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS, SegmentLog
-from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Ranges, Segment, place_of
+from shardmq.shards.queues.delivery import ALL_RUNS, Delivery, _parcel
+from shardmq.shards.queues.ready_messages import ReadyMessages
+from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS
+from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, SEGMENT_COST_BYTES, Steps
 from shardmq.shards.storage.write_buffer import WriteBuffer
-
-MARK_LEAP: Final = 16_384
-"""How far the mark is raised ahead of the cursor. It costs one 16-byte write per so many messages; after a crash, up to
-so many messages are called redelivered though they were not."""
 
 JOIN_BYTES_MAX: Final = 4096
 """Runs up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
@@ -45,7 +42,7 @@ EXPIRE_RUNS: Final = 20_000
 """Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
 
-class Subqueue(SegmentLog):
+class Subqueue(ReadyMessages):
     """State of one lane.
 
     Args:
@@ -58,11 +55,6 @@ class Subqueue(SegmentLog):
         ttl_ms: how long any message may wait here.
 
     Attributes:
-        next: the number the next message gets.
-        cursor: below it, everything was handed out or set aside once.
-        mark: see above.
-        fresh: messages never handed out.
-        returned: handed out before, and ready again.
         unacked: handed out, and not done with.
         aside: set aside, and not done with.
         mortal: whether something in it may expire.
@@ -71,23 +63,15 @@ class Subqueue(SegmentLog):
 
     __slots__ = (
         "_arrived",
-        "_durable",
         "_expired_ms",
         "_expiry",
         "_expiry_of",
-        "_reading_place",
         "acked",
         "aside",
-        "cursor",
         "delivered",
-        "fresh",
-        "mark",
         "mortal",
-        "next",
-        "number",
         "published",
         "redelivered",
-        "returned",
         "ttl_ms",
         "unacked",
     )
@@ -102,28 +86,18 @@ class Subqueue(SegmentLog):
         segments: Iterable[Segment] = (),
         ttl_ms: int | None = None,
     ) -> None:
-        super().__init__(queue, journal)
-        self.number = number
-        self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
-        self.returned = RangeSet()
-        self.fresh = self.unacked = self.aside = 0
+        super().__init__(queue, durable, journal, number, mark)
+        self.unacked = self.aside = 0
         self.published = self.delivered = self.acked = self.redelivered = 0
         self.ttl_ms = ttl_ms
         self.mortal = ttl_ms is not None
         self._expiry: int | None = None
         self._expiry_of = -1
         self._expired_ms = 0  # what expires by then and is at the head is gone
-        self._durable = durable
-        self._reading_place = 0
         for segment in segments:
             self._adopt(segment)
         self._arrived = self.next
         self.look()
-
-    @property
-    def ready(self) -> int:
-        """Messages that wait for a consumer."""
-        return self.fresh + self.returned.count
 
     @property
     def valid(self) -> int:
@@ -229,27 +203,6 @@ class Subqueue(SegmentLog):
         self.delivered += taken
         return [_parcel((first, again, 0, runs[0] if len(runs) == 1 else join(runs))) for first, again, runs in parcels]
 
-    def stored_bytes(self) -> int:
-        """As `Queue.stored_bytes`."""
-        if self.returned.count:
-            segment = self.index.segments[self.index.place(self.returned.first()[0])]
-        elif self.fresh:
-            reading = self._reading
-            if reading is not None and reading.runs is not None and self._reading_place < len(reading.runs):
-                return 0
-            segment = self.index.segments[self.index.place(self.cursor)]
-        else:
-            return 0
-        return segment.bytes if segment.runs is None and segment.count == 1 else 0
-
-    def head_bytes(self) -> int:
-        """As `Queue.head_bytes`."""
-        if not self.ready:
-            return 0
-        _, _, place, run = self._next_returned() if self.returned else self._next_fresh()
-        cutter = self._cutter or self._new_cutter()
-        return cutter.size(run, place)
-
     # --- messages are done with, or come back -----------------------------------------------------------------------
 
     def settle(self, ranges: Ranges) -> None:
@@ -313,16 +266,6 @@ class Subqueue(SegmentLog):
         self._bury(start, end)
         freed = before - self.bytes
         return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
-
-    def extent(self, number: int) -> tuple[int, int]:
-        """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
-        segment = self.index.segments[self.index.place(number)]
-        return segment.end, segment.bytes // segment.count
-
-    def mark_exactly(self) -> None:
-        """A clean stop: nobody need be told of redeliveries that were none."""
-        if self._durable and self.mark != self.cursor:
-            self._raise_mark(self.cursor)
 
     # --- messages are set aside -------------------------------------------------------------------------------------
 
@@ -412,33 +355,6 @@ class Subqueue(SegmentLog):
             self._expiry_of = head
         return self._expiry
 
-    # --- messages are looked at -------------------------------------------------------------------------------------
-
-    def waiting(self, offset: int, count: int) -> Ranges:
-        """Ready messages in the order of delivery: those from `offset` on, `count` at most."""
-        ranges: Ranges = []
-        for start, end in self.between(0, self.next):
-            skipped = min(offset, end - start)
-            offset -= skipped
-            end = min(end, start + skipped + count)
-            if start + skipped < end:
-                ranges.append((start + skipped, end))
-                count -= end - start - skipped
-            if count <= 0:
-                break
-        return ranges
-
-    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Ready messages numbered [start, end), range by range in order; the lane must not change meanwhile."""
-        yield from self.returned.walk(start, end)
-        if self.fresh:
-            start = max(start, self.cursor)
-            segments = self.index.segments
-            for place in range(self.index.place(start), len(segments)):
-                if segments[place].first >= end:
-                    break
-                yield from segments[place].living(start, end)
-
     # --- segments are replaced --------------------------------------------------------------------------------------
 
     @property
@@ -482,47 +398,3 @@ class Subqueue(SegmentLog):
         """Whether what is at the head may be handed out; what has expired must not, but is the queue's to remove."""
         due_ms = self.next_expiry_ms
         return due_ms is None or due_ms > self._expired_ms or self._expiry_of >= self._arrived
-
-    def _next_returned(self) -> tuple[int, int, int, RecordBatch]:
-        first, end = self.returned.first()
-        runs = self._journal.runs(self.index.segments[self.index.place(first)])
-        run_first, run = runs[place_of(runs, first)]
-        return first, min(end, run_first + run.count) - first, first - run_first, run
-
-    def _next_fresh(self) -> tuple[int, int, int, RecordBatch]:
-        segment = self._reading
-        runs = segment.runs if segment is not None else None
-        if runs is None or self._reading_place >= len(runs):
-            runs = self._locate()
-        run_first, run = runs[self._reading_place]
-        first = self.cursor
-        if first < run_first:  # noqa: PLR1730 - max() would take four times as long
-            first = run_first
-        place = first - run_first
-        return first, run.count - place, place, run
-
-    def _locate(self) -> list[NumberedRun]:
-        """Find the run that holds the first fresh message."""
-        segment = self._reading = self.index.segments[self.index.place(self.cursor)]
-        runs = self._journal.runs(segment)
-        self._reading_place = place_of(runs, self.cursor)
-        return runs
-
-    def _pass(self, end: int, run: RecordBatch, place: int) -> None:
-        """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
-        self.cursor = end
-        if place == run.count:
-            self._reading_place += 1
-        if end > self.mark and self._durable and run.flags & PERSISTENT:
-            self._raise_mark(end + MARK_LEAP)
-
-    def _advance(self, end: int, durable: bool) -> None:
-        """The fresh messages up to number `end` are set aside, wherever runs begin and end."""
-        self.cursor = end
-        self._reading = None
-        if end > self.mark and self._durable and durable:
-            self._raise_mark(end + MARK_LEAP)
-
-    def _raise_mark(self, mark: int) -> None:
-        self.mark = mark
-        self._journal.mark(self.id, self.number, mark)

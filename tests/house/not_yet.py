@@ -6,8 +6,6 @@ WITHOUT_TWIN: set[str] = set()
 LONG_FILES: set[str] = {
     "gateway/links/shard.py",
     "shardmq/bus/messages/shard.py",
-    "shards/handlers/transactions.py",
-    "shards/queues/subqueue.py",
     "tests/amqp/test_crossing.py",
     "tests/amqp/test_errors.py",
     "tests/amqp/test_pika.py",
@@ -39,7 +37,6 @@ MANY_PARAMETERS: set[str] = {
     "shardmq/spark/jobs/export.py export",
     "shardmq/spark/jobs/replay.py replay",
     "shardmq/spark/jobs/transaction.py send",
-    "shards/check/queues.py found",
 }
 MODULE_STATE: set[str] = {
     "gateway/amqp/arguments.py _named",

@@ -141,7 +141,7 @@ def test_only_the_stores_import_lmdb() -> None:
         "shardmq.coordinator.storage.store",
         "shardmq.coordinator.storage.transactions",
         "shardmq.coordinator.storage.check",
-        "shardmq.shards.check.closed_store",
+        "shardmq.storage.repair.closed_file",
         "shardmq.storage.repair.repair",
         "shardmq.storage.disk_space",
         "shardmq.storage.compaction",

@@ -13,7 +13,7 @@ from shardmq.bus.messages.shard import (
     Publish,
     Seal,
 )
-from shardmq.shards.handlers.transactions import ROLL_ROOM_BYTES
+from shardmq.shards.handlers.decisions import ROLL_ROOM_BYTES
 from shardmq.topology.entities import Queue
 
 from .driver import Shard, numbers, run_of

@@ -1,9 +1,6 @@
 """The queue's state machine against a plain list, through the real store, with clean and dirty restarts anywhere."""
 
-import shutil
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,11 +13,10 @@ from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.plain_queue import PlainQueue
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
-from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
+from tests.shards.stores import StoreRoom
 
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SMALL_STORE_BYTES = 3000
 """A memory budget so small that bodies are dropped, read back and spilled all the time."""
 
@@ -38,9 +34,11 @@ class Expected:
 class QueueMachine(RuleBasedStateMachine):
     """Rules do the same to a Queue and to a list of what should be in it, oldest first."""
 
+    in_memory = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.room = StoreRoom(self.in_memory)
         self.declared = Declared("/", "q", 7, 0)
         self.messages: list[Expected] = []
         self.numbers: dict[int, Expected] = {}
@@ -58,7 +56,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.journal.commit()
 
     def open(self) -> None:
-        self.store = Store.open(self.folder / "store")
+        self.store = self.room.open()
         contents = self.store.load()
         self.journal = WriteBuffer(self.store, self.memory)
         self.journal.now = self.now
@@ -221,11 +219,19 @@ class QueueMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
-        shutil.rmtree(self.folder)
+        self.room.remove()
 
 
 TestQueueAgreesWithAList = QueueMachine.TestCase
-TestQueueAgreesWithAList.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueAgreesWithAList.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+class QueueMachineInMemory(QueueMachine):
+    in_memory = True
+
+
+TestQueueInMemoryAgreesWithAList = QueueMachineInMemory.TestCase
+TestQueueInMemoryAgreesWithAList.settings = TestQueueAgreesWithAList.settings
 
 
 def test_a_cut_run_holds_the_messages_asked_for() -> None:

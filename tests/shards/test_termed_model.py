@@ -1,9 +1,6 @@
 """Queues with terms of every combination against a plain list, through the real store, with restarts anywhere."""
 
-import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hypothesis import settings
@@ -18,12 +15,11 @@ from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.delivery import Delivery
 from shardmq.shards.queues.factory import make_queue
 from shardmq.shards.storage.recovery import RecoveredQueue, stored_queues
-from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
+from tests.shards.stores import StoreRoom
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 HELD, READY, PARKED, DYING, OUT = "held", "ready", "parked", "dying", "out"
 
 terms = st.fixed_dictionaries(
@@ -79,9 +75,11 @@ class Message:
 class TermedMachine(RuleBasedStateMachine):
     """Rules do the same to a queue and to a list of what should be in it."""
 
+    in_memory = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
+        self.room = StoreRoom(self.in_memory)
         self.clock = HandClock()
         self.now = 100.0
         self.serial = 0
@@ -107,7 +105,7 @@ class TermedMachine(RuleBasedStateMachine):
         self.journal.commit()
 
     def open(self, parked: list[tuple[int, int]]) -> None:
-        self.store = Store.open(self.folder / "store")
+        self.store = self.room.open()
         stored = stored_queues(self.store.load()).get(7, RecoveredQueue())
         stored.parked = parked
         self.journal = WriteBuffer(self.store, self.memory)
@@ -519,7 +517,7 @@ class TermedMachine(RuleBasedStateMachine):
             assert len(bodies) == len(set(bodies))
             assert persistent <= set(bodies) <= persistent | self.settled
             self.store.close()
-        shutil.rmtree(self.folder)
+        self.room.remove()
 
     def without_ends(self) -> dict[str, Any]:
         """The terms, but for those that would drop something."""
@@ -528,4 +526,12 @@ class TermedMachine(RuleBasedStateMachine):
 
 
 TestTermedQueueAgreesWithAList = TermedMachine.TestCase
-TestTermedQueueAgreesWithAList.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTermedQueueAgreesWithAList.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+class TermedMachineInMemory(TermedMachine):
+    in_memory = True
+
+
+TestTermedQueueInMemoryAgreesWithAList = TermedMachineInMemory.TestCase
+TestTermedQueueInMemoryAgreesWithAList.settings = TestTermedQueueAgreesWithAList.settings

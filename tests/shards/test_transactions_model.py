@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import FollowDecision, Prepare, Publish, Seal
 from shardmq.message.record import pack, pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.shards.handlers import decisions
 from shardmq.shards.handlers import transactions as transactions_module
 from shardmq.shards.state import attempts as attempts_module
 from shardmq.shards.state.attempts import StagedAttempt
@@ -23,9 +23,10 @@ from shardmq.shards.storage.entries import Staged, StagedPlace
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue
+from tests.shards.stores import StoreRoom
 
 from .driver import run_of
-from .inside import MEMORY, inside
+from .inside import inside
 
 QUEUES = (Queue("/", "q", 1, 0), Queue("/", "other", 2, 0, arguments={"x-max-priority": 3}))
 MISSING = 99
@@ -45,21 +46,22 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few messages are many ranges and portions."""
     monkeypatch.setattr(attempts_module, "RANGES_MAX", 4)
     monkeypatch.setattr(attempts_module, "RANGES_KEPT", 2)
-    monkeypatch.setattr(transactions_module, "ROLL_BYTES", 8000)
+    monkeypatch.setattr(decisions, "ROLL_BYTES", 8000)
+    monkeypatch.setattr(decisions, "READ_BYTES", 500)
     monkeypatch.setattr(transactions_module, "READ_BYTES", 500)
-    monkeypatch.setattr(transactions_module, "DROPPED_RUNS_PER_PASS", 3)
+    monkeypatch.setattr(decisions, "DROPPED_RUNS_PER_PASS", 3)
 
 
 # --- what is sent again ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    folder = Path(tempfile.mkdtemp(dir=MEMORY))
-    store = Store.open(folder)
+@pytest.fixture(scope="module", params=["lmdb", "memory"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    room = StoreRoom(request.param == "memory")
+    store = room.open()
     yield store
     store.close()
-    shutil.rmtree(folder)
+    room.remove()
 
 
 transactions = itertools.count(1)

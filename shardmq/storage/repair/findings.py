@@ -61,6 +61,27 @@ class Finding:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What can be done about a finding.
+
+    Attributes:
+        text: what a repair does, for people; "" where it can do nothing.
+        edits: what it writes.
+        messages: how many messages it loses.
+        numbers: which of the queue's those are, as half-open ranges.
+    """
+
+    text: str
+    edits: tuple[Edit, ...] = ()
+    messages: int = 0
+    numbers: Ranges | None = None
+
+
+NO_REPAIR: Final = Repair("")
+"""Nothing can be done."""
+
+
 def numbers_text(numbers: Ranges) -> str:
     """Numbers of messages for people, as "0 to 9, 12"."""
     shown = [f"{start} to {end - 1}" if end - start > 1 else f"{start}" for start, end in numbers[:NUMBERS_SHOWN]]

@@ -1,0 +1,233 @@
+"""Decided transactions: their messages join their queues, or are dropped, in portions at the start of passes."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from shardmq.bus.listener import Peer
+from shardmq.bus.messages.base import Answer
+from shardmq.errors import ReplyCode
+from shardmq.shards.handlers.delays import DelayedMessages
+from shardmq.shards.state.attempts import StagedAttempt
+from shardmq.shards.state.shard import ShardState
+from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
+
+ROLL_BYTES: Final = 4 << 20
+"""About what one pass carries out of what is decided; others have their turns in between."""
+
+ROLL_RUN_BYTES: Final = 2048
+"""What a run counts for besides its records, which is about what it costs."""
+
+ROLL_ROOM_BYTES: Final = 32 << 20
+"""What the disk must have free before a portion joins its queues: a few of them, and what they displace. A message that
+goes to many queues takes as much room in each. Where the disk is full, no pass can be written, and nobody could empty
+the queues that have had their part."""
+
+READ_BYTES: Final = 256 << 10
+"""Staged runs that are read at a time: a portion may be over when a few of them have gone to many queues."""
+
+DROPPED_RUNS_PER_PASS: Final = 2000
+"""Staged runs removed in one commit; every page they free is work for LMDB."""
+
+Attempts = dict[int, dict[int, StagedAttempt]]
+"""Those that have something staged, by transaction and number."""
+
+
+class Conclusion:
+    """A transaction that is decided, while that is being carried out.
+
+    Attributes:
+        transaction: its number.
+        attempts: whose messages are still to join their queues; what others staged is removed after that.
+        since: the first of them goes on here.
+        behind: what is removed is behind that, so that what was need not be passed over.
+        kept: of attempts whose turn is over, messages that stay staged: damaged, or for a queue out of service.
+        why: what is to be said of those.
+        asked: who waits for the end, and by which request.
+    """
+
+    __slots__ = ("asked", "attempts", "behind", "kept", "since", "transaction", "why")
+
+    def __init__(self, transaction: int, attempts: Iterable[int]) -> None:
+        self.transaction = transaction
+        self.attempts = deque(attempts)
+        self.since = 0
+        self.behind: StagedPlace | None = None
+        self.kept: dict[int, int] = {}
+        self.why = ""
+        self.asked: list[tuple[Peer, int]] = []
+
+
+class Decisions:
+    """Carries out what is decided.
+
+    Args:
+        holdings: the queues.
+        timers: for what joins them later.
+        attempts: what is staged; attempts of which nothing is left are removed.
+    """
+
+    def __init__(self, holdings: ShardState, timers: DelayedMessages, attempts: Attempts) -> None:
+        self._holdings = holdings
+        self._store, self._journal = holdings.store, holdings.journal
+        self._timers = timers
+        self._attempts = attempts
+        self._concluding: dict[int, Conclusion] = {}
+        self._stuck: dict[int, Conclusion] = {}  # all was done that can be
+        self._is_held = False  # all of these wait for room on the disk
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be carried out now."""
+        return bool(self._concluding) and not self._is_held
+
+    def is_under_way(self, transaction: int) -> bool:
+        """Whether a decision is being carried out."""
+        return transaction in self._concluding
+
+    def why_stuck(self, transaction: int) -> str | None:
+        """Return why the rest of a decision cannot be carried out; None where it can."""
+        conclusion = self._stuck.get(transaction)
+        return None if conclusion is None else conclusion.why
+
+    def begin(self, transaction: int, attempts: Iterable[int]) -> None:
+        """Begin to carry out a decision.
+
+        Args:
+            transaction: its number.
+            attempts: that count, in order; none of them where it is aborted.
+        """
+        self._concluding[transaction] = Conclusion(transaction, attempts)
+        self._is_held = False
+
+    def wait(self, transaction: int, peer: Peer, request: int) -> None:
+        """Answer a request when a decision is carried out."""
+        self._concluding[transaction].asked.append((peer, request))
+
+    def carry_out(self) -> None:
+        """Carry out a portion. What is to disappear makes room on the disk, and need not wait for it."""
+        joining = [each for each in self._concluding.values() if each.attempts]
+        is_cramped = bool(joining) and not self._store.has_room(ROLL_ROOM_BYTES)
+        self._is_held = is_cramped and len(joining) == len(self._concluding)
+        room = ROLL_BYTES
+        for transaction in list(self._concluding):
+            if room <= 0:
+                break
+            if is_cramped and self._concluding[transaction].attempts:
+                continue
+            conclusion = self._concluding.pop(transaction)
+            here = self._attempts[transaction]
+            room = self._join(conclusion, here, room) if conclusion.attempts else self._drop(conclusion, here, room)
+            if conclusion.attempts or len(here) > len(conclusion.kept):
+                self._concluding[transaction] = conclusion  # behind all others
+            elif here:
+                self._stick(conclusion)
+            else:
+                self._finish(conclusion)
+
+    def _join(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
+        """Have runs join their queues, in order of attempts and their numbers; returns what is left of the portion."""
+        while conclusion.attempts and room > 0:
+            attempt = here[conclusion.attempts[0]]
+            kept = conclusion.kept
+            if attempt.messages > kept.get(attempt.number, 0):
+                room = self._join_some(conclusion, attempt, room)
+            if attempt.messages == kept.get(attempt.number, 0):
+                room -= ROLL_RUN_BYTES
+                if attempt.number not in kept:
+                    self._forget(here, attempt)
+                conclusion.attempts.popleft()
+                conclusion.since = 0
+        return room
+
+    def _join_some(self, conclusion: Conclusion, attempt: StagedAttempt, room: int) -> int:
+        number = attempt.number
+        found = self._store.staging.batches(conclusion.transaction, number, conclusion.since, min(room, READ_BYTES))
+        assert found, f"{attempt.messages} messages of attempt {number} are not in the store"
+        for staged in found:
+            if room <= 0:
+                break
+            place = staged.place
+            conclusion.since = place.sequence + place.messages
+            if isinstance(staged, DamagedStage):
+                conclusion.why = self._holdings.quarantine.hold(conclusion.transaction, staged.damage)
+                self._keep(conclusion, place)
+                continue
+            left = self._join_queues(staged)
+            if left:
+                conclusion.why = self._holdings.quarantine.text(left[0])
+                self._keep(conclusion, place)
+            if left != staged.queues:
+                self._journal.unstage(place)
+            if left and left != staged.queues:
+                self._journal.stage(staged._replace(queues=left))
+            if not left:
+                attempt.remove(place)
+            room -= (place.bytes + ROLL_RUN_BYTES) * len(staged.queues)
+        return room
+
+    def _keep(self, conclusion: Conclusion, place: StagedPlace) -> None:
+        """A run stays staged: it was promised, and cannot be where it was to go."""
+        conclusion.kept[place.attempt] = conclusion.kept.get(place.attempt, 0) + place.messages
+
+    def _join_queues(self, staged: Staged) -> tuple[int, ...]:
+        """A run joins its queues as if it came now; returns those that are out of service, and have not got it.
+
+        One that is condemned gets it too: it may yet be kept.
+        """
+        holdings, run = self._holdings, staged.run
+        now_ms = holdings.agenda.now_ms
+        left = []
+        for number in staged.queues:
+            hosted = holdings.queues.get(number)
+            if hosted is None:
+                if number in holdings.quarantine:
+                    left.append(number)
+                continue
+            if staged.delay_ms:
+                self._timers.delay(hosted, run, now_ms + staged.delay_ms)
+            else:
+                self._timers.publish(hosted, run, now_ms)
+                holdings.active[number] = hosted
+        return tuple(left)
+
+    def _drop(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
+        """Remove what attempts staged that do not count; returns what is left of the portion."""
+        count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
+        places = self._store.staging.places(conclusion.transaction, conclusion.behind, count_max)
+        for place in places:
+            if place.attempt in conclusion.kept:
+                continue
+            self._journal.unstage(place)
+            attempt = here[place.attempt]
+            attempt.remove(place)
+            if not attempt.messages:
+                self._forget(here, attempt)
+        if len(places) < count_max:
+            for attempt in list(here.values()):
+                if attempt.number not in conclusion.kept:
+                    self._forget(here, attempt)
+        else:
+            conclusion.behind = places[-1]
+        return room - len(places) * ROLL_RUN_BYTES
+
+    def _forget(self, here: dict[int, StagedAttempt], attempt: StagedAttempt) -> None:
+        """Nothing of an attempt is left."""
+        del here[attempt.number]
+        if attempt.is_sealed:
+            self._journal.seal(attempt.transaction, attempt.number, None)
+
+    def _stick(self, conclusion: Conclusion) -> None:
+        """All that can be carried out is: whoever waits for the rest is told why it cannot."""
+        self._stuck[conclusion.transaction] = conclusion
+        for peer, request in conclusion.asked:
+            self._holdings.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
+        conclusion.asked.clear()
+
+    def _finish(self, conclusion: Conclusion) -> None:
+        """Nothing of a transaction is left: say so to whoever waits for it, once that is on disk."""
+        del self._attempts[conclusion.transaction]
+        self._holdings.quarantine.let_go(conclusion.transaction)
+        self._journal.conclude(conclusion.transaction, None, None)
+        for peer, request in conclusion.asked:
+            peer.post(Answer(request))

@@ -1,0 +1,157 @@
+"""Which messages of a subqueue are ready, in which order, and where the next one lies.
+
+All below the cursor were handed out at least once, or held; of those, the ones that came back are ready again, at
+their place, before the fresh ones.
+
+    0 ............ done with ..............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
+                                                                                          ^ cursor       ^ mark (stored)
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from shardmq.message.record_batch import PERSISTENT, RecordBatch
+from shardmq.ranges import RangeSet
+from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.segment_log import SegmentLog
+from shardmq.shards.segments.segment import NumberedRun, Ranges, place_of
+from shardmq.shards.storage.write_buffer import WriteBuffer
+
+MARK_LEAP: Final = 16_384
+"""How far the mark is raised ahead of the cursor. It costs one 16-byte write per so many messages; after a crash, up to
+so many messages are called redelivered though they were not."""
+
+
+class ReadyMessages(SegmentLog):
+    """The ready messages of a subqueue.
+
+    Args:
+        queue: id of the queue it belongs to.
+        durable: whether that queue is.
+        journal: where its changes are written down.
+        number: of the subqueue; its messages' numbers begin at `number << LANE_BITS`.
+        mark: as stored: every number handed out to anybody, ever, is below it.
+
+    Attributes:
+        next: the number the next message gets.
+        cursor: below it, everything was handed out or held once.
+        mark: see above.
+        fresh: how many messages were never handed out.
+        returned: handed out before, and ready again.
+    """
+
+    __slots__ = ("_durable", "_reading_place", "cursor", "fresh", "mark", "next", "number", "returned")
+
+    def __init__(self, queue: int, durable: bool, journal: WriteBuffer, number: int, mark: int) -> None:
+        super().__init__(queue, journal)
+        self.number = number
+        self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
+        self.returned = RangeSet()
+        self.fresh = 0
+        self._durable = durable
+        self._reading_place = 0
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a consumer."""
+        return self.fresh + self.returned.count
+
+    def stored_bytes(self) -> int:
+        """As `Queue.stored_bytes`."""
+        if self.returned.count:
+            segment = self.index.segments[self.index.place(self.returned.first()[0])]
+        elif self.fresh:
+            reading = self._reading
+            if reading is not None and reading.runs is not None and self._reading_place < len(reading.runs):
+                return 0
+            segment = self.index.segments[self.index.place(self.cursor)]
+        else:
+            return 0
+        return segment.bytes if segment.runs is None and segment.count == 1 else 0
+
+    def head_bytes(self) -> int:
+        """As `Queue.head_bytes`."""
+        if not self.ready:
+            return 0
+        _, _, place, run = self._next_returned() if self.returned else self._next_fresh()
+        cutter = self._cutter or self._new_cutter()
+        return cutter.size(run, place)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
+        segment = self.index.segments[self.index.place(number)]
+        return segment.end, segment.bytes // segment.count
+
+    def mark_exactly(self) -> None:
+        """A clean stop: nobody need be told of redeliveries that were none."""
+        if self._durable and self.mark != self.cursor:
+            self._raise_mark(self.cursor)
+
+    def waiting(self, offset: int, count: int) -> Ranges:
+        """Ready messages in the order of delivery: those from `offset` on, `count` at most."""
+        ranges: Ranges = []
+        for start, end in self.between(0, self.next):
+            skipped = min(offset, end - start)
+            offset -= skipped
+            end = min(end, start + skipped + count)
+            if start + skipped < end:
+                ranges.append((start + skipped, end))
+                count -= end - start - skipped
+            if count <= 0:
+                break
+        return ranges
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ready messages numbered [start, end), range by range in order; the lane must not change meanwhile."""
+        yield from self.returned.walk(start, end)
+        if self.fresh:
+            start = max(start, self.cursor)
+            segments = self.index.segments
+            for place in range(self.index.place(start), len(segments)):
+                if segments[place].first >= end:
+                    break
+                yield from segments[place].living(start, end)
+
+    def _next_returned(self) -> tuple[int, int, int, RecordBatch]:
+        first, end = self.returned.first()
+        runs = self._journal.runs(self.index.segments[self.index.place(first)])
+        run_first, run = runs[place_of(runs, first)]
+        return first, min(end, run_first + run.count) - first, first - run_first, run
+
+    def _next_fresh(self) -> tuple[int, int, int, RecordBatch]:
+        segment = self._reading
+        runs = segment.runs if segment is not None else None
+        if runs is None or self._reading_place >= len(runs):
+            runs = self._locate()
+        run_first, run = runs[self._reading_place]
+        first = self.cursor
+        if first < run_first:  # noqa: PLR1730 - max() would take four times as long
+            first = run_first
+        place = first - run_first
+        return first, run.count - place, place, run
+
+    def _locate(self) -> list[NumberedRun]:
+        """Find the run that holds the first fresh message."""
+        segment = self._reading = self.index.segments[self.index.place(self.cursor)]
+        runs = self._journal.runs(segment)
+        self._reading_place = place_of(runs, self.cursor)
+        return runs
+
+    def _pass(self, end: int, run: RecordBatch, place: int) -> None:
+        """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
+        self.cursor = end
+        if place == run.count:
+            self._reading_place += 1
+        if end > self.mark and self._durable and run.flags & PERSISTENT:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _advance(self, end: int, durable: bool) -> None:
+        """The fresh messages up to number `end` are set aside, wherever runs begin and end."""
+        self.cursor = end
+        self._reading = None
+        if end > self.mark and self._durable and durable:
+            self._raise_mark(end + MARK_LEAP)
+
+    def _raise_mark(self, mark: int) -> None:
+        self.mark = mark
+        self._journal.mark(self.id, self.number, mark)
