@@ -13,7 +13,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test lint demo bench bench-compare bench-spark figures faults fuzz clean
+.PHONY: help up tree test lint demo bench bench-compare bench-spark figures recording faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
+	@echo "make recording  the terminal that the README shows, from a real run"
 	@echo "make faults  $(KILLS) kills, $(FREEZES) freezes, $(POINTS) power losses, $(FLIPS) flipped bits; and controls that must fail"
 	@echo "make fuzz    $(FUZZ) seconds of bytes that no AMQP client should send, then sessions of such"
 	@echo "make lint    ruff and mypy alone"
@@ -95,6 +96,9 @@ bench-spark: $(VENV)/installed-spark tree
 
 figures: $(VENV)/installed-figures tree
 	@$(BIN)/python docs/benchmarks/figures.py
+
+recording: tree
+	@$(BIN)/python docs/recording/record.py
 
 lint: $(VENV)/installed-test tree
 	$(BIN)/ruff check .

@@ -2,9 +2,10 @@
 
 import re
 
+import click
 import pytest
 
-from shardmq.cmd.main import COMMANDS
+from shardmq.cmd.main import COMMANDS, cli
 from tests.docs.document import ROOT, Document
 
 README = Document(ROOT / "README.md")
@@ -41,3 +42,13 @@ def test_commands_exist(name: str) -> None:
 
 def test_the_page_of_commands_has_all_there_are_and_no_others() -> None:
     assert set(re.findall(r"^\| `shardmq ([a-z]+)` \|", COMMANDS_PAGE.text, re.M)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"gateway", "shard", "coordinator"}))
+def test_every_command_but_a_process_speaks_json(name: str) -> None:
+    with click.Context(cli) as context:
+        command = cli.get_command(context, name)
+    assert command is not None
+    every = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    for one in every:
+        assert any("--json" in parameter.opts for parameter in one.params), one.name
