@@ -14,6 +14,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import names
 from shardmq.spark.read.columns import READ_SCHEMA
 from tests.docs.document import ROOT, Block, Document
+from tests.docs.runner import Runner
 
 PAGE = Document(ROOT / "docs/spark.md")
 README = Document(ROOT / "README.md")
@@ -62,12 +63,8 @@ def test_the_readme_s_example_runs_alone(block: Block, broker: Broker, capsys: p
 
 
 def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
-        channel.exchange_declare("flights", "topic", durable=True)
-        for queue, key in (("united", "UA.*"), ("all", "#"), ("ticks", ""), ("dead", "")):
-            channel.queue_declare(queue, durable=True)
-            if key:
-                channel.queue_bind(queue, "flights", key)
+    (prepare,) = (block for block in PAGE.blocks if block.runs and block.code in PAGE.section("Before you begin"))
+    Runner(broker, tmp_path).run(prepare)
     spark.range(100).selectExpr("cast(id as string) as value").write.parquet(str(tmp_path / "incoming"))
     given = {
         "spark": spark,
