@@ -6,7 +6,7 @@ a `ChannelError` ends the channel, a `ConnectionFault` the connection. Texts say
 
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 
 class ReplyCode(IntEnum):
@@ -35,11 +35,13 @@ class ShardmqError(Exception):
     """The root of everything shardmq raises.
 
     Attributes:
-        code: what happened, an AMQP 0-9-1 reply code.
+        code: what happened, an AMQP 0-9-1 reply code; where no broker spoke, the one that fits best.
         text: what was wrong, where, and what to do.
+        is_from_broker: whether the broker said it. `str()` then begins with the code's name: "NOT_FOUND - no queue …".
     """
 
     code: ReplyCode = ReplyCode.INTERNAL_ERROR
+    is_from_broker: bool = False
 
     def __init__(self, text: str, code: ReplyCode | None = None) -> None:
         super().__init__(text)
@@ -48,10 +50,13 @@ class ShardmqError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        return f"{self.code.name} - {self.text}"
+        return f"{self.code.name} - {self.text}" if self.is_from_broker else self.text
 
-
-# --- the fault of one request: it is refused, its channel lives on -----------------------------------------------
+    def with_text(self, text: str) -> Self:
+        """The same error with another text."""
+        copy = type(self)(text, self.code)
+        copy.is_from_broker = self.is_from_broker
+        return copy
 
 
 class RequestError(ShardmqError):
@@ -129,9 +134,6 @@ class Timeout(RequestError):
     code = ReplyCode.RESOURCE_ERROR
 
 
-# --- the fault of a channel or a connection: it ends ---------------------------------------------------------------
-
-
 class ChannelError(ShardmqError):
     """The channel is closed: it was misused, or its connection ended."""
 
@@ -160,9 +162,6 @@ class ConnectionLost(ConnectionFault):
     """The peer went away, or did not answer in time."""
 
     code = ReplyCode.CONNECTION_FORCED
-
-
-# --- the operator's business: a process does not start, or ends ----------------------------------------------------
 
 
 class StartupRefused(ShardmqError):
@@ -229,10 +228,19 @@ _REQUEST_ERRORS: dict[int, type[RequestError]] = {
 }
 
 
+_Error = TypeVar("_Error", bound=ShardmqError)
+
+
+def from_broker(error: _Error) -> _Error:
+    """The error, marked as said by the broker."""
+    error.is_from_broker = True
+    return error
+
+
 def request_error(code: int, text: str) -> RequestError:
     """The exception for a refusal that arrived as a reply code and a text."""
     kind = _REQUEST_ERRORS.get(code)
-    return kind(text) if kind else RequestError(text, reply_code(code))
+    return from_broker(kind(text) if kind else RequestError(text, reply_code(code)))
 
 
 def reply_code(code: int) -> ReplyCode:

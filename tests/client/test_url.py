@@ -2,7 +2,16 @@
 
 import pytest
 
-from shardmq.client.api.url import NO_FILES, Address, TlsFiles, parse, parse_all, with_files
+from shardmq.client.api.url import (
+    DEFAULT_URL,
+    NO_FILES,
+    Address,
+    TlsFiles,
+    given_or_default,
+    parse,
+    parse_all,
+    with_files,
+)
 from shardmq.errors import InvalidRequest
 
 
@@ -32,7 +41,7 @@ def test_a_password_shows_in_no_text() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "amqp://host/",
+        "http://host/",
         "host:5672",
         "",
         "shardmq://",
@@ -84,3 +93,21 @@ def test_files_are_added_to_a_url_and_replace_those_it_names() -> None:
     assert parse(added).files == TlsFiles("/n w", "b", "/k")
     with pytest.raises(InvalidRequest, match="shardmqs://"):
         with_files("shardmq://a/", {"certfile": "x"})
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_a_url_of_an_amqp_client_means_what_the_native_one_does(scheme: str) -> None:
+    native = scheme.replace("amqp", "shardmq")
+    for rest in ("host", "me:secret@host:1234/v", "[::1]", "one,two:99/%2F"):
+        assert parse_all(f"{scheme}://{rest}") == parse_all(f"{native}://{rest}")
+    assert parse(f"{scheme}://host").port == {"amqp": 5672, "amqps": 5671}[scheme]
+
+
+def test_without_a_url_it_is_the_environments_and_else_that_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHARDMQ_URL", raising=False)
+    assert given_or_default(None) == DEFAULT_URL
+    monkeypatch.setenv("SHARDMQ_URL", "shardmq://elsewhere:99/v")
+    assert given_or_default(None) == "shardmq://elsewhere:99/v"
+    assert given_or_default("shardmq://here/") == "shardmq://here/"
+    monkeypatch.setenv("SHARDMQ_URL", "")
+    assert given_or_default(None) == DEFAULT_URL

@@ -32,7 +32,7 @@ def test_rooms_without_io_import_none(room: str) -> None:
 
 
 FLOORS = (
-    ({"shardmq.cmd"}, 8),
+    ({"shardmq.cmd", "shardmq.__main__"}, 8),
     ({"shardmq.spark", "pyspark_shardmq"}, 7),
     ({"shardmq.aio"}, 6),
     (PROCESSES, 5),

@@ -94,7 +94,7 @@ def move_all(channel: "Channel", source: str, route: Route, total: int, progress
                         publisher.publish(exchange, routing_key, message.body, kept(message), mandatory=True)
                 publisher.flush()
             except ShardmqError as fault:
-                raise type(fault)(f"{fault.text}; {counted(moved, 'message')} moved before", fault.code) from fault
+                raise fault.with_text(f"{fault.text}; {counted(moved, 'message')} moved before") from fault
             for message in messages:
                 message.ack()
             moved += len(messages)

@@ -122,8 +122,9 @@ class Channel(TopologyRequests):
         confirm = _Confirm(confirmed)
         batch = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
         self._connection.publish(self._core, batch, confirm)
+        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
-            await self._answer(confirmed, f"publishing to '{exchange}'")
+            await self._answer(confirmed, what)
         except Timeout as late:
             if self._core.withdraw(confirm):
                 raise Timeout(f"{late.text}; the message was not sent, and will not be") from late

@@ -17,7 +17,7 @@ from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
-from shardmq.client.api.url import Address, parse_all
+from shardmq.client.api.url import Address, given_or_default, parse_all
 from shardmq.client.core.connection import ConnectionCore, client_properties
 from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_heartbeat, check_timeout
@@ -33,7 +33,7 @@ HOOK_TASKS_MAX: Final = 1000
 
 
 async def connect(
-    url: str | Sequence[str] = "shardmq://guest:guest@127.0.0.1:5672/",
+    url: str | Sequence[str] | None = None,
     timeout: float = TIMEOUT_SECONDS,
     heartbeat: int = HEARTBEAT_SECONDS,
     recovery: Recovery | None = DEFAULT_RECOVERY,
@@ -41,7 +41,7 @@ async def connect(
     metrics: Metrics | Counter | None = None,
 ) -> "Connection":
     """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
-    addresses = parse_all(url)
+    addresses = parse_all(given_or_default(url))
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)

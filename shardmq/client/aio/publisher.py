@@ -61,6 +61,7 @@ class Publisher:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_due = False
         self._is_closed = False
+        self._last_exchange = self._last_key = ""
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,7 +146,7 @@ class Publisher:
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
         self.send()
-        await self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
+        await self._wait_for(self._sent, self._timeout if timeout is None else timeout, f"flush ({self._last_target})")
         error, refused = self._error, self._refused
         self._error, self._refused = None, 0
         came_back, self._came_back = self._came_back, 0
@@ -210,6 +211,7 @@ class Publisher:
     def _send_batches(self, batches: list[PublishBatch]) -> None:
         for batch in batches:
             self._sent += batch[3]
+            self._last_exchange, self._last_key = batch[0], batch[1]
             fault = self._core.state.fault or self._channel.fault
             if fault is None:
                 self._publish(self._channel, batch, self)
@@ -220,7 +222,7 @@ class Publisher:
     async def _wait_for_window(self) -> None:
         self.send()
         self._check()
-        what = f"room in the window of {self._window} messages"
+        what = f"room in the window of {self._window} messages ({self._last_target})"
         await self._wait_for(self._sent - self._window // 2, self._timeout, what)
 
     async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
@@ -228,6 +230,11 @@ class Publisher:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append((wanted, waiter))
             await self._transport.wait(waiter, seconds, what)
+
+    @property
+    def _last_target(self) -> str:
+        """Where the last messages went, for the text of a timeout."""
+        return f"the last messages went to exchange '{self._last_exchange}' with routing key '{self._last_key}'"
 
     def _check(self) -> None:
         self._core.state.check(self._channel)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from shardmq.errors import Unroutable
+from shardmq.errors import Unroutable, from_broker
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicReturn
@@ -40,8 +40,10 @@ def returned_messages(frame: BasicReturn) -> list[ReturnedMessage]:
 
 def unroutable(frame: BasicReturn) -> Unroutable:
     """The exception for what came back; it carries the first message."""
-    error = Unroutable(
-        f"no queue took what was published to '{frame.exchange}' with '{frame.routing_key}', and it was mandatory"
+    error = from_broker(
+        Unroutable(
+            f"no queue took what was published to '{frame.exchange}' with '{frame.routing_key}', and it was mandatory"
+        )
     )
     error.message = returned_messages(frame)[0]
     return error

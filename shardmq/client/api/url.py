@@ -1,5 +1,8 @@
 """Where to connect to: `shardmq://user:password@host:port/vhost`, with several hosts where there are several.
 
+URLs of AMQP clients mean the same: `amqp://…` is `shardmq://…`, and `amqps://…` is `shardmqs://…`. A gateway takes both
+protocols on one port; this library speaks the native one.
+
 With TLS, `shardmqs://…`, files may be named behind a question mark, as RabbitMQ's clients have them (its URI query
 parameters), each percent-encoded where it needs to be:
 
@@ -10,6 +13,7 @@ parameters), each percent-encoded where it needs to be:
     auth_mechanism=external           log in by that certificate, without user and password
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +22,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from shardmq.errors import InvalidRequest
 
+URL_VARIABLE: Final = "SHARDMQ_URL"
+DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
+
 DEFAULT_PORT: Final = 5672
 DEFAULT_TLS_PORT: Final = 5671
 
@@ -25,7 +32,13 @@ DEFAULT_VHOST: Final = "/"
 """`shardmq.topology.entities`'s. This file needs the standard library alone: Spark's executors have it from a zip."""
 
 _FORM: Final = "shardmq://user:password@host:port/vhost"
-_PORTS: Final = {"shardmq": DEFAULT_PORT, "shardmqs": DEFAULT_TLS_PORT}
+_PORTS: Final = {
+    "shardmq": DEFAULT_PORT,
+    "amqp": DEFAULT_PORT,
+    "shardmqs": DEFAULT_TLS_PORT,
+    "amqps": DEFAULT_TLS_PORT,
+}
+_WITH_TLS: Final = ("shardmqs", "amqps")
 _HOST: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(?::(?P<port>\d+))?")
 _QUERY: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication", "auth_mechanism"})
 _SAME: Final = {"cafile": "cacertfile"}
@@ -65,7 +78,7 @@ class Address:
         user: guest when the URL has none; "" where the certificate says it.
         password: guest when the URL has none; it never shows in texts.
         vhost: no path, `/` and `/%2F` are the default one; `/name` is "name".
-        tls: whether the URL is shardmqs://.
+        tls: whether the URL is shardmqs:// or amqps://.
         files: of TLS.
     """
 
@@ -81,6 +94,11 @@ class Address:
         return f"{self.host}:{self.port}"
 
     __repr__ = __str__
+
+
+def given_or_default(url: str | Sequence[str] | None) -> str | Sequence[str]:
+    """The URL that a program gave, else the environment's `SHARDMQ_URL`, else `DEFAULT_URL`."""
+    return (os.environ.get(URL_VARIABLE) or DEFAULT_URL) if url is None else url
 
 
 def parse(url: str) -> Address:
@@ -128,10 +146,12 @@ def _parse(url: str) -> list[Address]:
     except ValueError as fault:
         raise InvalidRequest(f"the URL cannot be read ({fault}); write it as {_FORM}") from fault
     if parts.scheme not in _PORTS:
-        raise InvalidRequest(f"the URL begins with neither shardmq:// nor shardmqs:// (TLS); write it as {_FORM}")
+        raise InvalidRequest(
+            f"the URL begins with none of {', '.join(f'{scheme}://' for scheme in _PORTS)}; write it as {_FORM}"
+        )
     if parts.fragment or "/" in parts.path[1:]:
         raise InvalidRequest(f"the URL has more than a virtual host behind its port; write it as {_FORM}")
-    is_tls = parts.scheme == "shardmqs"
+    is_tls = parts.scheme in _WITH_TLS
     said = _query(parts.query, is_tls)
     files = _files(said)
     is_external = said.get("auth_mechanism") == "external"

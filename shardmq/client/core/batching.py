@@ -341,7 +341,7 @@ def refusal(count: int, first: ShardmqError, came_back: int = 0) -> ShardmqError
     counts = [f"{count} messages were refused"] if count else []
     counts += [f"{came_back} messages came back"] if came_back else []
     text = first.text if count + came_back == 1 else f"{', '.join(counts)}; the first: {first.text}"
-    error = type(first)(text, first.code)
+    error = first.with_text(text)
     if isinstance(first, Unroutable) and isinstance(error, Unroutable):
         error.message = first.message
     return error

@@ -389,7 +389,9 @@ def _outlives(pending: PendingRequest[Any], error: ShardmqError) -> bool:
         return True
     name = type(operation).__name__
     text = f"{error.text}; {name} was under way, and may have been carried out or not"
-    pending.failed(ConnectionLost(text, error.code))
+    lost = ConnectionLost(text, error.code)
+    lost.is_from_broker = error.is_from_broker
+    pending.failed(lost)
     return False
 
 

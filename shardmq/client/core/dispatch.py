@@ -20,6 +20,7 @@ from shardmq.errors import (
     ReplyCode,
     RequestError,
     ShardmqError,
+    from_broker,
     reply_code,
     request_error,
 )
@@ -102,7 +103,7 @@ class FrameDispatcher:
         error: ShardmqError = request_error(answer.code, answer.text)
         operation, channel = pending.operation, pending.channel
         if isinstance(operation, ConnectionOpen):
-            error = AuthenticationFailed(answer.text, reply_code(answer.code))
+            error = from_broker(AuthenticationFailed(answer.text, reply_code(answer.code)))
         elif pending.is_repeated and error.code == ReplyCode.NOT_FOUND and operation.is_done_where_missing:
             self._note(channel, operation, None)
             pending.carried_out({"messages": 0})
@@ -171,7 +172,7 @@ class FrameDispatcher:
     def _on_cancelled(self, notice: BasicCancelled) -> None:
         channel = self._state.by_number.get(notice.channel)
         if channel is not None:
-            gone = NotFound(f"the queue of consumer '{notice.consumer}' was deleted")
+            gone = from_broker(NotFound(f"the queue of consumer '{notice.consumer}' was deleted"))
             why = request_error(notice.code, notice.text) if notice.code else gone
             self._state.end_consumer(channel, notice.consumer, why)
 
@@ -180,20 +181,24 @@ class FrameDispatcher:
         if channel is None:
             return
         self._state.end_channel(
-            channel, ChannelError(f"the broker closed channel {notice.channel}: {notice.text}", reply_code(notice.code))
+            channel,
+            from_broker(
+                ChannelError(f"the broker closed channel {notice.channel}: {notice.text}", reply_code(notice.code))
+            ),
         )
         self._state.free(channel)
 
     def _on_connection_close(self, notice: ConnectionClose) -> None:
         code = reply_code(notice.code)
         if not self._state.is_open:
-            raise AuthenticationFailed(notice.text, code)
+            raise from_broker(AuthenticationFailed(notice.text, code))
         text = f"the broker closed the connection: {notice.text}"
         if code == ReplyCode.CONNECTION_FORCED:
-            raise ConnectionLost(text, code)
+            raise from_broker(ConnectionLost(text, code))
         if not self._state.is_up and self._state.restore is None:  # it did not let us in again
-            raise ConnectionLost(text, code) if code in _PASSING else AuthenticationFailed(notice.text, code)
-        raise ConnectionFault(text, code)
+            is_passing = code in _PASSING
+            raise from_broker(ConnectionLost(text, code) if is_passing else AuthenticationFailed(notice.text, code))
+        raise from_broker(ConnectionFault(text, code))
 
     def _on_blocked(self, notice: ConnectionBlocked) -> None:
         self._state.blocked = notice.reason
@@ -220,11 +225,10 @@ class FrameDispatcher:
 
 def publish_error(code: int, text: str) -> RequestError:
     """The exception for messages the broker did not take: its own class where it names a fault, else PublishRefused."""
-    return PublishRefused(text) if code == ReplyCode.RESOURCE_ERROR else _named(request_error(code, text))
-
-
-def _named(error: RequestError) -> RequestError:
-    return PublishRefused(error.text, error.code) if type(error) is RequestError else error
+    error = request_error(code, text)
+    if code == ReplyCode.RESOURCE_ERROR or type(error) is RequestError:
+        return from_broker(PublishRefused(text, error.code))
+    return error
 
 
 def _taken(unconfirmed: dict[int, Published], requests: TagRanges) -> list[Published]:

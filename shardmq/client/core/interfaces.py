@@ -89,7 +89,7 @@ class Unobserved:
 
 def again(error: ShardmqError) -> ShardmqError:
     """A fresh exception that says the same: each thread that meets a fault raises its own."""
-    fresh = type(error)(error.text, error.code)
+    fresh = error.with_text(error.text)
     fresh.__cause__ = error
     return fresh
 

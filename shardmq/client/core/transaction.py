@@ -373,10 +373,9 @@ class TransactionCore:
         return named
 
     def _in_doubt(self, error: ShardmqError) -> ShardmqError:
-        return type(error)(
+        return error.with_text(
             f"{error.text}; whether transaction '{self.name}' was committed is not known: commit it "
-            f"again, or begin it again by its name, which tells",
-            error.code,
+            f"again, or begin it again by its name, which tells"
         )
 
     def _refusal(self) -> ShardmqError:

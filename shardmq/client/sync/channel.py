@@ -121,8 +121,9 @@ class Channel(TopologyRequests):
         with self._transport.lock:
             self._connection.publish(self._core, batch, confirmed)
             self._transport.transmit()
+        what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
-            self._transport.wait(confirmed, self._timeout, f"publishing to '{exchange}'")
+            self._transport.wait(confirmed, self._timeout, what)
         except Timeout as late:
             with self._transport.lock:
                 if self._core.withdraw(confirmed):

@@ -79,6 +79,7 @@ class Publisher:
         self._waiters: list[tuple[int, PendingAnswer[None]]] = []  # (wanted of _settled, who wants it)
         self._is_due = False
         self._is_closed = False
+        self._last_exchange = self._last_key = ""
 
     def __enter__(self) -> Self:
         return self
@@ -209,7 +210,7 @@ class Publisher:
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
         self.send()
-        self._wait_for(self._sent, self._timeout if timeout is None else timeout, "flush")
+        self._wait_for(self._sent, self._timeout if timeout is None else timeout, f"flush ({self._last_target})")
         with self._transport.lock:
             error, refused = self._error, self._refused
             self._error, self._refused = None, 0
@@ -306,6 +307,7 @@ class Publisher:
         with self._transport.lock:
             for batch in batches:
                 self._sent += batch[3]
+                self._last_exchange, self._last_key = batch[0], batch[1]
                 self._batches_sent += 1
                 fault = self._core.state.fault or self._channel.fault
                 if fault is None:
@@ -317,7 +319,7 @@ class Publisher:
     def _wait_for_window(self) -> None:
         self.send()
         self._check()
-        what = f"room in the window of {self._window} messages"
+        what = f"room in the window of {self._window} messages ({self._last_target})"
         self._wait_for(self._sent - self._window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
@@ -327,6 +329,11 @@ class Publisher:
             answer: PendingAnswer[None] = PendingAnswer()
             self._waiters.append((wanted, answer))
         self._transport.wait(answer, seconds, what)
+
+    @property
+    def _last_target(self) -> str:
+        """Where the last messages went, for the text of a timeout."""
+        return f"the last messages went to exchange '{self._last_exchange}' with routing key '{self._last_key}'"
 
     def _check(self) -> None:
         with self._transport.lock:

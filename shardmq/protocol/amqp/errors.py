@@ -84,6 +84,8 @@ class AmqpError(ShardmqError):
         is_hard: whether it ends the connection, and not the channel alone.
     """
 
+    is_from_broker = True
+
     def __init__(self, code: ReplyCode, text: str, method: tuple[int, int] = NO_METHOD) -> None:
         super().__init__(text, code)
         self.method = method

@@ -10,7 +10,15 @@ from typing import Any, Final
 from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
 from shardmq.client.sync.sockets import Stream, dial
-from shardmq.errors import AuthenticationFailed, ConnectionFault, ConnectionLost, ReplyCode, reply_code, request_error
+from shardmq.errors import (
+    AuthenticationFailed,
+    ConnectionFault,
+    ConnectionLost,
+    ReplyCode,
+    from_broker,
+    reply_code,
+    request_error,
+)
 from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, frame_bytes_max
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.spark.connection.protocol import PROTOCOL_VERSION, Buffer, Op, decode, encode
@@ -152,10 +160,10 @@ class Link:
     def _closed(self, code: int, text: str) -> ConnectionFault:
         said = f"the broker at {self.address} closed the connection: {text}"
         if not self._is_open and code in (ReplyCode.ACCESS_REFUSED, ReplyCode.NOT_ALLOWED):
-            return AuthenticationFailed(said, reply_code(code))
+            return from_broker(AuthenticationFailed(said, reply_code(code)))
         if code == ReplyCode.CONNECTION_FORCED:
-            return ConnectionLost(said)
-        return ConnectionFault(said, reply_code(code))
+            return from_broker(ConnectionLost(said))
+        return from_broker(ConnectionFault(said, reply_code(code)))
 
     def _keep_alive(self) -> None:
         with socket.socket(fileno=self._stream.fileno()) as sock:

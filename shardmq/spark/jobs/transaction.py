@@ -102,7 +102,7 @@ def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
         fault.add_note(f"transaction '{txn_id}' was committed nevertheless: all of it is published")
         if isinstance(fault, ShardmqError):
             said = f"{fault.text}; but transaction '{txn_id}' was committed: running it again does nothing more"
-            raise type(fault)(said, fault.code) from fault
+            raise fault.with_text(said) from fault
     except (ConnectionFault, RequestError) as gone:
         # What is undecided ends by its timeout; the fault itself says more than that nobody could be told.
         fault.add_note(f"transaction '{txn_id}' could not be aborted ({gone.text}); it ends by its timeout")

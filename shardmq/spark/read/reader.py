@@ -161,7 +161,7 @@ def naming(queue: str) -> Iterator[None]:
     except ShardmqError as fault:
         if f"'{queue}'" in fault.text:
             raise
-        raise type(fault)(f"queue '{queue}': {fault.text}", fault.code) from fault
+        raise fault.with_text(f"queue '{queue}': {fault.text}") from fault
 
 
 def _first(slices: list[Slice], messages: int) -> list[Slice]:

@@ -125,7 +125,7 @@ class _Writing:
         try:
             return step()
         except ShardmqError as fault:
-            raise type(fault)(f"{doing} {self.target()} failed: {fault.text}", fault.code) from fault
+            raise fault.with_text(f"{doing} {self.target()} failed: {fault.text}") from fault
 
     def _publish(
         self, publisher: PublishWindow, transaction: str, number: int, batches: Iterator[pa.RecordBatch]
