@@ -1,7 +1,7 @@
-"""Definitions as RabbitMQ's tools write and read them: https://www.rabbitmq.com/docs/definitions. Here: writing them.
+"""Writing definitions, in the shape of RabbitMQ's tools (https://www.rabbitmq.com/docs/definitions).
 
-What is in them is what is durable: virtual hosts, users, permissions, exchanges, queues and bindings that are not the
-broker's own nor a connection's.
+Definitions hold what is durable: virtual hosts, users, permissions, exchanges, queues and bindings. Exclusive queues
+and the exchanges that every virtual host has are left out.
 """
 
 import base64
@@ -16,29 +16,30 @@ from shardmq.topology.topology import Topology
 from shardmq.version import VERSION
 
 RABBITMQ_VERSION: Final = "3.13.0"
-"""Whose shape it is. RabbitMQ's own importer looks for it."""
+"""The version of RabbitMQ whose shape is written. RabbitMQ's importer looks for it."""
 
 OUR_ALGORITHM: Final = "shardmq_scrypt"
-"""`hashing_algorithm` of passwords that were set here. RabbitMQ does not know it: set those passwords anew there."""
+"""The `hashing_algorithm` of passwords that were set here. RabbitMQ does not know it; passwords have to be set anew
+there."""
 
 VHOST_LIMITS: Final = ("vhost-limits", "limits")
-"""Component and name of the parameter in which RabbitMQ's definitions have a virtual host's limits."""
+"""Component and name of the parameter with the limits of a virtual host."""
 
 
 def shown_hash(stored: str) -> tuple[str, str]:
-    """A user's `password_hash` and `hashing_algorithm`."""
+    """The `password_hash` and `hashing_algorithm` of a user with this stored hash."""
     return to_rabbitmq(stored) or (stored, OUR_ALGORITHM)
 
 
 def stored_hash(password_hash: str, algorithm: str | None = None) -> str:
-    """The other way round: what is kept of a user.
+    """The stored hash of a user with this `password_hash` and `hashing_algorithm`.
 
     Args:
         password_hash: "" lets nobody in by password.
-        algorithm: the user's `hashing_algorithm`; None where it is not said, and shows.
+        algorithm: None where it is not given; the size of the hash tells it then.
 
     Raises:
-        InvalidRequest: nothing that a password could be verified with.
+        InvalidRequest: no password could be verified with it.
     """
     if "$" in password_hash or algorithm == OUR_ALGORITHM:
         check_hash(password_hash)
@@ -47,8 +48,8 @@ def stored_hash(password_hash: str, algorithm: str | None = None) -> str:
         return from_rabbitmq(password_hash, algorithm)
     try:
         size = len(base64.b64decode(password_hash, validate=True))
-    except (binascii.Error, ValueError) as fault:
-        raise InvalidRequest(f"no password hash that is known here: {fault}") from fault
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"unknown password hash: {error}") from error
     return from_rabbitmq(password_hash, f"rabbit_password_hashing_{'sha512' if size > 36 else 'sha256'}")
 
 
@@ -113,7 +114,7 @@ def _is_exported_exchange(exchange: Exchange) -> bool:
 
 
 def _is_exported_binding(topology: Topology, binding: Binding) -> bool:
-    """Both its ends are durable; the broker's own exchanges are at every birth of a virtual host."""
+    """Whether both ends are durable. Exchanges of the broker count: every virtual host has them."""
     if not topology.exchanges[binding.vhost, binding.exchange].durable:
         return False
     end = binding.vhost, binding.destination

@@ -1,8 +1,8 @@
-"""Reading RabbitMQ's definitions: which commands make what is in them and not there yet, and what is left out, and why.
+"""Reading definitions, as an import plan: stages of commands, and what is skipped and why.
 
-A pure function of the definitions and the topology. What is wrong with the definitions themselves is refused before
-anything is made. What RabbitMQ has and this broker has not (policies, streams, …) is left out with a sentence; what is
-there already, but different, stays as it is, with a sentence as well.
+A plan is a pure function of the definitions and the topology. Definitions that make no sense are refused before
+anything is created. What RabbitMQ has and this broker has not (policies, streams, …) is skipped with a sentence. What
+exists already stays as it is, with a sentence where it is different.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from shardmq.definitions.export import VHOST_LIMITS, stored_hash
 from shardmq.definitions.schema import (
-    _Binding,
-    _Definitions,
-    _Exchange,
-    _Permission,
-    _plain,
-    _Queue,
-    _read,
-    _table,
-    _tags,
-    _User,
+    BindingItem,
+    Definitions,
+    ExchangeItem,
+    PermissionItem,
+    QueueItem,
+    UserItem,
+    as_table,
+    comparable,
+    read_definitions,
+    tags_of,
 )
 from shardmq.errors import InvalidRequest, RequestError
 from shardmq.topology.arguments import SERVER_NAMED
@@ -41,7 +41,13 @@ from shardmq.topology.topology import Topology, binding_id
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """A command, and what it is counted and named as: noun "queues", thing "queue 'q' in vhost '/'"."""
+    """A command of a plan.
+
+    Attributes:
+        noun: what it is counted as, one of `NOUNS`.
+        thing: what it creates, as in "queue 'q' in vhost '/'".
+        command: for the coordinator.
+    """
 
     noun: str
     thing: str
@@ -52,6 +58,7 @@ NOUNS: Final = ("vhosts", "users", "limits", "permissions", "exchanges", "queues
 """What is imported, in this order."""
 
 QUEUE_TYPES: Final = ("classic", "quorum")
+"""Types of queues that are imported; RabbitMQ has streams, too."""
 
 IDLE_ARGUMENTS: Final = frozenset(
     {
@@ -64,9 +71,9 @@ IDLE_ARGUMENTS: Final = frozenset(
         "x-max-in-memory-bytes",
     }
 )
-"""Arguments of queues that tell RabbitMQ's cluster where to put what; a queue without them behaves the same here."""
+"""Arguments that place a queue in RabbitMQ's cluster or memory; a queue without them behaves the same here."""
 
-ABOUT: Final = frozenset(
+METADATA: Final = frozenset(
     {
         "rabbit_version",
         "rabbitmq_version",
@@ -79,12 +86,13 @@ ABOUT: Final = frozenset(
         "metadata",
     }
 )
-"""What definitions say of themselves."""
+"""Parts of definitions that describe the definitions."""
 
 LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
     "vhost": ("max-connections", "max-queues"),
     "user": ("max-connections", "max-channels"),
 }
+"""Limits that are imported."""
 
 
 class ImportPlan:
@@ -92,16 +100,15 @@ class ImportPlan:
 
     Args:
         definitions: as they came.
-        topology: as it is now; not touched.
-        vhost: where things belong whose virtual host is not said (an export of one virtual host).
-        hashes: of the users' passwords that are given as such, by user (`plain_passwords`).
+        topology: as it is now; it is not changed.
+        vhost: the virtual host of things that name none, as in an export of one virtual host.
+        hashes: hashes of the passwords that the definitions have as such, by user (`plain_passwords`).
 
     Attributes:
-        stages: the commands, in the order of `NOUNS`.
         skipped: a sentence for everything that is left out.
 
     Raises:
-        InvalidRequest: something in the definitions has no meaning.
+        InvalidRequest: something in the definitions makes no sense.
     """
 
     def __init__(self, definitions: dict[str, Any], topology: Topology, vhost: str, hashes: Mapping[str, str]) -> None:
@@ -112,7 +119,7 @@ class ImportPlan:
         self._queues = set(topology.queues)
         self.skipped: list[str] = []
         self._steps: dict[str, list[ImportStep]] = {noun: [] for noun in NOUNS}
-        read = _read(definitions)
+        read = read_definitions(definitions)
         self._plan_vhosts(read)
         self._plan_users(read)
         for permission in read.permissions:
@@ -127,45 +134,44 @@ class ImportPlan:
 
     @property
     def stages(self) -> list[list[ImportStep]]:
+        """The commands, in the order of `NOUNS`."""
         return [self._steps[noun] for noun in NOUNS]
 
     def _add(self, noun: str, thing: str, command: Command) -> None:
         self._steps[noun].append(ImportStep(noun, thing, command))
 
-    # --- virtual hosts, users, permissions ----------------------------------------------------------------------------
-
-    def _plan_vhosts(self, read: _Definitions) -> None:
-        limits = {vhost.name: _table(vhost.limits) for vhost in read.vhosts}
+    def _plan_vhosts(self, read: Definitions) -> None:
+        limits = {vhost.name: as_table(vhost.limits) for vhost in read.vhosts}
         for vhost in read.vhosts:
             there = self._topology.vhosts.get(vhost.name)
             description = vhost.description or vhost.metadata.description or ""
-            tags = _tags(vhost.tags or vhost.metadata.tags or [])
+            tags = tags_of(vhost.tags or vhost.metadata.tags or [])
             if there is None:
                 self._exchanges.update((vhost.name, name) for name, _ in PREDECLARED)
             if there is None or (there.description, there.tags) != (description, tags):
                 self._add("vhosts", f"vhost '{vhost.name}'", PutVhost(vhost.name, description, tags))
         for parameter in read.parameters:
             if (parameter.component, parameter.name) == VHOST_LIMITS:
-                limits[parameter.vhost or self._vhost] = _table(parameter.value)
+                limits[parameter.vhost or self._vhost] = as_table(parameter.value)
         for name, wanted in limits.items():
             there = self._topology.vhosts.get(name)
             self._plan_limits("vhost", name, wanted, {} if there is None else there.limits)
 
-    def _plan_users(self, read: _Definitions) -> None:
+    def _plan_users(self, read: Definitions) -> None:
         for user in read.users:
             there = self._topology.users.get(user.name)
-            password, tags = self._password(user), _tags(user.tags)
+            password, tags = self._password(user), tags_of(user.tags)
             if there is None or (there.password, there.tags) != (password, tags):
                 self._add("users", f"user '{user.name}'", PutUser("", user.name, password, tags))
-            self._plan_limits("user", user.name, _table(user.limits), {} if there is None else there.limits)
+            self._plan_limits("user", user.name, as_table(user.limits), {} if there is None else there.limits)
 
-    def _password(self, user: _User) -> str:
+    def _password(self, user: UserItem) -> str:
         if user.password_hash is None:
             return self._hashes.get(user.name, "")
         try:
             return stored_hash(user.password_hash, user.hashing_algorithm)
-        except RequestError as fault:
-            self.skipped.append(f"the password of user '{user.name}': {fault.text}")
+        except RequestError as error:
+            self.skipped.append(f"the password of user '{user.name}': {error.text}")
             return ""
 
     def _plan_limits(self, noun: str, name: str, wanted: dict[str, Any], there: Mapping[str, int]) -> None:
@@ -181,29 +187,27 @@ class ImportPlan:
             command = PutLimits(name, "", limits) if noun == "vhost" else PutLimits("", name, limits)
             self._add("limits", f"limits of {noun} '{name}'", command)
 
-    def _plan_permission(self, item: _Permission) -> None:
+    def _plan_permission(self, item: PermissionItem) -> None:
         vhost = item.vhost or self._vhost
         there = self._topology.permissions.get((item.user, vhost))
         if there is None or (there.configure, there.write, there.read) != (item.configure, item.write, item.read):
             command = PutPermission(vhost, item.user, item.configure, item.write, item.read)
             self._add("permissions", f"permission of user '{item.user}' in vhost '{vhost}'", command)
 
-    # --- exchanges, queues, bindings ----------------------------------------------------------------------------------
-
-    def _plan_exchange(self, item: _Exchange) -> None:
+    def _plan_exchange(self, item: ExchangeItem) -> None:
         vhost = item.vhost or self._vhost
         thing = f"exchange '{item.name}' in vhost '{vhost}'"
         if item.name == DEFAULT_EXCHANGE or (item.name, item.type) in PREDECLARED:
-            return  # it is there already
+            return  # every virtual host has it
         if item.name.startswith("amq."):
-            self.skipped.append(f"{thing}: names that begin with 'amq.' are the broker's own, and it has none of that")
+            self.skipped.append(f"{thing}: names that begin with 'amq.' are reserved for the broker")
             return
         if item.type not in TYPES:
             self.skipped.append(f"{thing}: there are no exchanges of type '{item.type}' here")
             return
         self._exchanges.add((vhost, item.name))
         command = DeclareExchange(
-            vhost, item.name, item.type, item.durable, _table(item.arguments), item.auto_delete, item.internal
+            vhost, item.name, item.type, item.durable, as_table(item.arguments), item.auto_delete, item.internal
         )
         there = self._topology.exchanges.get((vhost, item.name))
         if there is None:
@@ -211,10 +215,10 @@ class ImportPlan:
         else:
             self._compare(thing, command, there, ("type", "durable", "auto_delete", "internal", "arguments"))
 
-    def _plan_queue(self, item: _Queue) -> None:
+    def _plan_queue(self, item: QueueItem) -> None:
         vhost = item.vhost or self._vhost
         thing = f"queue '{item.name}' in vhost '{vhost}'"
-        arguments = _table(item.arguments)
+        arguments = as_table(item.arguments)
         kind = arguments.get("x-queue-type", item.type or "classic")
         if kind not in QUEUE_TYPES:
             self.skipped.append(f"{thing}: there are no queues of type '{kind}' here")
@@ -232,15 +236,15 @@ class ImportPlan:
 
     def _is_idle(self, thing: str, name: str, value: Any) -> bool:
         if name in IDLE_ARGUMENTS:
-            self.skipped.append(f"argument '{name}' of {thing}: it means nothing here; the queue is made without it")
+            self.skipped.append(f"argument '{name}' of {thing}: it has no meaning here; the queue does without it")
             return True
         return name == "x-delivery-limit" and type(value) is int and value < 0  # no limit, as without it
 
-    def _plan_binding(self, item: _Binding) -> None:
+    def _plan_binding(self, item: BindingItem) -> None:
         vhost = item.vhost or self._vhost
         if item.destination_type not in ("queue", "exchange"):
             raise InvalidRequest(
-                f"definitions: a binding's destination_type is '{item.destination_type}'; it is queue or exchange"
+                f"definitions: a binding's destination_type is '{item.destination_type}'; give queue or exchange"
             )
         to_exchange = item.destination_type == "exchange"
         thing = (
@@ -256,20 +260,18 @@ class ImportPlan:
         if missing:
             self.skipped.append(f"{thing}: {missing}")
             return
-        arguments = _table(item.arguments)
+        arguments = as_table(item.arguments)
         binding = Binding(vhost, item.source, item.destination, item.routing_key, arguments, to_exchange)
         if binding_id(binding) not in self._topology.bindings:
             command = Bind(vhost, item.source, item.destination, item.routing_key, arguments, to_exchange)
             self._add("bindings", thing, command)
 
     def _compare(self, thing: str, wanted: Any, there: Any, fields: Iterable[str]) -> None:
-        different = [name for name in fields if _plain(getattr(wanted, name)) != _plain(getattr(there, name))]
+        different = [name for name in fields if comparable(getattr(wanted, name)) != comparable(getattr(there, name))]
         if different:
-            self.skipped.append(f"{thing}: it is there with other {', '.join(different)}, and stays as it is")
+            self.skipped.append(f"{thing}: it exists with other {', '.join(different)}, and stays as it is")
 
-    # --- what there is not here ---------------------------------------------------------------------------------------
-
-    def _skip_foreign(self, definitions: dict[str, Any], read: _Definitions) -> None:
+    def _skip_foreign(self, definitions: dict[str, Any], read: Definitions) -> None:
         for parameter in read.parameters:
             if (parameter.component, parameter.name) == VHOST_LIMITS:
                 continue
@@ -284,20 +286,20 @@ class ImportPlan:
         for topic in read.topic_permissions:
             self.skipped.append(
                 f"topic permission of user '{topic.get('user')}' on exchange '{topic.get('exchange')}' in vhost "
-                f"'{topic.get('vhost', self._vhost)}': permissions do not look at routing keys here"
+                f"'{topic.get('vhost', self._vhost)}': permissions do not depend on routing keys here"
             )
         for parameter_of_all in read.global_parameters:
             self.skipped.append(f"global parameter '{parameter_of_all.get('name')}': there are none here")
         for name in definitions:
-            if name not in _Definitions.__struct_fields__ and name not in ABOUT:
-                self.skipped.append(f"'{name}': nothing of that name is known here")
+            if name not in Definitions.__struct_fields__ and name not in METADATA:
+                self.skipped.append(f"'{name}': there is no such part of definitions here")
 
 
 def plain_passwords(definitions: dict[str, Any]) -> dict[str, str]:
-    """The users' passwords that are given as such and not as hashes.
+    """The passwords that definitions have as such and not as hashes, by user.
 
     Raises:
-        InvalidRequest: as `ImportPlan`.
+        InvalidRequest: the definitions do not have the shape of definitions.
     """
-    users = _read(definitions).users
+    users = read_definitions(definitions).users
     return {user.name: user.password for user in users if user.password and user.password_hash is None}

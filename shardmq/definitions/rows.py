@@ -1,20 +1,21 @@
-"""Rows of lists: what exists, as clients and definitions see it."""
+"""What exists, as rows of lists and definitions."""
 
 from typing import Any, Final
 
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, Vhost
 
 Row = dict[str, Any]
+"""One row, by column."""
 
 COUNTS: Final = ("ready", "unacked", "delayed", "bytes")
-"""What a shard counts of a queue and its list shows; None while the shard is away."""
+"""Columns of queues that their shard counts; None while the shard is away."""
 
 STAGED: Final = ("attempts", "messages", "bytes")
-"""What a shard counts of a transaction and its list shows, once for each shard; None while one of them is away."""
+"""Columns of transactions that all shards count together; None while one of them is away."""
 
 
 def exchange_row(exchange: Exchange) -> Row:
-    """An exchange, as lists show it."""
+    """The row of an exchange."""
     return {
         "name": exchange.name,
         "vhost": exchange.vhost,
@@ -27,11 +28,11 @@ def exchange_row(exchange: Exchange) -> Row:
 
 
 def queue_row(queue: Queue, counts: Row | None) -> Row:
-    """A queue, as lists show it.
+    """The row of a queue.
 
     Args:
         queue: as declared.
-        counts: its shard's table; None while the shard is away.
+        counts: what its shard counts; None while the shard is away.
     """
     counted = counts or {}
     ready, unacked = counted.get("ready"), counted.get("unacked")
@@ -51,7 +52,7 @@ def queue_row(queue: Queue, counts: Row | None) -> Row:
 
 
 def binding_row(binding: Binding) -> Row:
-    """A binding, as lists show it."""
+    """The row of a binding."""
     return {
         "source": binding.exchange,
         "vhost": binding.vhost,
@@ -63,7 +64,7 @@ def binding_row(binding: Binding) -> Row:
 
 
 def vhost_row(vhost: Vhost) -> Row:
-    """A virtual host, as lists show it."""
+    """The row of a virtual host."""
     return {
         "name": vhost.name,
         "description": vhost.description,
@@ -73,7 +74,7 @@ def vhost_row(vhost: Vhost) -> Row:
 
 
 def permission_row(permission: Permission) -> Row:
-    """A permission, as lists show it."""
+    """The row of a permission."""
     return {
         "user": permission.user,
         "vhost": permission.vhost,
@@ -84,12 +85,12 @@ def permission_row(permission: Permission) -> Row:
 
 
 def transaction_row(transaction: OpenTransaction, now_ms: int, staged: Row | None) -> Row:
-    """An undecided transaction, as lists show it.
+    """The row of an undecided transaction.
 
     Args:
         transaction: as it was begun last.
-        now_ms: steady time.
-        staged: what all shards have of it, summed; None while one of them is away.
+        now_ms: steady time, in milliseconds.
+        staged: what all shards count of it, summed; None while one of them is away.
     """
     return {
         "name": transaction.name,

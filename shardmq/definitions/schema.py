@@ -1,4 +1,4 @@
-"""The shape of what is read."""
+"""The shape of the definitions that are read; what is optional in RabbitMQ's exports has a default."""
 
 from typing import Any
 
@@ -8,23 +8,29 @@ from shardmq.errors import InvalidRequest
 from shardmq.topology.entities import check_nesting
 
 Table = dict[str, Any] | list[Any]
-"""A table; RabbitMQ writes an empty one, and limits, as a list at times."""
+"""A table; RabbitMQ writes empty ones, and limits, as lists in some exports."""
 
 
-class _Metadata(msgspec.Struct):
+class VhostMetadata(msgspec.Struct):
+    """What newer exports say of a virtual host in a table of its own."""
+
     description: str | None = None
     tags: list[str] | str | None = None
 
 
-class _Vhost(msgspec.Struct):
+class VhostItem(msgspec.Struct):
+    """A virtual host."""
+
     name: str
     description: str | None = None
     tags: list[str] | str | None = None
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: VhostMetadata = msgspec.field(default_factory=VhostMetadata)
     limits: Table = {}
 
 
-class _User(msgspec.Struct):
+class UserItem(msgspec.Struct):
+    """A user, with a hash of the password or the password itself."""
+
     name: str
     password_hash: str | None = None
     password: str | None = None
@@ -33,7 +39,9 @@ class _User(msgspec.Struct):
     limits: Table = {}
 
 
-class _Permission(msgspec.Struct):
+class PermissionItem(msgspec.Struct):
+    """What a user may do in a virtual host."""
+
     user: str
     configure: str
     write: str
@@ -41,14 +49,18 @@ class _Permission(msgspec.Struct):
     vhost: str | None = None
 
 
-class _Parameter(msgspec.Struct):
+class ParameterItem(msgspec.Struct):
+    """A parameter of a component of RabbitMQ, such as the limits of a virtual host."""
+
     component: str
     name: str
     value: Any = None
     vhost: str | None = None
 
 
-class _Exchange(msgspec.Struct):
+class ExchangeItem(msgspec.Struct):
+    """An exchange."""
+
     name: str
     type: str
     vhost: str | None = None
@@ -58,7 +70,9 @@ class _Exchange(msgspec.Struct):
     arguments: Table = {}
 
 
-class _Queue(msgspec.Struct):
+class QueueItem(msgspec.Struct):
+    """A queue."""
+
     name: str
     vhost: str | None = None
     type: str | None = None
@@ -67,7 +81,9 @@ class _Queue(msgspec.Struct):
     arguments: Table = {}
 
 
-class _Binding(msgspec.Struct):
+class BindingItem(msgspec.Struct):
+    """A binding of a queue or an exchange to an exchange."""
+
     source: str
     destination: str
     vhost: str | None = None
@@ -76,31 +92,43 @@ class _Binding(msgspec.Struct):
     arguments: Table = {}
 
 
-class _Definitions(msgspec.Struct):
-    vhosts: list[_Vhost] = []
-    users: list[_User] = []
-    permissions: list[_Permission] = []
-    parameters: list[_Parameter] = []
-    exchanges: list[_Exchange] = []
-    queues: list[_Queue] = []
-    bindings: list[_Binding] = []
+class Definitions(msgspec.Struct):
+    """All of the definitions that the broker looks at."""
+
+    vhosts: list[VhostItem] = []
+    users: list[UserItem] = []
+    permissions: list[PermissionItem] = []
+    parameters: list[ParameterItem] = []
+    exchanges: list[ExchangeItem] = []
+    queues: list[QueueItem] = []
+    bindings: list[BindingItem] = []
     policies: list[dict[str, Any]] = []
     topic_permissions: list[dict[str, Any]] = []
     global_parameters: list[dict[str, Any]] = []
 
 
-def _read(definitions: dict[str, Any]) -> _Definitions:
+def read_definitions(definitions: dict[str, Any]) -> Definitions:
+    """Check the shape of definitions.
+
+    Raises:
+        InvalidRequest: a part has another type, or arguments nest too deep.
+    """
     try:
-        read = msgspec.convert(definitions, _Definitions)
-    except msgspec.ValidationError as fault:
-        raise InvalidRequest(f"definitions: {fault}") from fault
+        read = msgspec.convert(definitions, Definitions)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"definitions: {error}") from error
     arguments = [item.arguments for items in (read.exchanges, read.queues, read.bindings) for item in items]
     for each in arguments:
-        check_nesting(_table(each))
+        check_nesting(as_table(each))
     return read
 
 
-def _table(value: Any) -> dict[str, Any]:
+def as_table(value: Any) -> dict[str, Any]:
+    """A table from either way in which RabbitMQ writes it: a map, or a list of pairs.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
     if isinstance(value, dict):
         return value
     if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
@@ -108,11 +136,11 @@ def _table(value: Any) -> dict[str, Any]:
     raise InvalidRequest(f"definitions: {value!r} is no table of names and values")
 
 
-def _plain(value: Any) -> Any:
-    """A queue is classic where nothing is said of its type; RabbitMQ's exports say it at times."""
+def comparable(value: Any) -> Any:
+    """A value as it is compared with what exists: a queue without x-queue-type is a classic one."""
     return {"x-queue-type": "classic", **value} if isinstance(value, dict) else value
 
 
-def _tags(tags: list[str] | str) -> tuple[str, ...]:
-    """RabbitMQ wrote them with commas between up to 3.8."""
+def tags_of(tags: list[str] | str) -> tuple[str, ...]:
+    """Tags as a tuple; RabbitMQ up to 3.8 wrote them as one string with commas."""
     return tuple(tag.strip() for tag in tags.split(",") if tag.strip()) if isinstance(tags, str) else tuple(tags)

@@ -1,8 +1,7 @@
-"""What a queue's arguments ask for: the table of those that exist, their checks, and the terms a shard works by. And
-the arguments of exchanges and consumers.
+"""The x-arguments of queues, exchanges and consumers: which there are, their checks, a queue's arguments parsed.
 
-RabbitMQ's names and meanings (its pages on TTL, queue length, priority, dead lettering, quorum queues and single active
-consumer), and `x-consumer-timeout-action`, which is ours.
+Names and meanings are RabbitMQ's (its pages on TTL, queue length, priority, dead lettering, quorum queues and single
+active consumer), and beside them `x-consumer-timeout-action`, which RabbitMQ has not.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +13,17 @@ from shardmq.errors import PreconditionFailed
 from shardmq.limits import DELAY_MS_MAX, LIFE_MS_MAX
 
 Check = Callable[[Any], str | None]
-"""What is expected of a value, where it is not that; None where it is."""
+"""Looks at a value; returns None if it is right, and what is expected if it is not."""
 
 LENGTH_MAX: Final = 2**63 - 1
+"""The largest limit of a queue's length or of its deliveries."""
+
 PRIORITY_MAX: Final = 255
+"""The highest priority, an octet in AMQP."""
 
 
 def integer(least: int, most: int) -> Check:
-    """A whole number in a range; True and False are none."""
+    """A check for whole numbers in a range; booleans are none."""
 
     def check(value: Any) -> str | None:
         return None if type(value) is int and least <= value <= most else f"a whole number from {least} to {most}"
@@ -30,7 +32,7 @@ def integer(least: int, most: int) -> Check:
 
 
 def one_of(*values: str) -> Check:
-    """One of some words."""
+    """A check for one of some words."""
 
     def check(value: Any) -> str | None:
         return None if type(value) is str and value in values else f"one of {', '.join(values)}"
@@ -39,12 +41,12 @@ def one_of(*values: str) -> Check:
 
 
 def text(value: Any) -> str | None:
-    """Any string."""
+    """Check for a string."""
     return None if type(value) is str else "a string"
 
 
 def boolean(value: Any) -> str | None:
-    """True or False."""
+    """Check for a boolean."""
     return None if type(value) is bool else "true or false"
 
 
@@ -59,28 +61,30 @@ QUEUE_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-delivery-limit": integer(0, LENGTH_MAX),
     "x-dead-letter-exchange": text,
     "x-dead-letter-routing-key": text,
-    "x-dead-letter-strategy": one_of("at-least-once", "at-most-once"),  # it is always the first here
+    "x-dead-letter-strategy": one_of("at-least-once", "at-most-once"),  # the broker always works as with the first
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
     "x-consumer-timeout-action": one_of("requeue", "dead-letter"),
-    "x-queue-type": one_of("classic", "quorum"),  # one kind of queue is both: on disk with the confirm, and lazy
+    "x-queue-type": one_of(
+        "classic", "quorum"
+    ),  # queues are on disk with the confirm and keep few messages in memory, so they are both
     "x-queue-mode": one_of("default", "lazy"),
     "x-queue-version": integer(1, 2),
 }
-"""Every argument a queue may be declared with, and the check of its value."""
+"""The arguments of queues, and the checks of their values."""
 
 EXCHANGE_ARGUMENTS: Final[Mapping[str, Check]] = {"alternate-exchange": text}
-"""Every argument an exchange of any type may be declared with."""
+"""The arguments of exchanges of any type."""
 
 CONSISTENT_HASH_ARGUMENTS: Final[Mapping[str, Check]] = {
     **EXCHANGE_ARGUMENTS,
     "hash-header": text,
     "hash-property": one_of("message_id", "correlation_id", "timestamp"),
 }
-"""The same, for the type x-consistent-hash."""
+"""The arguments of exchanges of type x-consistent-hash."""
 
 
 def exchange_arguments(type: str) -> Mapping[str, Check]:
-    """Every argument an exchange of that type may be declared with."""
+    """The arguments of exchanges of a type."""
     return CONSISTENT_HASH_ARGUMENTS if type == "x-consistent-hash" else EXCHANGE_ARGUMENTS
 
 
@@ -88,19 +92,19 @@ CONSUMER_ARGUMENTS: Final[Mapping[str, Check]] = {
     "x-priority": integer(-(2**31), 2**31 - 1),
     "x-consumer-timeout": integer(1, DELAY_MS_MAX),
 }
-"""Every argument a consumer may be started with."""
+"""The arguments of consumers."""
 
 
 def check_arguments(thing: str, arguments: Mapping[str, Any], known: Mapping[str, Check]) -> None:
-    """Refuse arguments that would be ignored or cannot be meant, so that nobody relies on them in vain.
+    """Make sure that all arguments exist and have a value with a meaning.
 
     Args:
-        thing: what is declared, as "queue 'q' in vhost '/'".
+        thing: what is declared, such as "queue 'q' in vhost '/'", for the error.
         arguments: as they came.
-        known: those that exist.
+        known: the arguments that exist.
 
     Raises:
-        PreconditionFailed: unknown, or a value that is not expected (RabbitMQ's code for it).
+        PreconditionFailed: an argument does not exist, or its value is not expected; the code is RabbitMQ's.
     """
     for name, value in arguments.items():
         check = known.get(name)
@@ -113,11 +117,15 @@ def check_arguments(thing: str, arguments: Mapping[str, Any], known: Mapping[str
 
 
 def check_queue_arguments(thing: str, arguments: Mapping[str, Any]) -> None:
-    """As `check_arguments`, for queues, and that those that need one another are together.
+    """Check the arguments of a queue.
+
+    Args:
+        thing: the queue, for the error.
+        arguments: as they came.
 
     Raises:
-        PreconditionFailed: as there; a routing key for dead letters without an exchange for them, or an action on a
-            timeout that nothing is declared for.
+        PreconditionFailed: an argument does not exist, its value is not expected, or it means nothing without another
+            argument that is missing.
     """
     check_arguments(thing, arguments, QUEUE_ARGUMENTS)
     for name, needed in (
@@ -130,10 +138,16 @@ def check_queue_arguments(thing: str, arguments: Mapping[str, Any]) -> None:
 
 
 def check_exchange_arguments(thing: str, type: str, arguments: Mapping[str, Any]) -> None:
-    """As `check_arguments`, for exchanges of that type.
+    """Check the arguments of an exchange.
+
+    Args:
+        thing: the exchange, for the error.
+        type: its type.
+        arguments: as they came.
 
     Raises:
-        PreconditionFailed: as there; or a consistent-hash exchange is to hash two things.
+        PreconditionFailed: an argument does not exist, its value is not expected, or a consistent-hash exchange is to
+            hash two things.
     """
     check_arguments(thing, arguments, exchange_arguments(type))
     if "hash-header" in arguments and "hash-property" in arguments:
@@ -143,21 +157,23 @@ def check_exchange_arguments(thing: str, type: str, arguments: Mapping[str, Any]
 
 
 class QueueArguments(msgspec.Struct, frozen=True):
-    """A queue's arguments, read. None and False are "not asked for".
+    """A queue's arguments, parsed. None and False stand for arguments that are not given.
 
     Attributes:
-        ttl_ms: how long a message may wait.
-        expires_ms: how long the queue lives unused.
-        max_length: ready messages.
-        max_length_bytes: bodies of ready messages.
-        overflow: what happens beyond: drop-head, reject-publish or reject-publish-dlx.
-        max_priority: the highest priority that counts.
-        single_active_consumer: only one consumer is served at a time.
-        delivery_limit: so often a message may be delivered in vain before it is dead-lettered or dropped.
-        dead_letter_exchange: where to messages go that are rejected, expired, too many, …
-        dead_letter_routing_key: with which routing key; None for their own.
-        consumer_timeout_ms: how long a delivered message may stay unsettled.
-        timeout_dead_letters: what is overdue is dead-lettered, and not requeued.
+        ttl_ms: how long a message may wait (x-message-ttl).
+        expires_ms: the queue is deleted when it is not used for so long (x-expires).
+        max_length: the most ready messages (x-max-length).
+        max_length_bytes: the most bytes in bodies of ready messages (x-max-length-bytes).
+        overflow: what happens at the length limit: drop-head, reject-publish or reject-publish-dlx (x-overflow).
+        max_priority: the highest priority that counts (x-max-priority).
+        single_active_consumer: whether one consumer at a time gets messages (x-single-active-consumer).
+        delivery_limit: how often a message may be delivered in vain before it is dead-lettered or dropped
+            (x-delivery-limit).
+        dead_letter_exchange: where messages go that are rejected, expired or over a limit (x-dead-letter-exchange).
+        dead_letter_routing_key: their routing key there, None for their own (x-dead-letter-routing-key).
+        consumer_timeout_ms: how long a delivery may stay unsettled (x-consumer-timeout).
+        timeout_dead_letters: whether overdue deliveries are dead-lettered and not requeued
+            (x-consumer-timeout-action).
     """
 
     ttl_ms: int | None = None
@@ -175,7 +191,7 @@ class QueueArguments(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(arguments: Mapping[str, Any]) -> "QueueArguments":
-        """Read arguments that were checked."""
+        """Parse arguments that were checked before."""
         return QueueArguments(
             ttl_ms=arguments.get("x-message-ttl"),
             expires_ms=arguments.get("x-expires"),
@@ -193,4 +209,4 @@ class QueueArguments(msgspec.Struct, frozen=True):
 
 
 SERVER_NAMED: Final = "amq.gen-"
-"""What names that the server makes up begin with; RabbitMQ's word."""
+"""The beginning of names that the server chooses, as in RabbitMQ."""

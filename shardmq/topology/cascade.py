@@ -1,5 +1,6 @@
-"""What goes along when something goes: a queue's and an exchange's bindings, the exchanges declared auto-delete whose
-last binding that was, the bindings that lead to them, and so on.
+"""What is deleted along with a queue or an exchange.
+
+Bindings go with either of their ends. An exchange declared auto-delete goes with its last binding, and so on.
 """
 
 from collections import deque
@@ -17,19 +18,19 @@ def cascade(
     queues: Iterable[Queue] = (),
     exchanges: Iterable[Exchange] = (),
 ) -> list[Change]:
-    """The changes that remove these things and all that goes along, in the order in which a topology takes them.
+    """The changes that delete these things and all that goes along, in the order in which a topology applies them.
 
     Args:
-        topology: that they are in; not touched.
-        bindings: to be removed.
-        queues: to be removed.
-        exchanges: to be removed.
+        topology: what they are in; it is not changed.
+        bindings: to be deleted.
+        queues: to be deleted.
+        exchanges: to be deleted.
     """
     ahead = deque(bindings)
     queues = list(queues)
     gone: dict[BindingId, Binding] = {}
     gone_exchanges: dict[tuple[str, str], Exchange] = {}
-    left: dict[tuple[str, str], int] = {}  # bindings of the exchanges declared auto-delete
+    left: dict[tuple[str, str], int] = {}  # bindings that stay, by exchange declared auto-delete
 
     def remove(exchange: Exchange) -> None:
         name = exchange.vhost, exchange.name

@@ -1,4 +1,7 @@
-"""What it tells everybody was done."""
+"""What the coordinator tells everybody was done.
+
+A removal follows the removals of what depends on it: first bindings, then queues and exchanges, then permissions.
+"""
 
 import msgspec
 
@@ -10,77 +13,95 @@ class _Change(msgspec.Struct, frozen=True, array_like=True, tag_field="change"):
 
 
 class VhostPut(_Change, tag=1, frozen=True):
-    """New, or changed."""
+    """A virtual host is new, or changed."""
 
     vhost: Vhost
 
 
 class ExchangeAdded(_Change, tag=2, frozen=True):
+    """An exchange is new."""
+
     exchange: Exchange
 
 
 class ExchangeRemoved(_Change, tag=3, frozen=True):
+    """An exchange is deleted."""
+
     vhost: str
     name: str
 
 
 class QueueAdded(_Change, tag=4, frozen=True):
+    """A queue is new."""
+
     queue: Queue
 
 
 class QueueRemoved(_Change, tag=5, frozen=True):
+    """A queue is deleted."""
+
     vhost: str
     name: str
 
 
 class BindingAdded(_Change, tag=6, frozen=True):
+    """A binding is new."""
+
     binding: Binding
 
 
 class BindingRemoved(_Change, tag=7, frozen=True):
+    """A binding is deleted."""
+
     binding: Binding
 
 
 class UserPut(_Change, tag=8, frozen=True):
-    """New, or changed."""
+    """A user is new, or changed."""
 
     user: User
 
 
 class UserRemoved(_Change, tag=9, frozen=True):
+    """A user is deleted."""
+
     name: str
 
 
 class VhostRemoved(_Change, tag=10, frozen=True):
+    """A virtual host is deleted."""
+
     name: str
 
 
 class PermissionPut(_Change, tag=11, frozen=True):
-    """New, or changed."""
+    """A permission is new, or changed."""
 
     permission: Permission
 
 
 class PermissionRemoved(_Change, tag=12, frozen=True):
+    """A permission is deleted."""
+
     user: str
     vhost: str
 
 
 class ConnectionClosed(_Change, tag=13, frozen=True):
-    """Nothing of the topology: the gateway that has this connection closes it."""
+    """A client's connection is to be closed by its gateway. The topology stays as it is."""
 
     connection: str
     reason: str
 
 
 class TransactionBegun(_Change, tag=14, frozen=True):
-    """New, or its time begins anew."""
+    """A transaction is new, or its timeout begins anew."""
 
     transaction: OpenTransaction
 
 
 class TransactionEnded(_Change, tag=15, frozen=True):
-    """Decided: what `attempts` staged appears, in their order, and nothing else of it; none where it was aborted."""
+    """A transaction is decided: committed with the attempts whose messages appear, in their order, or aborted."""
 
     vhost: str
     name: str
@@ -107,5 +128,4 @@ Change = (
     | TransactionBegun
     | TransactionEnded
 )
-"""Removing something is told as the removal of what depends on it first (bindings, then queues and exchanges, then
-permissions), then of itself."""
+"""Any change."""

@@ -1,6 +1,7 @@
-"""Commands ask, changes tell. The coordinator turns a command into changes, writes them down and sends them to all.
+"""What the coordinator can be asked to do.
 
-A command's `vhost` is the virtual host it is about, "" where it is about none.
+The coordinator turns a command into changes, stores them and sends them to all gateways. A command's `vhost` is the
+virtual host it is about, "" where it is about none.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ class _Command(msgspec.Struct, frozen=True, array_like=True, tag_field="command"
 
 
 class DeclareExchange(_Command, tag=1, frozen=True):
-    """Make an exchange, or find the same one there."""
+    """Create an exchange, or check that the existing one is the same."""
 
     name: str
     type: str
@@ -24,16 +25,17 @@ class DeclareExchange(_Command, tag=1, frozen=True):
 
 
 class DeleteExchange(_Command, tag=2, frozen=True):
-    """Remove an exchange and its bindings; with `if_unused` only where nothing is bound to it."""
+    """Delete an exchange and its bindings; with `if_unused`, only if it has no bindings as a source."""
 
     name: str
     if_unused: bool = False
 
 
 class DeclareQueue(_Command, tag=3, frozen=True):
-    """Make a queue, or find the same one there. The answer is the queue's id.
+    """Create a queue, or check that the existing one is the same. The answer is the queue's id.
 
-    `owner` names the connection that an exclusive queue is for. `server_named`: the gateway made the name up.
+    `owner` names the connection that an exclusive queue belongs to. `server_named` says that the gateway chose the
+    name.
     """
 
     name: str
@@ -45,10 +47,10 @@ class DeclareQueue(_Command, tag=3, frozen=True):
 
 
 class DeleteQueue(_Command, tag=4, frozen=True):
-    """Remove a queue, its messages and its bindings. The answer is how many ready messages it had.
+    """Delete a queue, its messages and its bindings. The answer is how many ready messages it had.
 
-    With `if_unused` only where it has no consumers, with `if_empty` only where it has no ready messages: its shard
-    knows. `queue` is the id it must have, where not 0: one of the same name declared since is not meant.
+    Its shard refuses with `if_unused` if it has consumers, with `if_empty` if it has ready messages. A `queue` other
+    than 0 is the id it must have, so that a queue declared since under the same name stays.
     """
 
     name: str
@@ -58,7 +60,7 @@ class DeleteQueue(_Command, tag=4, frozen=True):
 
 
 class Bind(_Command, tag=5, frozen=True):
-    """Make a binding, or find it there."""
+    """Create a binding; nothing changes if it exists."""
 
     exchange: str
     destination: str
@@ -68,7 +70,7 @@ class Bind(_Command, tag=5, frozen=True):
 
 
 class Unbind(_Command, tag=6, frozen=True):
-    """Remove a binding, if it is there."""
+    """Delete a binding; nothing changes if it does not exist."""
 
     exchange: str
     destination: str
@@ -78,18 +80,18 @@ class Unbind(_Command, tag=6, frozen=True):
 
 
 class PutVhost(_Command, tag=7, frozen=True):
-    """Make a virtual host, or change what is said of it. Its limits stay."""
+    """Create a virtual host, or change its description and tags. Its limits stay."""
 
     description: str = ""
     tags: tuple[str, ...] = ()
 
 
 class DeleteVhost(_Command, tag=8, frozen=True):
-    """Remove a virtual host with everything in it; its connections are closed."""
+    """Delete a virtual host with everything in it; its connections are closed."""
 
 
 class PutUser(_Command, tag=9, frozen=True):
-    """Make a user, or change one (vhost ""). `password` is a hash; None leaves it as it is. The limits stay."""
+    """Create or change a user (vhost ""). `password` is a hash. None changes nothing; the limits stay."""
 
     name: str
     password: str | None
@@ -97,13 +99,13 @@ class PutUser(_Command, tag=9, frozen=True):
 
 
 class DeleteUser(_Command, tag=10, frozen=True):
-    """Remove a user with all permissions (vhost ""); the user's connections are closed."""
+    """Delete a user with all permissions (vhost ""); the user's connections are closed."""
 
     name: str
 
 
 class PutPermission(_Command, tag=11, frozen=True):
-    """Say what a user may do in a virtual host."""
+    """Set what a user may do in a virtual host."""
 
     user: str
     configure: str
@@ -112,28 +114,30 @@ class PutPermission(_Command, tag=11, frozen=True):
 
 
 class DeletePermission(_Command, tag=12, frozen=True):
-    """A user may do nothing in a virtual host any more, nor open it."""
+    """Delete a user's permission: the user can no longer open the virtual host."""
 
     user: str
 
 
 class PutLimits(_Command, tag=13, frozen=True):
-    """Limit a virtual host, or the user named (vhost ""). A limit that is None is lifted, one not named stays."""
+    """Limit a virtual host, or the named user (vhost ""). None removes a limit; limits that are not named stay."""
 
     user: str
     limits: dict[str, int | None]
 
 
 class CloseConnection(_Command, tag=14, frozen=True):
-    """Close a client's connection (vhost ""), wherever it is. `connection` is its `Session.identity`."""
+    """Close a client's connection (vhost ""), whichever gateway it is on. `connection` is its name."""
 
     connection: str
     reason: str
 
 
 class BeginTransaction(_Command, tag=15, frozen=True):
-    """Make a transaction, or find it undecided: its time begins anew. The answer is its number, and whether it was
-    committed already (`TransactionEnded.is_committed`). Where `number` is not 0, only that one is to go on.
+    """Create a transaction, or begin the timeout of the open one anew.
+
+    The answer is its number, and whether it is committed already. A `number` other than 0 is the transaction that must
+    be open; none is created then.
     """
 
     name: str
@@ -143,11 +147,10 @@ class BeginTransaction(_Command, tag=15, frozen=True):
 
 
 class CommitTransaction(_Command, tag=16, frozen=True):
-    """Decide that the messages of these attempts appear; those of all others never will. Once it is decided, asking
-    again changes nothing.
+    """Decide that the messages of these attempts appear, and those of no other. Committing again changes nothing.
 
-    `attempts` are (attempt, how many messages it has on all shards together): refused unless every one is sealed and
-    has so many. The answer is whether all of them are in their queues already.
+    `attempts` are pairs of an attempt and its number of messages on all shards. The command is refused unless every one
+    is sealed and has that number. The answer is whether all messages are in their queues already.
     """
 
     name: str
@@ -157,8 +160,10 @@ class CommitTransaction(_Command, tag=16, frozen=True):
 
 
 class AbortTransaction(_Command, tag=17, frozen=True):
-    """Decide that nothing of it appears. Refused (406) once it was committed; nothing to do where it is not there.
-    `number` 0 is whichever has the name now.
+    """Decide that no message of a transaction appears.
+
+    The command is refused (406) once the transaction is committed, and changes nothing if there is none. `number` 0 is
+    the open transaction of that name.
     """
 
     name: str
@@ -186,3 +191,4 @@ Command = (
     | CommitTransaction
     | AbortTransaction
 )
+"""Any command."""

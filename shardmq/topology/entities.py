@@ -1,5 +1,6 @@
-"""The nouns of the broker: virtual hosts, exchanges, queues, bindings, users, permissions. Plain frozen values, the
-same in every process, on the bus and in the coordinator's store.
+"""Virtual hosts, exchanges, queues, bindings, users, permissions, open transactions.
+
+They are frozen values, the same in every process, on the bus and in the coordinator's store.
 """
 
 from typing import Any, Final
@@ -10,12 +11,25 @@ from shardmq.errors import AccessRefused, InvalidRequest
 from shardmq.limits import NAME_BYTES_MAX
 
 DEFAULT_VHOST: Final = "/"
+"""The virtual host that a new broker has."""
+
 DEFAULT_EXCHANGE: Final = ""
-"""Routes to the queue that the routing key names. It is everywhere, and nowhere declared."""
+"""The exchange that routes to the queue with the routing key as its name. Every virtual host has it; it is not
+declared."""
 
 
 class Exchange(msgspec.Struct, frozen=True, array_like=True):
-    """Where publishers send to; `type` names the rule (`shardmq.topology.exchanges`)."""
+    """Where publishers send messages.
+
+    Attributes:
+        vhost: its virtual host.
+        name: unique in the virtual host.
+        type: one of `shardmq.topology.exchanges.TYPES`.
+        durable: whether it survives a restart.
+        arguments: as declared.
+        auto_delete: whether it is deleted with its last binding.
+        internal: whether only other exchanges and the broker publish to it.
+    """
 
     vhost: str
     name: str
@@ -27,9 +41,17 @@ class Exchange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True):
-    """Where messages wait. `id` is given once and never used again; `shard` is where its messages are, for ever.
+    """Where messages wait for consumers.
 
-    `owner` names the connection an exclusive queue belongs to (`Session.identity` of the gateway); "" for all others.
+    Attributes:
+        vhost: its virtual host.
+        name: unique in the virtual host.
+        id: never given to another queue.
+        shard: the shard that stores its messages, for ever.
+        durable: whether it survives a restart.
+        arguments: as declared.
+        auto_delete: whether it is deleted with its last consumer.
+        owner: for an exclusive queue, the connection it belongs to; "" for all others.
     """
 
     vhost: str
@@ -43,9 +65,15 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True):
-    """`destination` gets what is published to `exchange` with a routing key that matches `key`.
+    """Has messages of an exchange go to a queue, or to another exchange.
 
-    `destination` is a queue, or another exchange where `to_exchange`.
+    Attributes:
+        vhost: the virtual host of both ends.
+        exchange: the source.
+        destination: name of the queue or exchange.
+        key: the binding key, which the exchange's type compares with routing keys.
+        arguments: as given; exchanges of type headers compare them with a message's headers.
+        to_exchange: whether the destination is an exchange.
     """
 
     vhost: str
@@ -57,9 +85,13 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Vhost(msgspec.Struct, frozen=True, array_like=True):
-    """A world of its own: exchanges, queues and bindings with nothing in common with those of another.
+    """A namespace of exchanges, queues and bindings with permissions of its own.
 
-    `limits` has "max-connections" and "max-queues", where they are limited.
+    Attributes:
+        name: unique in the broker.
+        description: for people.
+        tags: for people.
+        limits: "max-connections" and "max-queues", where they are limited.
     """
 
     name: str
@@ -69,9 +101,13 @@ class Vhost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
-    """`password` is a salted hash (`shardmq.topology.passwords`), never the password; "" lets nobody in by password.
+    """Who may log in.
 
-    `limits` has "max-connections" and "max-channels", where they are limited.
+    Attributes:
+        name: unique in the broker.
+        password: a salted hash (`shardmq.topology.passwords`); "" lets nobody in by password.
+        tags: roles such as "administrator".
+        limits: "max-connections" and "max-channels", where they are limited.
     """
 
     name: str
@@ -81,10 +117,17 @@ class User(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Permission(msgspec.Struct, frozen=True, array_like=True):
-    """What a user may do in a virtual host: regular expressions that the names of things must match.
+    """What a user may do in a virtual host.
 
-    As in RabbitMQ, an expression matches when it is found anywhere in the name; "" matches nothing, ".*" everything.
-    The default exchange is called "amq.default" here.
+    The three permissions are regular expressions. As in RabbitMQ, an expression matches a name when it is found
+    anywhere in it; "" matches nothing, ".*" everything. The default exchange has the name "amq.default" here.
+
+    Attributes:
+        user: the user's name.
+        vhost: the virtual host.
+        configure: names of what the user may declare and delete.
+        write: names of what the user may publish to and bind.
+        read: names of what the user may consume from, purge and bind to.
     """
 
     user: str
@@ -95,10 +138,15 @@ class Permission(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """Messages that appear whole or not at all, undecided so far. `number` is given once and never used again.
+    """An undecided transaction: its messages will appear whole or not at all.
 
-    It ends by itself `timeout_ms` after `touched_ms` (steady time), when somebody last began work for it. `user` began
-    it, and alone may publish to it and decide about it, beside administrators.
+    Attributes:
+        vhost: the virtual host of all its queues.
+        name: unique among the undecided transactions of the virtual host.
+        number: never given to another transaction.
+        user: who began it. Only this user and administrators may publish to it, commit and abort it.
+        timeout_ms: it is aborted when nobody has begun it for so long.
+        touched_ms: when somebody last began it, in steady time.
     """
 
     vhost: str
@@ -110,15 +158,15 @@ class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
 
 
 REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."
-"""What names of queues begin with that gateways make for answers to AMQP clients' requests. They are published to, and
-nothing else is done with them by name."""
+"""The beginning of the names of queues that gateways make for direct replies to AMQP clients. Clients publish to such a
+queue, and do nothing else with it."""
 
 RESERVED_TRANSACTIONS: Final = "amq.tx."
-"""What names of transactions begin with that gateways make for AMQP's. Nobody else has them, and nobody commits one of
-them again after it was answered: they are soon forgotten."""
+"""The beginning of the names of transactions that gateways make for channels in AMQP's tx mode. Nobody commits one of
+them a second time, so the coordinator forgets them soon after they are decided."""
 
 USER_TAGS: Final = ("administrator", "monitoring", "policymaker", "management", "impersonator")
-"""Tags with a meaning; RabbitMQ's. Others may be given and mean nothing."""
+"""Tags of users that have a meaning, as in RabbitMQ; others may be given, too."""
 
 PREDECLARED: Final = (
     ("amq.direct", "direct"),
@@ -127,18 +175,18 @@ PREDECLARED: Final = (
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
 )
-"""Exchanges every virtual host is born with: (name, type)."""
+"""Exchanges that every virtual host has: name and type."""
 
 
 def check_name(kind: str, name: str) -> None:
-    """Refuse names that no broker could hold.
+    """Make sure that a name is one.
 
     Args:
-        kind: the word for it in the error, as "queue".
+        kind: the word for the thing in the error, such as "queue".
         name: the name asked for.
 
     Raises:
-        InvalidRequest: empty, over 255 bytes of UTF-8, or with a control character in it.
+        InvalidRequest: it is empty, over 255 bytes of UTF-8, or has a control character in it.
     """
     if not name:
         raise InvalidRequest(f"a {kind} needs a name; got an empty one")
@@ -149,14 +197,14 @@ def check_name(kind: str, name: str) -> None:
 
 
 ARGUMENTS_DEPTH_MAX: Final = 16
-"""How deep tables and lists in arguments may nest: they travel through every process and are kept for ever."""
+"""How deep tables and lists in arguments may nest: every process reads them, and they are stored."""
 
 
 def check_nesting(arguments: Any, depth: int = 0) -> None:
-    """Refuse arguments that not every process could take: nested too deep, or with keys that are no strings.
+    """Make sure that every process can read these arguments.
 
     Raises:
-        InvalidRequest: they are.
+        InvalidRequest: they nest too deep, or have a key that is no string.
     """
     if depth > ARGUMENTS_DEPTH_MAX:
         raise InvalidRequest(f"arguments nest deeper than {ARGUMENTS_DEPTH_MAX} levels; make them flatter")
@@ -171,11 +219,15 @@ def check_nesting(arguments: Any, depth: int = 0) -> None:
 
 
 def check_name_free(kind: str, name: str) -> None:
-    """Refuse names that belong to the broker (`amq.…`, as in RabbitMQ).
+    """Make sure that a name is one that clients may choose: names that begin with `amq.` are reserved, as in RabbitMQ.
+
+    Args:
+        kind: the word for the thing in the error, such as "queue".
+        name: the name asked for.
 
     Raises:
-        AccessRefused: the name begins with `amq.`.
-        InvalidRequest: as `check_name`.
+        AccessRefused: the name is reserved.
+        InvalidRequest: it is empty, over 255 bytes of UTF-8, or has a control character in it.
     """
     check_name(kind, name)
     if name.startswith("amq."):

@@ -1,8 +1,10 @@
-"""Passwords as salted hashes: ours, and those that RabbitMQ's definitions bring along.
+"""Users' passwords as salted hashes, ours and RabbitMQ's.
 
-scrypt$n$r$p$salt$hash      RFC 7914, salt and hash in hexadecimal; every password set here
-rabbit_sha256$salt$hash     RabbitMQ's: SHA-256 of salt (4 bytes) and password
-rabbit_sha512$salt$hash     the same with SHA-512
+    scrypt$n$r$p$salt$hash      RFC 7914, for every password set here
+    rabbit_sha256$salt$hash     SHA-256 of salt (4 bytes) and password, from RabbitMQ's definitions
+    rabbit_sha512$salt$hash     the same with SHA-512
+
+Salts and hashes are hexadecimal.
 """
 
 import base64
@@ -18,62 +20,66 @@ from shardmq.errors import InvalidRequest
 COST: Final = 2**14
 BLOCK_SIZE: Final = 8
 PARALLELISM: Final = 1
-"""RFC 7914's parameters for interactive logins: 16 MB and about 40 ms a try."""
+"""Parameters of scrypt for interactive logins (RFC 7914): 16 MB and about 40 ms a try."""
 
 SALT_BYTES: Final = 16
+"""Length of the salt of new hashes."""
+
 MEMORY_BYTES_MAX: Final = 64 << 20
-"""What one hash may take; a hash written with a cost above it is none of ours."""
+"""The most memory that one try may take. Hashes whose parameters need more are refused."""
 
 PARALLELISM_MAX: Final = 4
-"""Each of them takes as long again."""
+"""The most that a hash may ask for; the time of a try grows with it."""
 
 RABBIT_SALT_BYTES: Final = 4
+"""Length of the salt in RabbitMQ's hashes."""
+
 RABBIT_ALGORITHMS: Final = {
     "rabbit_password_hashing_sha256": "rabbit_sha256",
     "rabbit_password_hashing_sha512": "rabbit_sha512",
 }
-"""`hashing_algorithm` of a user in RabbitMQ's definitions, and our prefix for it."""
+"""The `hashing_algorithm` of a user in RabbitMQ's definitions, and the prefix of its hashes here."""
 
 
 def hash_password(password: str) -> str:
-    """A password's hash, with a salt of its own."""
+    """Hash a password with a new salt."""
     salt = secrets.token_bytes(SALT_BYTES)
     digest = _scrypt(password, salt, COST, BLOCK_SIZE, PARALLELISM)
     return f"scrypt${COST}${BLOCK_SIZE}${PARALLELISM}${salt.hex()}${digest.hex()}"
 
 
 def verify_password(password: str, encoded: str) -> bool:
-    """Whether it is the password of that hash. Takes 40 ms for ours and lets other threads run meanwhile.
+    """Whether a password is that of a hash. Takes 40 ms for scrypt; other threads can run meanwhile.
 
     Raises:
-        ValueError: `encoded` is no hash that is known here.
+        ValueError: `encoded` is no hash of a known scheme.
     """
     digest, found = _read(encoded)
     return hmac.compare_digest(found(password), digest)
 
 
 def check_hash(encoded: str) -> None:
-    """Refuse what no password could be verified with. "" is fine: it lets nobody in by password.
+    """Make sure that passwords can be verified with a hash. "" passes: it lets nobody in by password.
 
     Raises:
-        InvalidRequest: it is no hash that is known here.
+        InvalidRequest: it is no hash of a known scheme.
     """
     try:
         if encoded:
             _read(encoded)
-    except ValueError as fault:
-        raise InvalidRequest(f"no password hash that is known here: {fault}") from fault
+    except ValueError as error:
+        raise InvalidRequest(f"unknown password hash: {error}") from error
 
 
 def from_rabbitmq(password_hash: str, algorithm: str = "rabbit_password_hashing_sha256") -> str:
-    """The hash of a user in RabbitMQ's definitions, as it is kept here.
+    """Convert the hash of a user in RabbitMQ's definitions to the form in which it is stored here.
 
     Args:
-        password_hash: base64 of salt and digest; "" is a user without a password.
+        password_hash: base64 of salt and digest; "" for a user without a password.
         algorithm: the user's `hashing_algorithm`.
 
     Raises:
-        InvalidRequest: an algorithm that is not known here (RabbitMQ's old MD5 is none), or no such hash.
+        InvalidRequest: the algorithm is unknown (as RabbitMQ's old MD5 is), or it is no such hash.
     """
     scheme = RABBIT_ALGORITHMS.get(algorithm)
     if scheme is None:
@@ -82,8 +88,8 @@ def from_rabbitmq(password_hash: str, algorithm: str = "rabbit_password_hashing_
         )
     try:
         raw = base64.b64decode(password_hash, validate=True)
-    except (binascii.Error, ValueError) as fault:
-        raise InvalidRequest(f"password_hash is no base64: {fault}") from fault
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"password_hash is no base64: {error}") from error
     if not raw:
         return ""
     encoded = f"{scheme}${raw[:RABBIT_SALT_BYTES].hex()}${raw[RABBIT_SALT_BYTES:].hex()}"
@@ -92,7 +98,7 @@ def from_rabbitmq(password_hash: str, algorithm: str = "rabbit_password_hashing_
 
 
 def to_rabbitmq(encoded: str) -> tuple[str, str] | None:
-    """The other way round: (password_hash, hashing_algorithm), or None for a hash RabbitMQ does not know (ours)."""
+    """Convert a stored hash to a `password_hash` and `hashing_algorithm`; None for scrypt, which RabbitMQ has not."""
     if not encoded:
         return "", next(iter(RABBIT_ALGORITHMS))
     scheme, _, rest = encoded.partition("$")
@@ -103,10 +109,10 @@ def to_rabbitmq(encoded: str) -> tuple[str, str] | None:
 
 
 def _read(encoded: str) -> tuple[bytes, Callable[[str], bytes]]:
-    """A hash's digest, and how one of its kind is made of a password.
+    """The digest in a hash, and the function that makes such a digest of a password.
 
     Raises:
-        ValueError: no hash that is known here.
+        ValueError: it is no hash of a known scheme.
     """
     scheme, *fields = encoded.split("$")
     reader = _SCHEMES.get(scheme)
@@ -135,7 +141,7 @@ def _read_rabbit(algorithm: str, fields: list[str]) -> tuple[bytes, Callable[[st
 
 
 def _bytes(password: str) -> bytes:
-    """Passwords are bytes to AMQP clients; what of them is not UTF-8 comes as surrogates."""
+    """A password's bytes. AMQP clients send bytes; those that are not UTF-8 come here as surrogates."""
     return password.encode(errors="surrogateescape")
 
 

@@ -54,7 +54,7 @@ class Router:
         """The queues of a message that has one routing key, each once, where `needs_message` is false.
 
         Raises:
-            NotFound: no such exchange, or virtual host.
+            NotFound: there is no such exchange, or virtual host.
             AccessRefused: the exchange is internal.
         """
         try:
@@ -78,7 +78,7 @@ class Router:
         """The queues of one message, each once: with several routing keys (CC), or where its properties matter.
 
         Raises:
-            NotFound: no such exchange, or virtual host.
+            NotFound: there is no such exchange, or virtual host.
             AccessRefused: the exchange is internal.
         """
         declared = self._exchanges.get((vhost, exchange))

@@ -39,10 +39,11 @@ from shardmq.topology.exchanges.exchange_type import Destination
 from shardmq.topology.router import Router, not_found
 
 BindingId = tuple[str, str, str, bool, str, bytes]
+"""The identity of a binding."""
 
 
 def binding_id(binding: Binding) -> BindingId:
-    """What makes a binding itself: both ends, key and arguments, in which the order of names does not count."""
+    """The identity of a binding: both ends, key and arguments, whatever their order."""
     arguments = _encode_sorted(binding.arguments) if binding.arguments else b""
     return binding.vhost, binding.exchange, binding.destination, binding.to_exchange, binding.key, arguments
 
@@ -51,28 +52,43 @@ _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 class TopologyFields(Protocol):
-    """All there is, as lists: what `bus.messages.Snapshot` carries."""
+    """All that exists, as lists: what a snapshot on the bus carries."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """The number of applied commands."""
+
     @property
-    def vhosts(self) -> Sequence[Vhost]: ...
+    def vhosts(self) -> Sequence[Vhost]:
+        """All virtual hosts."""
+
     @property
-    def exchanges(self) -> Sequence[Exchange]: ...
+    def exchanges(self) -> Sequence[Exchange]:
+        """All declared exchanges."""
+
     @property
-    def queues(self) -> Sequence[Queue]: ...
+    def queues(self) -> Sequence[Queue]:
+        """All queues."""
+
     @property
-    def bindings(self) -> Sequence[Binding]: ...
+    def bindings(self) -> Sequence[Binding]:
+        """All bindings."""
+
     @property
-    def users(self) -> Sequence[User]: ...
+    def users(self) -> Sequence[User]:
+        """All users."""
+
     @property
-    def permissions(self) -> Sequence[Permission]: ...
+    def permissions(self) -> Sequence[Permission]:
+        """All permissions."""
+
     @property
-    def transactions(self) -> Sequence[OpenTransaction]: ...
+    def transactions(self) -> Sequence[OpenTransaction]:
+        """All undecided transactions."""
 
 
 class TopologySnapshot(NamedTuple):
-    """A topology at one version, as lists."""
+    """All that exists at one version, as lists."""
 
     version: int
     vhosts: list[Vhost]
@@ -123,7 +139,7 @@ class Topology:
         """An exchange by its name.
 
         Raises:
-            NotFound: no such exchange, or virtual host.
+            NotFound: there is no such exchange, or virtual host.
         """
         exchange = self.exchanges.get((vhost, name))
         if exchange is None:
@@ -134,7 +150,7 @@ class Topology:
         """A queue by its name.
 
         Raises:
-            NotFound: no such queue, or virtual host.
+            NotFound: there is no such queue, or virtual host.
         """
         queue = self.queues.get((vhost, name))
         if queue is None:
@@ -142,62 +158,62 @@ class Topology:
         return queue
 
     def has_queue(self, queue_id: int) -> bool:
-        """Whether there is a queue of that id."""
+        """Whether there is a queue with this id."""
         return queue_id in self._queues_by_id
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
-        """The queue of that id, if there is one."""
+        """The queue with this id, if there is one."""
         return self._queues_by_id.get(queue_id)
 
     def queue_count(self, vhost: str) -> int:
-        """How many queues a virtual host has."""
+        """The number of queues in a virtual host."""
         return self._queue_counts[vhost]
 
     @property
     def exclusive_queues(self) -> Collection[Queue]:
-        """The queues that belong to a connection. To be read before the next change."""
+        """The exclusive queues of all connections; a view that the next change makes invalid."""
         return self._exclusive_queues.values()
 
     def binding_count(self, vhost: str, exchange: str) -> int:
-        """How many bindings have it as their source."""
+        """The number of bindings with this exchange as their source."""
         return len(self._bindings_by_exchange.get((vhost, exchange), ()))
 
     def bindings_of_exchange(self, vhost: str, name: str) -> list[Binding]:
-        """The bindings whose source it is."""
+        """The bindings with this exchange as their source."""
         return list(self._bindings_by_exchange.get((vhost, name), {}).values())
 
     def bindings_of_queue(self, vhost: str, name: str) -> list[Binding]:
-        """The bindings that lead to it, without that to the default exchange, which every queue has."""
+        """The bindings of a queue, without the one to the default exchange that every queue has."""
         return list(self._bindings_by_destination.get((vhost, name, False), {}).values())
 
     def bindings_to_exchange(self, vhost: str, name: str) -> list[Binding]:
-        """The bindings whose destination it is."""
+        """The bindings with this exchange as their destination."""
         return list(self._bindings_by_destination.get((vhost, name, True), {}).values())
 
     def transaction(self, vhost: str, name: str) -> OpenTransaction | None:
-        """The undecided transaction of that name, if there is one."""
+        """The undecided transaction with this name, if there is one."""
         return self._transactions_by_name.get((vhost, name))
 
     def check_vhost(self, vhost: str) -> None:
-        """Make sure that a virtual host is there.
+        """Make sure that a virtual host exists.
 
         Raises:
-            NotFound: it is not.
+            NotFound: it does not.
         """
         if vhost not in self.vhosts:
             raise NotFound(f"no vhost '{vhost}'")
 
     def check_binding_key(self, vhost: str, exchange: str, key: str) -> None:
-        """Refuse binding keys the exchange's type has no sensible meaning for; for the native protocol, not for AMQP.
+        """Make sure that a binding key has a meaning for the exchange's type; AMQP clients may use any key.
 
         Raises:
-            InvalidRequest: as `routing.ExchangeType.check_binding_key`.
-            NotFound: no such exchange, or virtual host.
+            InvalidRequest: the key has none.
+            NotFound: there is no such exchange, or virtual host.
         """
         TYPES[self.exchange(vhost, exchange).type].check_binding_key(key)
 
     def snapshot(self) -> TopologySnapshot:
-        """All there is."""
+        """All that exists, as lists."""
         return TopologySnapshot(
             self.version,
             list(self.vhosts.values()),
@@ -210,7 +226,7 @@ class Topology:
         )
 
     def load(self, fields: TopologyFields) -> None:
-        """Forget all and hold what a snapshot says instead."""
+        """Replace everything by what a snapshot says."""
         self._clear()
         for vhost in fields.vhosts:
             self._put_vhost(VhostPut(vhost))
@@ -229,10 +245,10 @@ class Topology:
         self.version = fields.version
 
     def apply(self, change: Change) -> None:
-        """Take in one change. It must fit what is here: whoever tells changes tells them all, in order.
+        """Apply one change. All changes have to be applied, in order.
 
         Raises:
-            KeyError: it does not fit; this replica is broken and must be loaded anew.
+            KeyError: the change does not fit what exists. This replica is broken and must be loaded anew.
         """
         _APPLY[type(change)](self, change)
 
@@ -313,7 +329,7 @@ class Topology:
         del self._transactions_by_name[change.vhost, change.name]
 
     def _close_connection(self, change: ConnectionClosed) -> None:
-        """Not of the topology; whoever has the connection looks at the change itself."""
+        """Change nothing: the gateway with the connection acts on the change."""
 
 
 def _ends(binding: Binding) -> tuple[tuple[str, str], tuple[str, str, bool]]:

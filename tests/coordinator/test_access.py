@@ -151,7 +151,7 @@ def changes_for_again(topology: Topology, command: Command) -> list[Change]:
         (DeleteVhost("nope"), NotFound, "no vhost 'nope'"),
         (PutUser("", "", HASH), InvalidRequest, "a user needs a name"),
         (PutUser("", "u\n", HASH), InvalidRequest, "control character"),
-        (PutUser("", "u", "secret"), InvalidRequest, "no password hash that is known here"),
+        (PutUser("", "u", "secret"), InvalidRequest, "unknown password hash"),
         (DeleteUser("", "nobody"), NotFound, "no user 'nobody'"),
         (PutPermission("nope", "anna", "", "", ""), NotFound, "no vhost 'nope'"),
         (PutPermission("/", "nobody", "", "", ""), NotFound, "no user 'nobody'"),

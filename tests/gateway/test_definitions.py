@@ -142,7 +142,7 @@ def test_what_is_there_and_different_stays_as_it_is(admin: RawClient) -> None:
     answer = admin.ask(DefinitionsImport, {"queues": [queue]})
     assert answer == {
         "imported": NONE,
-        "skipped": ["queue 'mine' in vhost '/': it is there with other arguments, and stays as it is"],
+        "skipped": ["queue 'mine' in vhost '/': it exists with other arguments, and stays as it is"],
     }
 
 

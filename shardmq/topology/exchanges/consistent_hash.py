@@ -1,10 +1,13 @@
-"""Consistent-hash exchanges: a message goes to exactly one destination, chosen by a hash of its routing key, or of a
-header or property that the exchange's arguments name (RabbitMQ's plugin rabbitmq_consistent_hash_exchange).
+"""Consistent-hash exchanges: a message goes to one destination, chosen by a hash.
 
-A binding's key is its weight: a destination bound with "2" gets twice what one with "1" gets. The choice is by weighted
-rendezvous: each destination draws a number from the hash of its name and the value, the best number wins. So a new
-destination takes its share from all others, and nothing moves between those; a removed one's share is spread likewise.
-It takes half a microsecond a destination; routes by routing key are remembered.
+The hash is that of the routing key, or of a header or property that the exchange's arguments name, as with RabbitMQ's
+plugin rabbitmq_consistent_hash_exchange.
+
+A binding's key is its weight: a destination bound with "2" gets twice as many messages as one bound with "1". The
+choice is by weighted rendezvous hashing: each destination gets a score from the hash of its name and the value, and the
+best score wins. A new destination takes its share from all others, and nothing moves between those; the share of a
+removed one is spread in the same way. The choice takes half a microsecond a destination; the router remembers routes by
+routing key.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,16 +22,20 @@ from shardmq.message.properties import Properties
 from shardmq.topology.exchanges.exchange_type import NONE, Destination, ExchangeType
 
 HASH_HEADER: Final = "hash-header"
+"""The argument that names a header to hash."""
+
 HASH_PROPERTY: Final = "hash-property"
+"""The argument that names a property to hash."""
+
 PROPERTIES: Final = ("message_id", "correlation_id", "timestamp")
-"""What `hash-property` may be."""
+"""The values of `hash-property`."""
 
 _UNIT: Final = 2.0**-52
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class ConsistentHash(ExchangeType):
-    """Destinations, each with a seed of its own and the sum of its bindings' weights."""
+    """Destinations, each with a seed and the sum of its bindings' weights."""
 
     __slots__ = ("_header", "_property", "_seeds", "_weights")
 
@@ -63,7 +70,7 @@ class ConsistentHash(ExchangeType):
         return (best,)
 
     def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
-        """By the first key alone: one message, one destination."""
+        """The destination of a message, by its first routing key alone: one message, one destination."""
         return self.match(routing_keys[0], properties)
 
     @property
@@ -78,11 +85,11 @@ class ConsistentHash(ExchangeType):
     def check_binding(key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG004
         if not (key.isascii() and key.isdigit() and int(key) > 0):
             raise PreconditionFailed(
-                f"binding key '{key}' is no weight; an x-consistent-hash exchange takes whole numbers from 1"
+                f"binding key '{key}' is no weight; give an x-consistent-hash exchange a whole number from 1"
             )
 
     def _hashed(self, routing_key: str, properties: Properties | None) -> bytes:
-        """What decides; messages without it have one destination in common."""
+        """The value to hash; messages without one have one destination in common."""
         if self._header is not None:
             headers = properties.headers if properties is not None else None
             return _bytes((headers or NONE).get(self._header))
@@ -92,9 +99,7 @@ class ConsistentHash(ExchangeType):
 
 
 def _bytes(value: Any) -> bytes:
-    """What a header's value is hashed as; tables and arrays as no value, since some have keys that have no order,
-    or nest too deep.
-    """
+    """A header's value as bytes. Tables and arrays count as none: some have keys without an order, or nest too deep."""
     if isinstance(value, str):
         return value.encode()
     return _encode(None if isinstance(value, dict | list) else value)

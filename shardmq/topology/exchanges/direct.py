@@ -1,4 +1,4 @@
-"""Direct exchanges: a message goes to the queues bound with exactly its routing key (AMQP 0-9-1, 3.1.3.1)."""
+"""Direct exchanges: a message goes where a binding key equals its routing key (AMQP 0-9-1, 3.1.3.1)."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from shardmq.topology.exchanges.exchange_type import NONE, BindingCounts, Destin
 
 
 class Direct(ExchangeType):
-    """Binding key -> queues."""
+    """Destinations by binding key."""
 
     __slots__ = ("_bound",)
 

@@ -8,17 +8,20 @@ from typing import Any, Final
 from shardmq.message.properties import Properties
 
 Destination = int | str
-"""Where a binding leads: a queue, by its id, or another exchange, by its name."""
+"""Where a binding leads: the id of a queue, or the name of another exchange."""
 
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-"""An exchange declared without arguments."""
+"""The arguments of an exchange that is declared without any."""
 
 
 class ExchangeType(ABC):
     """The bindings of one exchange, arranged for finding the destinations of a message.
 
-    Two bindings may differ in their arguments only; each is added and removed by itself, and the message still goes to
-    the destination once. Made with the exchange's arguments.
+    Bindings may differ in their arguments alone. Each is added and removed by itself, and a message goes to their
+    common destination once.
+
+    Args:
+        arguments: of the exchange.
     """
 
     __slots__ = ()
@@ -28,23 +31,27 @@ class ExchangeType(ABC):
 
     @abstractmethod
     def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        """Put in a binding that is not there yet."""
+        """Add a binding that is not there yet."""
 
     @abstractmethod
     def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        """Take out a binding that is there; KeyError when it is not."""
+        """Remove a binding.
+
+        Raises:
+            KeyError: it is not there.
+        """
 
     @abstractmethod
     def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:
-        """Where a message with this routing key goes to, each once. To be read before the next change.
+        """The destinations of a message, each once; a view that the next change makes invalid.
 
         Args:
             routing_key: of the message.
-            properties: of the message; looked at only where `needs_message`.
+            properties: of the message; without a meaning unless `needs_message`.
         """
 
     def match_any(self, routing_keys: Sequence[str], properties: Properties | None = None) -> Collection[Destination]:
-        """Where one message with several routing keys (CC) goes to, each once: wherever any of them leads."""
+        """The destinations of a message with several routing keys (CC), each once: those of any key."""
         return {destination: None for key in routing_keys for destination in self.match(key, properties)}
 
     @property
@@ -54,41 +61,45 @@ class ExchangeType(ABC):
 
     @property
     def needs_message(self) -> bool:
-        """Whether `match` looks at a message's properties: such a publish is routed message by message."""
+        """Whether `match` looks at a message's properties, so that publishes are routed message by message."""
         return False
 
     @staticmethod
-    def check_binding_key(key: str) -> None:  # noqa: ARG004  (any key will do where a type does not say otherwise)
-        """Refuse binding keys that cannot mean what their author hopes.
+    def check_binding_key(key: str) -> None:  # noqa: ARG004  (most types take any key)
+        """Make sure that a binding key has a meaning for this type.
 
-        The native protocol asks; AMQP clients get RabbitMQ's behaviour, which takes every key.
+        This is for clients of the native protocol; AMQP clients may use any key, as in RabbitMQ.
 
         Raises:
-            InvalidRequest: the key has no sensible meaning for this type.
+            InvalidRequest: the key has no meaning.
         """
         return
 
     @staticmethod
     def check_binding(key: str, arguments: Mapping[str, Any]) -> None:  # noqa: ARG004
-        """Refuse bindings that RabbitMQ refuses, whatever the protocol.
+        """Make sure that this type can work with a binding; what is refused here, RabbitMQ refuses, too.
 
         Raises:
-            PreconditionFailed: key or arguments are none this type can work by.
+            PreconditionFailed: it cannot work with the key or the arguments.
         """
         return
 
 
 class BindingCounts(dict[Destination, int]):
-    """Destinations with the number of bindings that lead to each."""
+    """The number of bindings that lead to each destination."""
 
     __slots__ = ()
 
     def bind(self, destination: Destination) -> None:
-        """One binding more to it."""
+        """Count one binding more."""
         self[destination] = self.get(destination, 0) + 1
 
     def unbind(self, destination: Destination) -> None:
-        """One binding less; KeyError when there is none."""
+        """Count one binding less.
+
+        Raises:
+            KeyError: no binding leads there.
+        """
         if self[destination] == 1:
             del self[destination]
         else:

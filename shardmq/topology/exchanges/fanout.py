@@ -1,4 +1,4 @@
-"""Fanout exchanges: a message goes to every queue bound, whatever the keys (AMQP 0-9-1, 3.1.3.2)."""
+"""Fanout exchanges: a message goes to everything bound, whatever the keys (AMQP 0-9-1, 3.1.3.2)."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from shardmq.topology.exchanges.exchange_type import NONE, BindingCounts, Destin
 
 
 class Fanout(ExchangeType):
-    """The queues, nothing else."""
+    """All destinations."""
 
     __slots__ = ("_bound",)
 

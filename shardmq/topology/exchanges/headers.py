@@ -1,8 +1,9 @@
-"""Headers exchanges: a message goes where its headers equal those a binding's arguments ask for (AMQP 0-9-1, 3.1.3.4).
+"""Headers exchanges: a message goes where its headers equal a binding's arguments (AMQP 0-9-1, 3.1.3.4).
 
-The argument `x-match` says how: `all` (also when it is missing) or `any` of the others, those that begin with `x-` left
-out; `all-with-x` and `any-with-x` count these, too. An argument without a value asks for the header to be there. A
-binding that asks for nothing matches every message with `all`, none with `any`.
+The argument `x-match` says how many have to be equal: `all`, which is the default, or `any`. Arguments whose names
+begin with `x-` do not count; with `all-with-x` and `any-with-x` they do. An argument without a value asks for a header
+of that name with any value. A binding without arguments that count matches every message with `all`, and none with
+`any`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,19 +17,21 @@ from shardmq.message.properties import Properties
 from shardmq.topology.exchanges.exchange_type import NONE, Destination, ExchangeType
 
 MATCH: Final = "x-match"
+"""The argument that says how many headers have to be equal."""
+
 HOWS: Final[dict[str, Callable[[Iterable[bool]], bool]]] = {
     "all": all,
     "any": any,
     "all-with-x": all,
     "any-with-x": any,
 }
-"""What `x-match` may be."""
+"""The values of `x-match`."""
 
 _encode_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 
 
-class _Wish:
-    """What one binding asks for."""
+class _Wanted:
+    """The headers that one binding asks for."""
 
     __slots__ = ("combine", "destination", "headers")
 
@@ -50,26 +53,26 @@ class _Wish:
 
 
 class Headers(ExchangeType):
-    """The bindings, looked at one after the other."""
+    """The bindings, compared one after the other."""
 
-    __slots__ = ("_wishes",)
+    __slots__ = ("_wanted",)
 
     def __init__(self, arguments: Mapping[str, Any] = NONE) -> None:  # noqa: ARG002
-        self._wishes: dict[tuple[str, Destination, bytes], _Wish] = {}
+        self._wanted: dict[tuple[str, Destination, bytes], _Wanted] = {}
 
     def add(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        self._wishes[key, destination, _encode_sorted(arguments)] = _Wish(destination, arguments)
+        self._wanted[key, destination, _encode_sorted(arguments)] = _Wanted(destination, arguments)
 
     def remove(self, key: str, destination: Destination, arguments: dict[str, Any]) -> None:
-        del self._wishes[key, destination, _encode_sorted(arguments)]
+        del self._wanted[key, destination, _encode_sorted(arguments)]
 
     def match(self, routing_key: str, properties: Properties | None = None) -> Collection[Destination]:  # noqa: ARG002
         headers = (properties.headers if properties is not None else None) or NONE
-        return {wish.destination: None for wish in self._wishes.values() if wish.is_met(headers)}
+        return {wanted.destination: None for wanted in self._wanted.values() if wanted.is_met(headers)}
 
     @property
     def is_empty(self) -> bool:
-        return not self._wishes
+        return not self._wanted
 
     @property
     def needs_message(self) -> bool:
@@ -83,9 +86,9 @@ class Headers(ExchangeType):
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equal as RabbitMQ has it: numbers by their value, whatever their width, and True is none; text by its bytes.
+    """Whether two values are equal to RabbitMQ: numbers by value, whatever their width, texts by their bytes.
 
-    A decimal equals its text: that is what it is among a binding's arguments, once those have travelled.
+    Booleans are no numbers. A decimal equals its text, as decimals among a binding's arguments are stored as texts.
     """
     if type(left) is type(right):
         if isinstance(left, list):

@@ -1,8 +1,10 @@
-"""Topic exchanges: binding keys are words between dots, `*` for any one word, `#` for any number of them, also none
-(AMQP 0-9-1, 3.1.3.3). Words may be empty, as the middle one of `a..b`; the empty key has no words, as in RabbitMQ.
+"""Topic exchanges: binding keys with wildcards, kept as a trie (AMQP 0-9-1, 3.1.3.3).
 
-The keys form a trie. Matching walks it with the set of all places the words so far can have led to, so that it takes
-at most words times nodes steps, however the wildcards stand; a place is never followed twice.
+Keys are words between dots. `*` stands for any one word, `#` for any number of words, also none. Words may be empty, as
+the middle one of `a..b`; the empty key has no words, as in RabbitMQ.
+
+Matching follows the words of the routing key through the trie with the set of all nodes that they can have led to. No
+node is followed twice, so it takes at most words times nodes steps, wherever the wildcards stand.
 
     keys a.*.c  a.#.c  b            root ─ a ─┬─ * ─ c   (a.*.c)
                                       │       └─ # ─ c   (a.#.c)
@@ -21,7 +23,7 @@ ANY: Final = "#"
 
 
 class _Node:
-    """Where a beginning of some binding keys leads to."""
+    """A node of the trie: where the first words of some binding keys lead."""
 
     __slots__ = ("any", "bound", "one", "repeats", "words")
 
@@ -29,7 +31,7 @@ class _Node:
         self.words: dict[str, _Node] = {}
         self.one: _Node | None = None
         self.any: _Node | None = None
-        self.repeats = repeats  # a `#` leads here: it swallows further words and stays
+        self.repeats = repeats  # whether a `#` leads here, which takes any further words
         self.bound = BindingCounts()
 
     @property
@@ -132,7 +134,7 @@ def _words(key: str) -> list[str]:
 
 
 def _reach(node: _Node, places: dict[_Node, None]) -> None:
-    """Put in a place and, since `#` also stands for no words, those behind the `#`s that follow it."""
+    """Add a node to `places`, and the nodes behind the `#`s that follow it, as `#` also stands for no words."""
     following: _Node | None = node
     while following is not None and following not in places:
         places[following] = None
