@@ -83,7 +83,7 @@ def test_what_is_no_hash_raises(encoded: str) -> None:
 
 @pytest.mark.parametrize("encoded", WRONG)
 def test_what_is_no_hash_is_not_taken_for_a_user(encoded: str) -> None:
-    with pytest.raises(InvalidRequest, match="no password hash"):
+    with pytest.raises(InvalidRequest, match="unknown password hash"):
         check_hash(encoded)
 
 
