@@ -43,6 +43,7 @@ PRELOADED: Final = (
 )
 RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 INHERITED: Final = frozenset({notify.SUPERVISOR, notify.NOTIFY_SOCKET})
+HANDLED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGINT)
 NUMBER: Final = struct.Struct("=q")
 REQUEST_BYTES_MAX: Final = 1 << 17
 
@@ -176,12 +177,15 @@ def fork(
 ) -> int:
     """Start `shardmq arguments…` as a child of this process; returns its process id."""
     parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # one for the child is none for its parent's handlers
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         return pid
     code = 1
     try:
         _become_new(stdout, stderr)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if folder:
             os.chdir(folder)
         for number, limit in zip(RESOURCES, limits or [], strict=False):

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,6 +18,7 @@ class Mutant:
         old: the code, which must be there once.
         new: what stands in its place.
         breaks: the promises that may be broken without it, as `Verdict` calls them; or which files are no longer safe.
+        aim: what in these files is no longer safe.
     """
 
     guard: str
@@ -24,6 +26,7 @@ class Mutant:
     old: str
     new: str
     breaks: tuple[str, ...]
+    aim: Literal["rows", "bodies"] | None = None
 
     def applied(self) -> str:
         """The file with the change."""
@@ -105,6 +108,7 @@ FLIPS = (
         "        return None\n",
         "",
         ("data.mdb",),
+        "rows",
     ),
     Mutant(
         "bodies are compared with their checksums",
@@ -112,6 +116,7 @@ FLIPS = (
         "        return value[:CHECKSUM_BYTES] == xxh3_64_digest(content, xxh3_64_intdigest(key, database))\n",
         "        return True\n",
         ("data.mdb",),
+        "bodies",
     ),
     Mutant(
         "a damaged entry of the redo log is not its end",

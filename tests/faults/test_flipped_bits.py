@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import lmdb
 import pytest
 
 import shardmq
@@ -23,7 +24,7 @@ from . import mutants
 FLIPS = int(os.environ.get("SHARDMQ_FAULT_FLIPS", "6"))
 IS_LONG = "SHARDMQ_FAULT_FLIPS" in os.environ
 ATTEMPTS = 80
-"""Bits that are flipped in a broker without a guard before it is taken for safe."""
+"""Bits that are flipped in a broker without a guard before it is taken for safe; every other where it matters."""
 
 SEED = int(os.environ.get("SHARDMQ_FAULT_SEED", random.randrange(2**32)))
 SHARDS = 2
@@ -85,6 +86,14 @@ def fill(url: str) -> None:
         channel.basic_publish("", QUEUES[4], b"much later", delay_ms=86_400_000)
 
 
+def top_up(url: str) -> None:
+    """A little more in each queue."""
+    with shardmq.connect(url) as connection, connection.channel() as channel, channel.publisher() as publisher:
+        for queue in QUEUES:
+            for number in range(5):
+                publisher.publish("", queue, f"{queue}/late-{number}".encode())
+
+
 def contents(url: str) -> Contents:
     """All that can be had."""
     found: Contents = {}
@@ -121,6 +130,8 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Pristine:
     try:
         broker.start()
         fill(broker.url)
+        broker.restart()  # which empties the redo logs
+        top_up(broker.url)
         broker.kill_everything()
         shutil.copytree(folder / "data", folder / "kept")
         broker.start()
@@ -143,6 +154,30 @@ def flips(folder: Path, count: int, names: Sequence[str]) -> Sequence[Flip]:
             pass  # where nothing is, nothing is read
         chosen.append(Flip(file.relative_to(folder), byte, dice.randrange(8)))
     return chosen
+
+
+def value_flips(folder: Path, count: int, of_bodies: bool) -> Sequence[Flip]:
+    """Bits of values in shards' stores, which are a small part of their files."""
+    dice = random.Random(SEED)
+    values = [
+        (file, value) for file in sorted(folder.glob("shard-*/data.mdb")) for value in stored_values(file, of_bodies)
+    ]
+    chosen = []
+    for _ in range(count):
+        file, value = dice.choice(values)
+        place = file.read_bytes().index(value) + dice.randrange(len(value))
+        chosen.append(Flip(file.relative_to(folder), place, dice.randrange(8)))
+    return chosen
+
+
+def stored_values(file: Path, of_bodies: bool) -> list[bytes]:
+    """The bodies of all segments, or the values of all other rows, as they lie in the file."""
+    with lmdb.open(str(file.parent), readonly=True, lock=False, max_dbs=64) as environment:
+        with environment.begin() as transaction:
+            names = [name for name, _ in transaction.cursor() if (name == b"segments") == of_bodies]
+        tables = [environment.open_db(name, create=False) for name in names]
+        with environment.begin() as transaction:
+            return [value for table in tables for _, value in transaction.cursor(table) if len(value) > 12]
 
 
 def check(found: Contents, wanted: Contents) -> list[str]:
@@ -203,7 +238,10 @@ def test_the_harness_notices_when_a_guard_is_removed(
     mutant: mutants.Mutant, pristine: Pristine, tmp_path: Path
 ) -> None:
     variables = mutant.variables(tmp_path / "code")
-    for number, flip in enumerate(flips(pristine.folder, ATTEMPTS, mutant.breaks)):
+    chosen = list(flips(pristine.folder, ATTEMPTS, mutant.breaks))
+    if mutant.aim is not None:
+        chosen[::2] = value_flips(pristine.folder, ATTEMPTS // 2, mutant.aim == "bodies")
+    for number, flip in enumerate(chosen):
         try:
             outcome = outcome_of(flip, pristine, tmp_path / f"data-{number}", variables)
         except (AssertionError, ShardmqError) as fault:

@@ -51,16 +51,17 @@ class Recorded:
         return sorted({sent.confirmed_at for sent in self.history.sent.values() if sent.confirmed_at is not None})
 
     def half_ways(self) -> list[int]:
-        """When one shard knew the decision of a transaction, and another did not. Before it answers, a shard writes
-        three times: the decision, the messages in their queues, and that it is done.
+        """When one shard had followed the decision of a transaction, and another had not.
+
+        From the decision to its answer a shard writes twice: the messages in their queues, and that it is done.
         """
         moments = []
         for each in self.history.transactions.values():
             if each.asked_at is not None and each.committed_at is not None:
                 writes = self.disk.synced_writes(each.asked_at, each.committed_at)
-                shards = [times for folder, times in writes.items() if folder.startswith("shard-") and len(times) > 3]
+                shards = [times for folder, times in writes.items() if folder.startswith("shard-") and len(times) > 2]
                 if len(shards) == SHARDS:
-                    moments.append(min(times[-3] for times in shards) + 1)
+                    moments.append(min(times[-2] for times in shards) + 1)
         return moments
 
 
