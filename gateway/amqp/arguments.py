@@ -51,6 +51,7 @@ NAMES_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
 _named: Final[set[tuple[str, str]]] = set()
+"""What and name of the unknown arguments that were logged: by all connections of the process, as they share its log."""
 
 
 def of_queue(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def of_queue(vhost: str, queue: str, arguments: Mapping[str, Any]) -> dict[str, 
                 f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"
             )
     meant = _known("queue", queue, arguments, QUEUE_ARGUMENTS)
-    return {name: value for name, value in meant.items() if not _is_said_for_nothing(name, value, arguments)}
+    return {name: value for name, value in meant.items() if not _is_default(name, value, arguments)}
 
 
 def of_exchange(type: str, exchange: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,12 +106,12 @@ def _name_once(kind: str, name: str, argument: str, known: Mapping[str, Any]) ->
     _log.warning("unknown argument %r of %s is ignored%s", argument, thing, hint)
 
 
-def _is_said_for_nothing(name: str, value: Any, arguments: Mapping[str, Any]) -> bool:
-    says_nothing = _FOR_NOTHING.get(name)
-    return says_nothing is not None and says_nothing(value, arguments)
+def _is_default(name: str, value: Any, arguments: Mapping[str, Any]) -> bool:
+    means_nothing = _DEFAULTS.get(name)
+    return means_nothing is not None and means_nothing(value, arguments)
 
 
-_FOR_NOTHING: Final[dict[str, Callable[[Any, Mapping[str, Any]], bool]]] = {
+_DEFAULTS: Final[dict[str, Callable[[Any, Mapping[str, Any]], bool]]] = {
     "x-delivery-limit": lambda value, _: type(value) is int and value < 0,
     "x-max-priority": lambda value, _: type(value) is int and value == 0,
     "x-dead-letter-strategy": lambda _, arguments: "x-dead-letter-exchange" not in arguments,

@@ -8,6 +8,7 @@ administration.py  Virtual hosts, users, permissions, limits, definitions.
 lists.py           Lists of what exists, and the status.
 client_lists.py    Lists of connections, channels and consumers, here and at other gateways.
 status.py          The broker's state, asked of every process.
-dead_letters.py    Dead letters that shards hand over: published to their dead-letter exchange.
+dead_letters.py    Dead letters that shards hand over: published to their queue's dead-letter exchange.
+death_history.py   What is written into dead letters: x-death, the first and the last death.
 replies.py         Answers put together: several questions with one answer, many commands with one outcome.
 """

@@ -1,47 +1,32 @@
-"""Dead letters: a shard hands over what died in a queue, here it is published to the queue's dead-letter exchange.
+"""Dead letters that shards hand over: published to their queue's dead-letter exchange.
 
     shard                          gateway                                  shard of the new home
-      │ ── Dead(queue, run) ─────────► │ x-death & co, routed ── Publish ──────► │
+      │ ── DeadLetter ───────────────► │ x-death & co, routed ── Publish ──────► │
       │                                │ ◄────────────────────── Confirmed ───── │   on disk
-      │ ◄── DeadLettered(ranges) ───── │
+      │ ◄── DeadLetterAccepted ─────── │
       or    DeadLetterRefused: one of its new homes did not take it; the shard comes again a little later
 
 The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between. It comes
 again then, by this gateway or another one, under the same number of the same producer: who has it takes it no more.
 
-What is written into the message follows RabbitMQ with message containers, 3.13 and later (`mc:record_death`, and
-`mc_amqpl:death_table`, which makes tables of it; https://www.rabbitmq.com/docs/3.13/dlx). Two things are as before,
-in `rabbit_dead_letter:make_msg` up to 3.12: CC is removed where a key is given, and the history is what stands in the
-headers, also where a client published a message again with them.
+death_history.py has what is written into the message. Beside that:
 
-* `x-death` is an array of tables, most recent first, one for each (queue, reason): count, reason, queue, time (of the
-  first such death), exchange and routing-keys (with those of CC) it was published with then, and original-expiration
-  where it had a time to live of its own. A further death of the same queue and reason adds 1 to its count and moves it
-  to the front; the rest stays as it was.
-* `x-first-death-queue`, `-reason`, `-exchange` are written once, `x-last-death-…` each time.
-* The property `expiration` is removed: it does not expire again where it gets to.
-* It keeps its routing key, and CC counts again; with `x-dead-letter-routing-key` it has that alone, and CC is removed.
-* What came by AMQP keeps its other properties and headers byte for byte.
 * A queue that it has been in before, with nobody having rejected it since, does not get it again: such a cycle would
   turn for ever. For a death by rejection nobody looks for cycles.
 * An exchange that is not there, or leads nowhere, is the end of it; but only for a gateway that is sure: one that does
   not know the queue, or has lost its coordinator, has no topology yet, or an old one, and refuses.
 """
 
-import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
 
 import msgspec
 
 from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone, Publish
-from shardmq.errors import RequestError
+from shardmq.gateway.handlers.death_history import REJECTED, cc_keys, is_cycle, with_death
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink
-from shardmq.gateway.session.publish_split import CC, routing_keys
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.gateway.state.routes import Route
 from shardmq.message.properties import Properties
@@ -58,11 +43,6 @@ from shardmq.protocol.amqp import properties
 from shardmq.protocol.amqp.property_edits import rewritten
 from shardmq.topology.arguments import QueueArguments
 from shardmq.topology.entities import Queue
-
-REJECTED: Final = "rejected"
-"""The reason that is a decision of somebody's, and so no part of a cycle that turns by itself."""
-
-COUNT_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -157,7 +137,7 @@ class DeadLetterPublisher:
     def _letter(
         self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, record: Record
     ) -> tuple[Route, int, bytes]:
-        after = died(record.properties, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        after = with_death(record.properties, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
         return *self._route(queue, arguments, dead, after), pack(after, record.body)
 
     def _amqp_letter(
@@ -165,14 +145,14 @@ class DeadLetterPublisher:
     ) -> tuple[Route, int, bytes]:
         """The same; all that its death does not change keeps its bytes, and so its types."""
         before = properties.decode(raw)
-        after = died(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
+        after = with_death(before, dead, queue.name, arguments.dead_letter_routing_key, self._state.now_ms)
         return *self._route(queue, arguments, dead, after), pack_raw(rewritten(raw, before, after), body)
 
     def _route(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter, after: Properties) -> tuple[Route, int]:
         """A message's route, and its priority there."""
         assert after.headers is not None
         if arguments.dead_letter_routing_key is None:
-            keys = (dead.run.routing_key, *_cc(after.headers))
+            keys = (dead.run.routing_key, *cc_keys(after.headers))
         else:
             keys = (arguments.dead_letter_routing_key,)
         exchange = arguments.dead_letter_exchange
@@ -205,81 +185,3 @@ class DeadLetterPublisher:
         if pending.life == pending.link.life:  # else the shard has forgotten what it handed over, and will do so again
             pending.link.dialer.post(DeadLetterAccepted(pending.queue, [(pending.first, pending.end)]))
             self._state.changed()
-
-
-def died(known: Properties | None, dead: DeadLetter, queue: str, key: str | None, now_ms: int) -> Properties:
-    """A message's properties once its death is written into them.
-
-    Args:
-        known: its properties, as they were.
-        dead: the death, and where the message was published to.
-        queue: that it died in.
-        key: the routing key it goes on with; None for its own.
-        now_ms: the time of death, milliseconds since 1970.
-    """
-    before = Properties() if known is None else known
-    headers = dict(before.headers or {})
-    reason, exchange = dead.reason, dead.run.exchange
-    deaths = _deaths(headers)
-    if not deaths:
-        headers["x-first-death-reason"] = reason
-        headers["x-first-death-queue"] = queue
-        headers["x-first-death-exchange"] = exchange
-    headers["x-last-death-reason"] = reason
-    headers["x-last-death-queue"] = queue
-    headers["x-last-death-exchange"] = exchange
-    same: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    for death in deaths:
-        (same if death.get("queue") == queue and death.get("reason") == reason else others).append(death)
-    if same:
-        newest = {**same[0], "count": min(sum(map(_count, same)) + 1, COUNT_MAX)}
-    else:
-        newest = {
-            "count": 1,
-            "reason": reason,
-            "queue": queue,
-            "time": datetime.datetime.fromtimestamp(now_ms // 1000, datetime.UTC),
-            "exchange": exchange,
-            "routing-keys": [dead.run.routing_key, *_cc(headers)],
-        }
-        if before.expiration is not None:
-            newest["original-expiration"] = before.expiration
-    headers["x-death"] = [newest, *others]
-    if key is not None:
-        headers.pop(CC, None)
-    return msgspec.structs.replace(before, headers=headers, expiration=None)
-
-
-def is_cycle(home: str, deaths: Sequence[dict[str, Any]]) -> bool:
-    """Whether a message has been in a queue before, and got back to it with nobody having rejected it on the way.
-
-    Args:
-        home: the queue it would get to.
-        deaths: its `x-death`, most recent first.
-    """
-    for death in deaths:
-        if death.get("reason") == REJECTED:
-            return False
-        if death.get("queue") == home:
-            return True
-    return False
-
-
-def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
-    """The deaths written there; a publisher may have put anything under that name."""
-    deaths = headers.get("x-death")
-    return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
-
-
-def _count(death: dict[str, Any]) -> int:
-    count = death.get("count")
-    return count if isinstance(count, int) and 0 < count < COUNT_MAX else 1
-
-
-def _cc(headers: dict[str, Any]) -> list[str]:
-    """The routing keys of CC: they were checked when it was published, but by what published it then."""
-    try:
-        return routing_keys(headers, CC)
-    except RequestError:
-        return []

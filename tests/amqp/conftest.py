@@ -16,6 +16,9 @@ from shardmq.cmd.run.broker import Broker
 PEERS: Final = Path(sys.prefix) / "peers"
 """What peers.py has fetched: clients of other languages, and the sources of Python's."""
 
+QUEUES: Final = 9
+"""Enough to have some on each of four shards."""
+
 FindPeer = Callable[..., Path]
 
 
@@ -59,6 +62,31 @@ def queue(native: shardmq.Connection, request: pytest.FixtureRequest) -> Iterato
         channel.queue_declare(name, durable=True)
         yield name
         channel.queue_delete(name)
+
+
+@pytest.fixture
+def tx(connection: pika.BlockingConnection) -> Iterator[BlockingChannel]:
+    """A transactional channel."""
+    channel = connection.channel()
+    channel.tx_select()
+    yield channel
+    if channel.is_open:
+        channel.close()
+
+
+@pytest.fixture
+def queues(channel: BlockingChannel, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """Durable queues on all shards, all bound to an exchange of the test's name."""
+    name = request.node.name
+    names = [f"{name}-{number}" for number in range(QUEUES)]
+    channel.exchange_declare(name, "fanout", durable=True)
+    for each in names:
+        channel.queue_declare(each, durable=True)
+        channel.queue_bind(each, name)
+    yield names
+    for each in names:
+        channel.queue_delete(each)
+    channel.exchange_delete(name)
 
 
 @pytest.fixture(scope="session")

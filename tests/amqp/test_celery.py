@@ -117,9 +117,6 @@ def start_alone(start_worker: StartWorker, name: str, queue: str) -> Worker:
     return start_worker(name, "--pool", "solo", "-Q", queue, *options)
 
 
-# --- results, retries, times ------------------------------------------------------------------------------------------
-
-
 def test_results_come_back_by_rpc(tasks: Any) -> None:
     results = [tasks.add.delay(number, 1) for number in range(100)]
     assert [result.get(timeout=SECONDS) for result in results] == list(range(1, 101))
@@ -149,9 +146,6 @@ def test_chains_and_groups(tasks: Any) -> None:
 def test_topics_bring_tasks_to_their_queues(tasks: Any) -> None:
     for key in ("europe.delft", "asia.kyoto"):
         assert tasks.where.apply_async(routing_key=key).get(timeout=SECONDS) == key
-
-
-# --- control ----------------------------------------------------------------------------------------------------------
 
 
 def test_workers_answer_what_they_are_asked(app: celery.Celery, tasks: Any, worker: Worker, tmp_path: Path) -> None:
@@ -232,9 +226,6 @@ def test_the_prefetch_follows_the_pools_size(
     assert app.control.pool_shrink(1, **asked) == [{worker.name: {"ok": "pool will shrink"}}]
     until(lambda: prefetch(native, "tasks.growing") == 2)
     assert worker.stop() == 0
-
-
-# --- what outlives a worker -------------------------------------------------------------------------------------------
 
 
 def test_a_task_whose_worker_was_killed_runs_again(tasks: Any, start_worker: StartWorker, tmp_path: Path) -> None:

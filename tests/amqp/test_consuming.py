@@ -120,9 +120,6 @@ def test_exclusive_consumers_give_way_when_they_are_cancelled(client: RawClient,
     client.ask(ask.consume(queue, "other"), BasicConsumeOk)
 
 
-# --- one by one -------------------------------------------------------------------------------------------------------
-
-
 def test_get_says_how_many_are_left(client: RawClient, queue: str) -> None:
     client.send(1, *[ask.get(queue, no_ack=number % 2 == 1) for number in range(6)])
     for number in range(5):
@@ -155,9 +152,6 @@ def test_get_finds_what_native_clients_published(client: RawClient, native: shar
     client.ask(ask.delete_queue("c.native"), QueueDeleteOk)
 
 
-# --- modes ------------------------------------------------------------------------------------------------------------
-
-
 def test_flow_and_access_are_answered(client: RawClient) -> None:
     assert client.ask(ChannelFlow(active=True), ChannelFlowOk).active
     assert client.ask(AccessRequest("/data"), AccessRequestOk).ticket == 1
@@ -171,9 +165,6 @@ def test_confirms_count_from_confirm_select_and_asking_again_changes_nothing(cli
     assert ask.answers(client, ConfirmSelect(nowait=True)) == []
     client.publish(ask.publish("", queue), b"8")
     assert client.expect(BasicAck).delivery_tag == 2
-
-
-# --- while a shard is away --------------------------------------------------------------------------------------------
 
 
 def test_a_consumer_goes_on_when_its_shard_is_back(start_broker: StartBroker) -> None:

@@ -325,9 +325,6 @@ def test_peeking_shows_what_pika_sent(
     assert b'header price: "1.5"' in capsysbinary.readouterr().out
 
 
-# --- routing that looks inside ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("reads_raw")
 def test_copies_go_where_cc_and_bcc_say_and_nobody_sees_bcc(
     publishing: BlockingChannel, here: shardmq.Channel, queue: str

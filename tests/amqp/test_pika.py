@@ -2,21 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
 from decimal import Decimal
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import (
-    ChannelClosedByBroker,
-    ChannelWrongStateError,
-    ConnectionClosedByBroker,
     NackError,
     UnroutableError,
 )
-
-from shardmq.cmd.run.broker import Broker
 
 SECONDS = 30.0
 """How long to wait for what must come; a busy machine may need some of it."""
@@ -80,9 +74,6 @@ def get(channel: BlockingChannel, queue: str) -> tuple[pika.spec.Basic.GetOk, pi
         if method is not None:
             return method, properties, body
     raise AssertionError("nothing came")
-
-
-# --- publishing -------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_published_arrives_with_its_properties(channel: BlockingChannel, queue: str) -> None:
@@ -175,9 +166,6 @@ def test_a_full_queue_refuses_and_pika_says_so(channel: BlockingChannel) -> None
     channel.basic_publish("", full, b"1")
     with pytest.raises(NackError):
         channel.basic_publish("", full, b"2")
-
-
-# --- consuming --------------------------------------------------------------------------------------------------------
 
 
 def test_get_counts_what_is_left(channel: BlockingChannel, own: str) -> None:
@@ -318,97 +306,3 @@ def test_threads_acknowledge_through_the_connections_own(connection: pika.Blocki
     assert sorted(done, key=int) == [str(number).encode() for number in range(50)]
     assert channel.queue_declare(own, passive=True).method.message_count == 0
     channel.close()
-
-
-# --- errors and connections -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mistake", "code", "text"),
-    [
-        (
-            lambda channel: channel.queue_declare("no.such", passive=True),
-            404,
-            "NOT_FOUND - no queue 'no.such' in vhost '/'",
-        ),
-        (
-            lambda channel: channel.exchange_declare("no.such", passive=True),
-            404,
-            "NOT_FOUND - no exchange 'no.such' in vhost '/'",
-        ),
-        (
-            lambda channel: channel.exchange_declare("amq.mine", "direct"),
-            403,
-            "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'",
-        ),
-        (
-            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True),
-            406,
-            "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.topic' in vhost '/': "
-            "received 'direct' but current is 'topic'",
-        ),
-        (lambda channel: channel.basic_get("no.such"), 404, "NOT_FOUND - no queue 'no.such' in vhost '/'"),
-        (
-            lambda channel: (channel.basic_ack(99), channel.queue_declare("", exclusive=True)),
-            406,
-            "PRECONDITION_FAILED - unknown delivery tag 99",
-        ),
-    ],
-    ids=["a queue", "an exchange", "a reserved name", "another type", "get", "a tag"],
-)
-def test_mistakes_close_the_channel_and_say_why(
-    connection: pika.BlockingConnection, mistake: Callable[[BlockingChannel], None], code: int, text: str
-) -> None:
-    channel = connection.channel()
-    with pytest.raises(ChannelClosedByBroker) as closed:
-        mistake(channel)
-    assert (closed.value.reply_code, closed.value.reply_text) == (code, text)
-    with pytest.raises(ChannelWrongStateError):
-        channel.queue_declare("", exclusive=True)
-    with connection.channel(channel.channel_number) as again:
-        again.queue_declare("", exclusive=True)
-
-
-def test_publishing_to_no_exchange_closes_the_channel(connection: pika.BlockingConnection) -> None:
-    channel = connection.channel()
-    channel.confirm_delivery()
-    with pytest.raises(ChannelClosedByBroker) as closed:
-        channel.basic_publish("no.such", "", b"")
-    assert (closed.value.reply_code, closed.value.reply_text) == (404, "NOT_FOUND - no exchange 'no.such' in vhost '/'")
-
-
-def test_grave_mistakes_close_the_connection(url: str) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(url))
-    with pytest.raises(ConnectionClosedByBroker) as closed:
-        connection.channel().exchange_declare("mine", "no-such-type")
-    assert closed.value.reply_code == 503
-    assert closed.value.reply_text.startswith("COMMAND_INVALID - ")
-    assert connection.is_closed
-
-
-@pytest.mark.parametrize("heartbeat", [0, 1])
-def test_idle_connections_live_with_and_without_heartbeats(broker: Broker, heartbeat: int) -> None:
-    parameters = pika.ConnectionParameters(broker.host, broker.port, heartbeat=heartbeat)
-    connection = pika.BlockingConnection(parameters)
-    channel = connection.channel()
-    for _ in range(3):
-        connection.process_data_events(1.2)  # idle is what this is about: more than two heartbeats long, each
-    channel.queue_declare("", exclusive=True)
-    connection.close()
-
-
-def test_a_secret_is_updated_and_the_connection_goes_on(url: str) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(url))
-    connection.update_secret("guest", "it was time")
-    connection.channel().queue_declare("", exclusive=True)
-    connection.close()
-
-
-def test_connections_and_channels_close_with_words(url: str) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(url))
-    connection.channel().close(200, "done with this")
-    channel = connection.channel()
-    channel.queue_declare("", exclusive=True)
-    connection.close(200, "Bye, and thanks.")
-    assert connection.is_closed
-    assert channel.is_closed

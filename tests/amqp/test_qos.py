@@ -46,9 +46,6 @@ def by_consumer(came: list[tuple[str, int, bool, bytes]]) -> dict[str, int]:
     return dict(Counter([consumer for consumer, *_ in came]))
 
 
-# --- of each consumer -------------------------------------------------------------------------------------------------
-
-
 def test_a_consumer_holds_no_more_than_its_prefetch(client: RawClient) -> None:
     queue = ask.fill(client, "", *BODIES)
     limit_each(client, 2)
@@ -86,9 +83,6 @@ def test_another_channel_has_its_own_prefetch(client: RawClient) -> None:
     limit_each(client, 1)
     client.send(2, ask.consume(queue, "free", nowait=True))
     assert by_consumer(ask.settled(client, queue)) == {"free": 20}
-
-
-# --- of all together --------------------------------------------------------------------------------------------------
 
 
 def test_all_consumers_of_a_channel_hold_no_more_than_its_limit(client: RawClient) -> None:

@@ -159,9 +159,6 @@ def test_many_answers_come_in_order(requester: Requester, channel: BlockingChann
     assert requester.answers(500) == [b"%d" % number for number in range(500)]
 
 
-# --- rules ------------------------------------------------------------------------------------------------------------
-
-
 def test_answers_are_not_acknowledged(other: BlockingChannel) -> None:
     text = "PRECONDITION_FAILED - reply consumer cannot acknowledge"
     assert refused(lambda: other.basic_consume(REPLY_TO, lambda *_: None)) == (406, text)

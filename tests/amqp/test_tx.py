@@ -1,65 +1,20 @@
 """Transactions of AMQP channels: publishes and acknowledgements that become visible together, or not at all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused
 
 from .conftest import amqp_url
+from .transacting import bodies, refused
 
 SECONDS = 30.0
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
-QUEUES = 9
-"""Enough to have some on each of four shards."""
-
-
-@pytest.fixture
-def tx(connection: pika.BlockingConnection) -> Iterator[BlockingChannel]:
-    """A transactional channel."""
-    channel = connection.channel()
-    channel.tx_select()
-    yield channel
-    if channel.is_open:
-        channel.close()
-
-
-@pytest.fixture
-def queues(channel: BlockingChannel, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Durable queues on all shards, all bound to an exchange of the test's name."""
-    name = request.node.name
-    names = [f"{name}-{number}" for number in range(QUEUES)]
-    channel.exchange_declare(name, "fanout", durable=True)
-    for each in names:
-        channel.queue_declare(each, durable=True)
-        channel.queue_bind(each, name)
-    yield names
-    for each in names:
-        channel.queue_delete(each)
-    channel.exchange_delete(name)
-
-
-def bodies(channel: BlockingChannel, queue: str) -> list[bytes]:
-    """What is ready in a queue, which is empty afterwards."""
-    found = []
-    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
-        found.append(got[2])
-    return found
-
-
-def refused(call: Callable[[], object]) -> tuple[int, str]:
-    """Why a channel was closed when it was asked for something."""
-    with pytest.raises(ChannelClosedByBroker) as caught:
-        call()
-    return caught.value.reply_code, caught.value.reply_text
-
-
-# --- modes ------------------------------------------------------------------------------------------------------------
 
 
 def test_selecting_again_changes_nothing(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
@@ -86,19 +41,16 @@ def test_a_channel_that_is_not_transactional_has_nothing_to_end(
     assert refused(getattr(channel, ending)) == (406, "PRECONDITION_FAILED - channel is not transactional")
 
 
-# --- what becomes visible, and when -----------------------------------------------------------------------------------
-
-
 def test_nothing_is_visible_before_the_commit_and_all_of_it_after(
     tx: BlockingChannel, channel: BlockingChannel, queues: list[str], request: pytest.FixtureRequest
 ) -> None:
     for number in range(100):
         tx.basic_publish(request.node.name, "", b"%d" % number, PERSISTENT)
-    assert [bodies(channel, queue) for queue in queues] == [[]] * QUEUES
+    assert [bodies(channel, queue) for queue in queues] == [[]] * len(queues)
     tx.tx_commit()
-    assert [bodies(channel, queue) for queue in queues] == [[b"%d" % number for number in range(100)]] * QUEUES
+    assert [bodies(channel, queue) for queue in queues] == [[b"%d" % number for number in range(100)]] * len(queues)
     tx.tx_commit()
-    assert [bodies(channel, queue) for queue in queues] == [[]] * QUEUES
+    assert [bodies(channel, queue) for queue in queues] == [[]] * len(queues)
 
 
 def test_one_transaction_follows_the_other(tx: BlockingChannel, channel: BlockingChannel, queue: str) -> None:
@@ -216,9 +168,6 @@ def test_the_prefetch_is_used_up_until_the_commit(tx: BlockingChannel, channel: 
     assert came == [b"0", b"1", b"2", b"3"]
 
 
-# --- what is said at once ---------------------------------------------------------------------------------------------
-
-
 def test_what_can_not_be_published_is_refused_when_it_comes(
     tx: BlockingChannel, channel: BlockingChannel, queue: str
 ) -> None:
@@ -314,9 +263,6 @@ def test_a_mandatory_message_that_one_queue_is_left_for_does_not_come_back(
     assert [body for *_, body, _ in returned] == [b"y"]
 
 
-# --- what ends without a commit ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", ["channel", "connection"])
 def test_what_is_open_when_it_closes_is_forgotten(
     url: str, what: str, channel: BlockingChannel, queues: list[str]
@@ -404,10 +350,7 @@ def test_queues_that_are_deleted_before_the_commit_do_not_stand_in_its_way(
     tx.basic_publish("", queues[0], b"gone", PERSISTENT)
     channel.queue_delete(queues[0])
     tx.tx_commit()
-    assert [bodies(channel, queue) for queue in queues[1:]] == [[b"kept"]] * (QUEUES - 1)
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
+    assert [bodies(channel, queue) for queue in queues[1:]] == [[b"kept"]] * (len(queues) - 1)
 
 
 def test_transactions_of_channels_have_names_that_nobody_else_may_use(native: shardmq.Connection) -> None:

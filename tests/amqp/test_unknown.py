@@ -29,9 +29,6 @@ def logged(broker: Broker, words: str) -> int:
     return broker.log.read_text().count(words)
 
 
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
 def test_unknown_arguments_are_taken_compared_with_nothing_and_logged_once(
     own: BlockingChannel, broker: Broker
 ) -> None:
@@ -63,8 +60,6 @@ def test_native_clients_are_refused_unknown_arguments(native: shardmq.Connection
     with native.channel() as channel, pytest.raises(PreconditionFailed, match="x-mesage-ttl"):
         channel.queue_declare("u.native", arguments={"x-mesage-ttl": 5})
 
-
-# --- what is not there ------------------------------------------------------------------------------------------------
 
 MISSING: dict[str, Callable[[BlockingChannel], Any]] = {
     "exchange.delete": lambda channel: channel.exchange_delete("u.none"),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from .stage import Stage
+from tests.gateway.stage import Stage
 
 
 @pytest.fixture

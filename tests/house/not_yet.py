@@ -6,17 +6,11 @@ WITHOUT_TWIN: set[str] = set()
 LONG_FILES: set[str] = {
     "gateway/links/shard.py",
     "shardmq/bus/messages/shard.py",
-    "tests/amqp/test_crossing.py",
-    "tests/amqp/test_errors.py",
-    "tests/amqp/test_pika.py",
-    "tests/amqp/test_tx.py",
     "tests/client/test_core_recovery.py",
     "tests/client/test_transaction_core.py",
     "tests/client/test_transactions.py",
     "tests/coordinator/test_endings.py",
     "tests/e2e/test_combinations.py",
-    "tests/gateway/amqp/test_connection.py",
-    "tests/gateway/test_dead_letters.py",
     "tests/shards/test_reservations.py",
     "tests/shards/test_termed_model.py",
     "tests/spark/test_pipeline.py",
@@ -39,6 +33,5 @@ MANY_PARAMETERS: set[str] = {
     "shardmq/spark/jobs/transaction.py send",
 }
 MODULE_STATE: set[str] = {
-    "gateway/amqp/arguments.py _named",
     "shardmq/spark/connection/broker.py _connections",
 }

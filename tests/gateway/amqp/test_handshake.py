@@ -45,9 +45,6 @@ def client(broker: Broker) -> Iterator[RawClient]:
         yield client
 
 
-# --- the header -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "header",
     [
@@ -90,9 +87,6 @@ def test_everything_may_be_said_before_anything_is_heard(client: RawClient) -> N
     client.expect(ConnectionTune)
     client.send(0, ConnectionTuneOk(2047, 131_072, 0), ConnectionOpen("/"))
     client.expect(ConnectionOpenOk)
-
-
-# --- start ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_server_says_what_it_is_and_can(client: RawClient) -> None:
@@ -229,9 +223,6 @@ def test_a_frame_before_tune_may_have_4096_bytes(client: RawClient) -> None:
     assert isinstance(client.hear().method, ConnectionTune)
 
 
-# --- tune -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("channel_max", "frame_max", "text"),
     [
@@ -251,9 +242,6 @@ def test_limits_that_were_not_offered_are_refused(channel_max: int, frame_max: i
 @pytest.mark.parametrize(("channel_max", "frame_max"), [(1, 4096), (2047, 131_072), (7, 8192)])
 def test_limits_up_to_those_offered_are_agreed_on(channel_max: int, frame_max: int) -> None:
     handshake.check_tuned(ConnectionTuneOk(channel_max, frame_max, 65_535))
-
-
-# --- open -------------------------------------------------------------------------------------------------------------
 
 
 def known(client: RawClient) -> RawClient:
@@ -310,9 +298,6 @@ def test_permissions_and_limits_of_virtual_hosts_and_users_hold(broker: Broker) 
             assert refused("moon") == (
                 "NOT_ALLOWED - connection refused for user 'neil': user connection limit (1) is reached"
             )
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
 
 
 def in_state(state: State) -> Say:

@@ -77,9 +77,6 @@ def gateway(broker: Broker) -> psutil.Process:
     return psutil.Process(broker.pids["gateway-0"])
 
 
-# --- what makes no sense ----------------------------------------------------------------------------------------------
-
-
 def raw(kind: int, channel: int, payload: bytes) -> bytes:
     return frame(kind, channel, payload)
 
@@ -169,9 +166,6 @@ def test_clients_that_reset_anywhere_in_a_publish_harm_nobody(broker: Broker, co
         client.socket.sendall(whole[:cut])
         client.reset()
     until(lambda: census(connection) == base, "they are all gone")
-
-
-# --- too much ---------------------------------------------------------------------------------------------------------
 
 
 def settled_rss(process: psutil.Process) -> int:
@@ -295,9 +289,6 @@ def test_floods_of_qos_for_many_consumers_hold_up_nobody(
             client.expect(BasicQosOk)
         assert sum(gateway.cpu_times()[:2]) - spent < 5
         assert settled_rss(gateway) - memory < GROWTH_MAX
-
-
-# --- many -------------------------------------------------------------------------------------------------------------
 
 
 def test_connections_that_come_and_go_leave_nothing_behind(

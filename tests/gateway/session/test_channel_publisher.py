@@ -14,9 +14,8 @@ from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish,
 from shardmq.protocol.native.operations.fields import Operation
 from shardmq.topology.entities import Binding, Exchange, User
 from shardmq.topology.passwords import hash_password
-
-from .rawclient import RawClient
-from .stage import Stage
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]

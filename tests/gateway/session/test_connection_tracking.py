@@ -30,8 +30,7 @@ from shardmq.protocol.native.operations.topology import (
     QueueUnbind,
     TopologyList,
 )
-
-from .rawclient import Denied, RawClient
+from tests.gateway.rawclient import Denied, RawClient
 
 PATIENCE_SECONDS = 15.0
 

@@ -18,12 +18,9 @@ from shardmq.protocol.native.operations.administration import (
 )
 from shardmq.protocol.native.operations.topology import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
 from shardmq.topology.topology import Topology
+from tests.gateway.rawclient import Denied, RawClient
 
-from .rawclient import Denied, RawClient
-
-EXPORT: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "data" / "rabbitmq-3.10-definitions.json").read_text()
-)
+EXPORT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "rabbitmq-3.10-definitions.json").read_text())
 """What a RabbitMQ 3.10.8 exported: three virtual hosts, arguments of every kind, a stream, policies."""
 
 NONE = {"vhosts": 0, "users": 0, "limits": 0, "permissions": 0, "exchanges": 0, "queues": 0, "bindings": 0}

@@ -68,9 +68,6 @@ def nack(tag: int, *, multiple: bool = False) -> BasicNack:
     return BasicNack(tag, multiple=multiple, requeue=False)
 
 
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
 def test_neighbours_travel_as_one_run_byte_for_byte_where_their_properties_mean_nothing_here(
     start_stage: StartStage,
 ) -> None:
@@ -156,9 +153,6 @@ def test_more_keys_in_headers_count_and_bcc_is_taken_out(start_stage: StartStage
         publish(client, to("a"), (listed(headers={"CC": ["b"], "BCC": ["none"], "n": 1}), b"1"))
         expected = [(listed(headers={"CC": ["b"], "n": 1}), b"1")]
         assert contents(stage.expect(0, Publish)) == contents(stage.expect(1, Publish)) == expected
-
-
-# --- what is told -----------------------------------------------------------------------------------------------------
 
 
 def test_mandatory_messages_that_nobody_takes_come_back_one_by_one_before_their_confirm(
@@ -282,8 +276,6 @@ def outcome(client: RawClient, count: int, already: int = 0) -> tuple[set[int], 
         (acked if isinstance(said, BasicAck) else nacked).update(about)
     return acked, nacked
 
-
-# --- what is refused --------------------------------------------------------------------------------------------------
 
 NO_EXCHANGE = "no exchange 'none' in vhost '/'"
 INTERNAL = "cannot publish to internal exchange 'inner' in vhost '/'"

@@ -29,9 +29,8 @@ from shardmq.topology.changes import BindingAdded, TransactionBegun, Transaction
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
 from shardmq.topology.entities import Binding, OpenTransaction, User
 from shardmq.topology.passwords import hash_password
-
-from .rawclient import RawClient
-from .stage import Stage
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]
@@ -54,9 +53,6 @@ def answered(stage: Stage, client: RawClient, operation: Operation) -> Any:
     said = client.receive()
     assert isinstance(said, Ok | Refused), said
     return said.result if isinstance(said, Ok) else (said.code, said.text)
-
-
-# --- publishing -------------------------------------------------------------------------------------------------------
 
 
 def test_a_publish_with_a_transaction_carries_its_number_to_the_shard(start_stage: StartStage) -> None:
@@ -179,9 +175,6 @@ def test_routes_are_remembered_while_transactions_come_and_go(start_stage: Start
     assert (route, after and [queues for _, queues in after]) == ((), [(1,)])
 
 
-# --- begin, commit, abort ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("is_committed", "state"), [(False, "open"), (True, "committed")])
 def test_begin_answers_with_number_and_state(start_stage: StartStage, is_committed: bool, state: str) -> None:
     stage = start_stage(TWO)
@@ -290,9 +283,6 @@ def test_a_commit_of_more_attempts_than_there_may_be_closes_the_connection(start
     client.socket.close()
 
 
-# --- seal -------------------------------------------------------------------------------------------------------------
-
-
 def test_an_attempt_is_sealed_by_every_shard_behind_what_was_published(start_stage: StartStage) -> None:
     stage = start_stage(TWO, transactions=[begun()])
     with RawClient(stage).open() as client:
@@ -334,9 +324,6 @@ def test_sealing_takes_an_undecided_transaction_of_ones_own(
         refused = client.receive()
         assert isinstance(refused, Refused)
         assert refused.code == code
-
-
-# --- the list ---------------------------------------------------------------------------------------------------------
 
 
 def tables(*staged_by_shard: list[dict[str, int]]) -> list[dict[str, Any]]:

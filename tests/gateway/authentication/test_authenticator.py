@@ -17,9 +17,8 @@ from shardmq.gateway.authentication.login_queue import PLACES
 from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.protocol.native.operations.administration import PermissionPut, UserPut
 from shardmq.protocol.native.operations.connection import ConnectionOpen, StatusGet
-
-from .amqp.rawclient import RawClient as AmqpClient
-from .rawclient import Denied, RawClient
+from tests.gateway.amqp.rawclient import RawClient as AmqpClient
+from tests.gateway.rawclient import Denied, RawClient
 
 GUESSERS = 24
 LOGIN_SECONDS_MAX = 0.2

@@ -26,8 +26,7 @@ from shardmq.protocol.native.operations.topology import (
     QueuePeek,
     QueuePurge,
 )
-
-from .rawclient import Denied, RawClient
+from tests.gateway.rawclient import Denied, RawClient
 
 
 @pytest.fixture

@@ -34,9 +34,8 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import ChannelClose, Ok
 from shardmq.protocol.native.operations.topology import TopologyList
-
-from .rawclient import RawClient
-from .stage import Stage
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
 

@@ -9,9 +9,8 @@ from shardmq.message.record import pack, unpack
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish, BasicRefused
 from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.topology import TopologyList
-
-from .rawclient import RawClient
-from .stage import Stage
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
 

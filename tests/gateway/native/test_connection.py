@@ -25,8 +25,7 @@ from shardmq.protocol.native.operations.connection import (
     Refused,
 )
 from shardmq.protocol.native.operations.topology import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
-
-from .rawclient import RawClient
+from tests.gateway.rawclient import RawClient
 
 
 @pytest.fixture

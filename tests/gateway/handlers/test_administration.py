@@ -21,8 +21,7 @@ from shardmq.protocol.native.operations.administration import (
 )
 from shardmq.protocol.native.operations.connection import ConnectionOpen
 from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
-
-from .rawclient import Denied, RawClient
+from tests.gateway.rawclient import Denied, RawClient
 
 
 @pytest.fixture

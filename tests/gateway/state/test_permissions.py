@@ -39,8 +39,7 @@ from shardmq.protocol.native.operations.transaction import (
 )
 from shardmq.topology.entities import Permission
 from shardmq.topology.topology import Topology
-
-from .rawclient import Denied, RawClient
+from tests.gateway.rawclient import Denied, RawClient
 
 
 def rights(configure: str, write: str, read: str) -> Permissions:

@@ -21,8 +21,7 @@ from shardmq.protocol.native.operations.topology import (
     TopologyList,
 )
 from shardmq.protocol.native.operations.transaction import TransactionAbort, TransactionBegin
-
-from .rawclient import Denied, RawClient
+from tests.gateway.rawclient import Denied, RawClient
 
 CONNECTIONS = 40
 """The kernel deals them out between two gateways at random; that one gets none happens once in 500 billion times."""

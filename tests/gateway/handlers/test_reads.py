@@ -20,9 +20,8 @@ from shardmq.protocol.native.operations.fields import Operation
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.topology.changes import PermissionPut
 from shardmq.topology.entities import Permission
-
-from .rawclient import RawClient
-from .stage import Stage
+from tests.gateway.rawclient import RawClient
+from tests.gateway.stage import Stage
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]

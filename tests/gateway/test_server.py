@@ -17,8 +17,7 @@ from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, Bas
 from shardmq.protocol.native.operations.connection import ConnectionOpen
 from shardmq.protocol.native.operations.topology import QueueDeclare, TopologyList
 from shardmq.runtime.tls import TlsOptions, server_context
-
-from .rawclient import RawClient
+from tests.gateway.rawclient import RawClient
 
 AUTHORITY = trustme.CA()
 STRANGER = trustme.CA()
