@@ -7,8 +7,13 @@ import pytest
 from shardmq.topology.arguments import CONSISTENT_HASH_ARGUMENTS, QUEUE_ARGUMENTS
 from shardmq.topology.exchanges import TYPES
 from tests.docs.document import ROOT, Document
+from tests.house.tree import SOURCES
 
+TROUBLE = Document(ROOT / "docs/operations/troubleshooting.md")
 QUEUES = Document(ROOT / "docs/guide/exchanges-and-queues.md")
+PIECE_MIN = 8
+"""Characters of an error's text that tell it from others: names stand between, and the system's own words behind."""
+
 ROOMS = re.findall(r"^\| `([^`]+)` \|", Document(ROOT / "docs/architecture.md").section("Where what is"), re.M)
 
 
@@ -30,3 +35,12 @@ def test_every_room_of_the_tree_is_in_the_table() -> None:
         if not path.parent.is_symlink()
     }
     assert inner <= set(ROOMS)
+
+
+def test_errors_that_people_look_up_are_what_the_sources_say() -> None:
+    sources = "".join(path.read_text() for path in SOURCES if "tests" not in path.relative_to(ROOT).parts)
+    joined = re.sub(r'"\s*\n\s*f?"', "", sources)
+    for row in re.findall(r"^\| (.*?) \|", TROUBLE.text, re.M):
+        for words in re.findall(r"`([^`]* [^`]*)`", row):
+            pieces = [piece.strip(" ':") for piece in words.split("…")]
+            assert any(len(piece) >= PIECE_MIN and piece in joined for piece in pieces), words
