@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
-from shardmq.errors import ConnectionLost, ShardmqError, StartupRefused
+from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE
+from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError, StartupRefused, StoreUnwritable, Timeout
 
 COMMANDS: Final = {
     "up": "shardmq.cmd.run.up:up",
@@ -24,8 +24,8 @@ COMMANDS: Final = {
     "vhost": "shardmq.cmd.admin.vhost:vhost",
     "permission": "shardmq.cmd.admin.permission:permission",
     "connection": "shardmq.cmd.admin.connection:connection",
-    "channel": "shardmq.cmd.admin.channel:channel",
-    "consumer": "shardmq.cmd.admin.consumer:consumer",
+    "channel": "shardmq.cmd.admin.connection:channel",
+    "consumer": "shardmq.cmd.admin.connection:consumer",
     "definitions": "shardmq.cmd.admin.definitions:definitions",
     "spark": "shardmq.cmd.spark.command:spark",
     "bench": "shardmq.cmd.bench.command:bench",
@@ -59,6 +59,23 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; where it names none, the error says which is meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as fault:
+            raise click.exceptions.NoSuchCommand(fault.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was named; it ends quietly when whoever read its output has had enough (`| head`)."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would complain again at exit
+            return EXIT_PIPE
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="shardmq", prog_name="shardmq")
@@ -86,13 +103,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except StartupRefused as fault:
         return _failed(fault.text, EXIT_CONFIG)
     except ConnectionLost as fault:
-        return _failed(f"{fault}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
+        return _failed(f"{fault.text}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
+    except (InvalidRequest, StoreUnwritable, Timeout) as fault:
+        return _failed(fault.text, EXIT_FAILED)
     except ShardmqError as fault:
-        return _failed(str(fault), EXIT_FAILED)
-    except BrokenPipeError:
-        # Who read our output has had enough (`shardmq consume | head`). Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+        return _failed(fault.text if type(fault) is ShardmqError else str(fault), EXIT_FAILED)
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import shardmq
-from shardmq.cmd.admin.status import logins, with_rates
+from shardmq.cmd.admin.rates import with_rates
+from shardmq.cmd.admin.status import logins
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
-from shardmq.cmd.terminal.connection import counted
-from shardmq.cmd.terminal.values import duration, size
+from shardmq.cmd.terminal.values import counted, duration, size
 
 from .interrupts import heeding_interrupts
 

@@ -76,13 +76,13 @@ def test_exchanges_are_bound_to_exchanges_and_by_headers(printed: Printed, parse
 
 
 def test_queues_are_declared_purged_listed_and_deleted(printed: Printed, parsed: Parsed) -> None:
-    assert b"is there" in printed("queue", "declare", "jobs")
+    assert b"Declared queue 'jobs' (0 messages)" in printed("queue", "declare", "jobs")
     printed("publish", "jobs", "x", "--count", "5")
     row = named(parsed, "queue", "jobs")
     assert (row["ready"], row["unacked"], row["consumers"]) == (5, 0, 0)
-    assert parsed("queue", "purge", "jobs") == {"ok": True, "messages": 5}
+    assert parsed("queue", "purge", "jobs", "--yes") == {"ok": True, "messages": 5}
     printed("publish", "jobs", "x", "--count", "3")
-    assert parsed("queue", "delete", "jobs") == {"ok": True, "messages": 3}
+    assert parsed("queue", "delete", "jobs", "--yes") == {"ok": True, "messages": 3}
     assert "jobs" not in {row["name"] for row in parsed("queue", "list")}
 
 
@@ -98,14 +98,14 @@ def test_queues_have_arguments_and_unknown_ones_are_refused(printed: Printed, pa
 def test_a_queue_without_a_name_is_given_one(parsed: Parsed) -> None:
     name = parsed("queue", "declare")["queue"]
     assert name.startswith("amq.gen-")
-    parsed("queue", "delete", name)
+    parsed("queue", "delete", name, "--yes")
 
 
 def test_a_queue_that_is_not_empty_is_not_deleted_if_empty(printed: Printed, refused: Refused) -> None:
     printed("queue", "declare", "full")
     printed("publish", "full", "x")
-    assert "not empty" in refused("queue", "delete", "full", "--if-empty")
-    printed("queue", "delete", "full", "--if-unused")
+    assert "not empty" in refused("queue", "delete", "full", "--yes", "--if-empty")
+    printed("queue", "delete", "full", "--yes", "--if-unused")
 
 
 def test_declaring_it_otherwise_fails_and_says_how_it_differs(printed: Printed, refused: Refused) -> None:

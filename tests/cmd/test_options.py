@@ -13,8 +13,9 @@ import pytest
 from shardmq.cmd.main import cli, run
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
-from shardmq.cmd.terminal.options import tls_of, tls_words
-from shardmq.cmd.terminal.values import memory_amount, message_size, named_limits, named_values, read_bytes
+from shardmq.cmd.terminal.options import MemoryAmount, MessageSize, named_limits, named_values
+from shardmq.cmd.terminal.process_options import tls_of, tls_words
+from shardmq.cmd.terminal.values import read_bytes
 from shardmq.runtime.memory import machine_bytes, memory_default
 from shardmq.runtime.tls import TlsOptions
 
@@ -37,17 +38,17 @@ def test_what_is_no_number_of_bytes_is_explained(text: str) -> None:
 
 
 def test_memory_is_a_share_of_the_machine_or_bytes() -> None:
-    assert memory_amount(CONTEXT, OPTION, "0.5") == machine_bytes() // 2
-    assert memory_amount(CONTEXT, OPTION, "1") == machine_bytes()
-    assert memory_amount(CONTEXT, OPTION, "2GiB") == 2 << 30
-    assert memory_amount(CONTEXT, OPTION, None) is None
+    amount = MemoryAmount()
+    assert amount.convert("0.5", None, None) == machine_bytes() // 2
+    assert amount.convert("1", None, None) == machine_bytes()
+    assert amount.convert("2GiB", None, None) == 2 << 30
     for wrong in ("0", "-1", "half"):
         with pytest.raises(click.BadParameter):
-            memory_amount(CONTEXT, OPTION, wrong)
+            amount.convert(wrong, None, None)
 
 
 def test_the_largest_message_has_from_a_byte_to_512_mib() -> None:
-    assert [message_size(CONTEXT, OPTION, text) for text in ("1", "16MiB", "128mib", "512MiB")] == [
+    assert [MessageSize().convert(text, None, None) for text in ("1", "16MiB", "128mib", "512MiB")] == [
         1,
         16 << 20,
         128 << 20,
@@ -55,7 +56,7 @@ def test_the_largest_message_has_from_a_byte_to_512_mib() -> None:
     ]
     for wrong in ("0", "513MiB", "1TiB", "many"):
         with pytest.raises(click.BadParameter, match="MiB"):
-            message_size(CONTEXT, OPTION, wrong)
+            MessageSize().convert(wrong, None, None)
 
 
 @pytest.mark.parametrize("name", ["up", "gateway"])
@@ -85,29 +86,22 @@ def test_values_are_json_where_they_are_valid_json() -> None:
 
 def test_tls_needs_all_its_parts(tmp_path: Path) -> None:
     pem = tmp_path / "x.pem"
-    assert tls_of(None, None, None, None, False) is None
-    whole = tls_of(5671, pem, pem, pem, True)
+    assert tls_of({}) is None
+    whole = tls_of({"tls_port": 5671, "tls_cert": pem, "tls_key": pem, "tls_ca": pem, "tls_verify": True})
     assert whole == TlsOptions(5671, pem, pem, pem, True)
-    words = tls_words(whole)
-    assert words == (
-        "--tls-port",
-        "5671",
-        "--tls-cert",
-        str(pem),
-        "--tls-key",
-        str(pem),
-        "--tls-ca",
-        str(pem),
-        "--tls-verify",
+    assert tls_words(whole) == (
+        *("--tls-port", "5671", "--tls-cert", str(pem), "--tls-key", str(pem)),
+        *("--tls-ca", str(pem), "--tls-verify"),
     )
-    parts: list[tuple[Any, ...]] = [
-        (5671, None, pem, None, False),
-        (5671, pem, pem, None, True),
-        (None, pem, pem, None, False),
+    parts: list[dict[str, Any]] = [
+        {"tls_port": 5671, "tls_key": pem},
+        {"tls_port": 5671, "tls_cert": pem, "tls_key": pem, "tls_verify": True},
+        {"tls_cert": pem, "tls_key": pem},
+        {"no_plain": True},
     ]
     for part in parts:
         with pytest.raises(click.UsageError, match="--tls"):
-            tls_of(*part)
+            tls_of(part)
 
 
 def test_a_missing_certificate_is_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_user_is_made_let_in_changed_and_removed(at: Broker, printed: Printed,
     assert b"two" not in printed("user", "list") + printed("user", "list", "--json")
     printed("permission", "clear", "ann")
     assert not opens(at, "ann", "two")
-    printed("user", "delete", "ann")
+    printed("user", "delete", "ann", "--yes")
     assert "ann" not in {row["name"] for row in parsed("user", "list")}
 
 
@@ -78,7 +78,7 @@ def test_a_user_without_a_password_is_not_made(at: Broker) -> None:
 
 def test_slips_of_the_pen_make_no_users(printed: Printed, refused: Refused) -> None:
     printed("user", "add", "cleo", "--password", "x")
-    assert "is there already" in refused("user", "add", "cleo", "--password", "y")
+    assert "exists already" in refused("user", "add", "cleo", "--password", "y")
     assert "no user 'cloe'" in refused("user", "password", "cloe", "--password", "y")
     assert "no user 'cloe'" in refused("user", "tags", "cloe", "administrator")
 

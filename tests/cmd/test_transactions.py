@@ -7,7 +7,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.admin.status import transactions
-from shardmq.cmd.admin.transaction import readable
+from shardmq.cmd.admin.transaction import COLUMNS
 from shardmq.cmd.run.broker import Broker
 
 Printed = Callable[..., bytes]
@@ -46,15 +46,16 @@ def test_what_is_staged_is_listed_and_counted_and_gone_when_it_is_given_up(
     staged = [each for process in state["processes"] if process["role"] == "shard" for each in process["staged"]]
     assert sum(each["messages"] for each in staged if each["number"] == row["number"]) == 10
     assert b"staged: 10 messages" in printed("status", "--interval", "0.1")
-    assert b"is not open" in printed("transaction", "abort", "orders", "--yes")
+    assert b"Aborted transaction 'orders'" in printed("transaction", "abort", "orders", "--yes")
     assert parsed("transaction", "list") == []
     assert b"staged" not in printed("status", "--interval", "0.1")
     assert channel.queue_declare("left", durable=True).messages == 0
 
 
 @pytest.mark.usefixtures("channel")
-def test_giving_up_what_is_not_there_is_no_failure(parsed: Parsed) -> None:
-    assert parsed("transaction", "abort", "never-begun", "--yes") == {"ok": True}
+def test_aborting_a_transaction_that_does_not_exist_is_a_failure(refused: Refused) -> None:
+    said = refused("transaction", "abort", "never-begun", "--yes")
+    assert said == "Error: there is no undecided transaction 'never-begun'; `shardmq transaction list` shows all\n"
 
 
 @pytest.mark.usefixtures("at")
@@ -71,8 +72,9 @@ def test_a_committed_transaction_is_not_given_up(channel: shardmq.Channel, refus
 
 def test_times_and_bytes_read_well() -> None:
     row = {"name": "n", "idle_ms": 61_000, "timeout_ms": 86_400_000, "bytes": 1500}
-    assert readable(row) == {**row, "idle": "1m 1s", "timeout": "1d 0h", "bytes": "1.5 kB"}
-    assert readable({**row, "bytes": None})["bytes"] is None
+    columns = {column.name: column for column in COLUMNS}
+    assert [columns[name].shown(row) for name in ("idle", "timeout", "bytes")] == ["1m 1s", "1d 0h", "1.5 kB"]
+    assert columns["bytes"].shown({**row, "bytes": None}) == ""
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,5 @@ connection.py   `shardmq connection`, `channel` and `consumer`.
 transaction.py  `shardmq transaction`.
 definitions.py  `shardmq definitions`.
 status.py       `shardmq status`.
-channel.py      `shardmq channel`: list.
-consumer.py     `shardmq consumer`: list.
+rates.py        Rates and processor shares, from two looks at a broker.
 """

@@ -1,13 +1,32 @@
 """`shardmq binding`: list, declare, delete; to queues and to exchanges."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL
-from shardmq.cmd.terminal.tables import ARGUMENTS, carry_out, on_channel, rows_of, show
+from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
+from shardmq.cmd.terminal.options import ARGUMENTS, JSON, LIST, URL
+from shardmq.cmd.terminal.output import CommandFailed, print_done
+from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, plain
+from shardmq.cmd.terminal.tables import print_list
+
+if TYPE_CHECKING:
+    from shardmq.client.sync.channel import Channel
 
 TO_EXCHANGE: Final = click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange, not a queue.")
+
+
+def _destination(row: Row) -> str:
+    return f"exchange {row['destination']}" if row["destination_type"] == "exchange" else str(row["destination"])
+
+
+COLUMNS: Final = (
+    Column("source"),
+    Column("destination", _destination),
+    Column("routing_key"),
+    Column("arguments", is_wrapped=True),
+    *extras("destination_type", "vhost"),
+)
 
 
 @click.group()
@@ -17,19 +36,10 @@ def binding() -> None:
 
 @binding.command("list")
 @URL
-@JSON
-def binding_list(*, url: str, as_json: bool) -> None:
+@LIST
+def binding_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show all bindings."""
-    rows = rows_of(url, "bindings")
-    if not as_json:
-        rows = [{**row, "destination": destination_of(row)} for row in rows]
-    show("bindings", rows, as_json, ("source", "destination", "routing_key", "arguments"))
-
-
-def destination_of(row: dict[str, Any]) -> str:
-    """Where a binding leads, for people."""
-    prefix = "exchange " if row["destination_type"] == "exchange" else ""
-    return f"{prefix}{row['destination']}"
+    print_list("bindings", rows_of(url, "bindings"), COLUMNS, choice, as_json)
 
 
 @binding.command("declare")
@@ -52,12 +62,12 @@ def binding_declare(
 ) -> None:
     """Bind DESTINATION, a queue, to EXCHANGE with ROUTING_KEY."""
 
-    def bind(channel: Any) -> None:
+    def bind(channel: "Channel") -> None:
         verb = channel.exchange_bind if to_exchange else channel.queue_bind
         verb(destination, exchange, routing_key, arguments)
 
     kind = "exchange" if to_exchange else "queue"
-    sentence = f"{kind} '{destination}' gets what is published to '{exchange}' with '{routing_key}'"
+    sentence = f"Bound {kind} '{destination}' to exchange '{exchange}' with routing key '{routing_key}'"
     carry_out(url, as_json, sentence, on_channel(bind))
 
 
@@ -80,11 +90,23 @@ def binding_delete(
     as_json: bool,
 ) -> None:
     """Remove the binding of DESTINATION, a queue, to EXCHANGE with ROUTING_KEY and the same arguments."""
-
-    def unbind(channel: Any) -> None:
+    kind = "exchange" if to_exchange else "queue"
+    wanted = {
+        "source": exchange,
+        "destination": destination,
+        "destination_type": kind,
+        "routing_key": routing_key,
+        "arguments": arguments,
+    }
+    with connected(url) as connection:
+        rows = connection.topology("bindings")
+        if not any(all(row[name] == value for name, value in wanted.items()) for row in rows):
+            terms = f"routing key '{routing_key}'" + (f" and arguments {plain(arguments)}" if arguments else "")
+            raise CommandFailed(
+                f"{kind} '{destination}' is not bound to exchange '{exchange}' with {terms}; "
+                f"`shardmq binding list --filter 'source={exchange}'` shows what is"
+            )
+        channel = connection.channel()
         verb = channel.exchange_unbind if to_exchange else channel.queue_unbind
         verb(destination, exchange, routing_key, arguments)
-
-    kind = "exchange" if to_exchange else "queue"
-    sentence = f"{kind} '{destination}' is not bound to '{exchange}' with '{routing_key}' any more"
-    carry_out(url, as_json, sentence, on_channel(unbind))
+    print_done(f"Unbound {kind} '{destination}' from exchange '{exchange}' with routing key '{routing_key}'", as_json)

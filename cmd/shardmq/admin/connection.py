@@ -1,34 +1,13 @@
-"""`shardmq connection`: list, close."""
+"""`shardmq connection`, `channel` and `consumer`: which clients are there, and what they do."""
+
+from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL
-from shardmq.cmd.terminal.tables import Row, carry_out, rows_of, show
-
-
-@click.group()
-def connection() -> None:
-    """Clients' connections: list, close."""
-
-
-@connection.command("list")
-@URL
-@JSON
-def connection_list(*, url: str, as_json: bool) -> None:
-    """Show the connections this user may see."""
-    rows = rows_of(url, "connections")
-    if not as_json:
-        rows = [
-            {
-                **row,
-                "peer": f"{row['peer_host']}:{row['peer_port']}",
-                "client": _client(row),
-                "protocol": [row["protocol"], "TLS"] if row["tls"] else row["protocol"],
-            }
-            for row in rows
-        ]
-    columns = ("name", "user", "vhost", "peer", "client", "protocol", "state")
-    show("connections", rows, as_json, columns, ("channels",))
+from shardmq.cmd.terminal.connection import carry_out, rows_of
+from shardmq.cmd.terminal.options import JSON, LIST, URL
+from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, features, names, numbers
+from shardmq.cmd.terminal.tables import print_list
 
 
 def _client(row: Row) -> str:
@@ -38,6 +17,53 @@ def _client(row: Row) -> str:
     return str(said.get("connection_name") or library)
 
 
+CONNECTION_COLUMNS: Final = (
+    *names("name", "user", "vhost", "state"),
+    *numbers("channels"),
+    Column("protocol", lambda row: [row["protocol"], "TLS"] if row["tls"] else row["protocol"]),
+    Column("peer", lambda row: f"{row['peer_host']}:{row['peer_port']}"),
+    Column("client", _client, is_wrapped=True),
+    *extras("gateway", "connected_at", "tls", "peer_host", "peer_port", "client_properties"),
+)
+CHANNEL_COLUMNS: Final = (
+    *names("connection"),
+    *numbers("number"),
+    *names("user", "vhost"),
+    *numbers("consumers", "unacked", "unconfirmed"),
+    Column("mode", lambda row: [mode for mode in ("confirm", "transactional") if row[mode]]),
+    *extras("prefetch", "confirm", "transactional"),
+)
+CONSUMER_COLUMNS: Final = (
+    *names("queue", "vhost", "tag", "connection"),
+    *numbers("prefetch", "priority"),
+    features("auto_ack", "exclusive", otherwise=""),
+    *extras("user", "channel", "auto_ack", "exclusive"),
+)
+
+
+@click.group()
+def connection() -> None:
+    """Clients' connections: list, close."""
+
+
+@click.group()
+def channel() -> None:
+    """Channels: list."""
+
+
+@click.group()
+def consumer() -> None:
+    """Consumers: list."""
+
+
+@connection.command("list")
+@URL
+@LIST
+def connection_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
+    """Show the connections this user may see."""
+    print_list("connections", rows_of(url, "connections"), CONNECTION_COLUMNS, choice, as_json)
+
+
 @connection.command("close")
 @click.argument("name")
 @click.option("--reason", default="closed by an administrator", show_default=True, help="The client is told.")
@@ -45,6 +71,21 @@ def _client(row: Row) -> str:
 @JSON
 def connection_close(*, name: str, reason: str, url: str, as_json: bool) -> None:
     """Close connection NAME, as `list` shows it, wherever it is."""
-    carry_out(
-        url, as_json, f"connection '{name}' is closed", lambda connection: connection.connection_expel(name, reason)
-    )
+    sentence = f"Closed connection '{name}'"
+    carry_out(url, as_json, sentence, lambda connection: connection.connection_expel(name, reason))
+
+
+@channel.command("list")
+@URL
+@LIST
+def channel_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
+    """Show the channels of the connections this user may see."""
+    print_list("channels", rows_of(url, "channels"), CHANNEL_COLUMNS, choice, as_json)
+
+
+@consumer.command("list")
+@URL
+@LIST
+def consumer_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
+    """Show the consumers of the connections this user may see."""
+    print_list("consumers", rows_of(url, "consumers"), CONSUMER_COLUMNS, choice, as_json)

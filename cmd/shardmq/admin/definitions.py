@@ -6,7 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import CommandFailed, print_json, warn
+from shardmq.cmd.terminal.values import counted
 
 
 @click.group(short_help="All that is durable, as RabbitMQ's JSON: export, import.")
@@ -36,7 +39,7 @@ def definitions_export(*, file: Path, url: str, as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "file": str(file), "exported": nouns})
     else:
-        click.echo(f"{file} has {listed(nouns)}")
+        click.echo(f"Exported {listed(nouns)} to {file}")
 
 
 @definitions.command("import")
@@ -53,17 +56,19 @@ def definitions_import(*, file: Path, url: str, as_json: bool) -> None:
     try:
         wanted = msgspec.json.decode(raw, type=dict)
     except msgspec.DecodeError as fault:
-        raise click.UsageError(f"{file} holds no JSON object: {fault}") from fault
+        raise CommandFailed(
+            f"{file} holds no JSON object: {fault}; export one with `shardmq definitions export`"
+        ) from fault
     with connected(url) as connection:
         outcome = connection.definitions_import(wanted)
     if as_json:
         print_json(outcome)
         return
-    click.echo(f"imported {listed(outcome['imported'])}")
+    click.echo(f"Imported {listed(outcome['imported'])}")
     for sentence in outcome["skipped"]:
-        click.secho(f"skipped: {sentence}", fg="yellow", err=True)
+        warn(f"skipped: {sentence}")
 
 
 def listed(nouns: dict[str, int]) -> str:
-    """As "2 users, 1 queue"."""
+    """Numbers of several nouns, as "2 users, 1 queue"."""
     return ", ".join(counted(count, noun.removesuffix("s")) for noun, count in nouns.items() if count) or "nothing"

@@ -1,11 +1,21 @@
 """`shardmq exchange`: list, declare, delete."""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL
-from shardmq.cmd.terminal.tables import ARGUMENTS, DURABLE, carry_out, on_channel, rows_of, show, with_features
+from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
+from shardmq.cmd.terminal.options import ARGUMENTS, DURABLE, JSON, LIST, URL
+from shardmq.cmd.terminal.output import print_done
+from shardmq.cmd.terminal.rows import Column, RowChoice, extras, features, names
+from shardmq.cmd.terminal.tables import print_list
+
+COLUMNS: Final = (
+    *names("name", "type"),
+    features("durable", "auto_delete", "internal"),
+    Column("arguments", is_wrapped=True),
+    *extras("vhost", "durable", "auto_delete", "internal"),
+)
 
 
 @click.group()
@@ -15,13 +25,10 @@ def exchange() -> None:
 
 @exchange.command("list")
 @URL
-@JSON
-def exchange_list(*, url: str, as_json: bool) -> None:
+@LIST
+def exchange_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show all exchanges."""
-    rows = rows_of(url, "exchanges")
-    if not as_json:
-        rows = with_features(rows, "durable", "auto_delete", "internal")
-    show("exchanges", rows, as_json, ("name", "type", "features", "arguments"))
+    print_list("exchanges", rows_of(url, "exchanges"), COLUMNS, choice, as_json)
 
 
 @exchange.command("declare")
@@ -46,17 +53,12 @@ def exchange_declare(
     url: str,
     as_json: bool,
 ) -> None:
-    """Make exchange NAME, or find the same one there."""
-    carry_out(
-        url,
-        as_json,
-        f"exchange '{name}' is there",
-        on_channel(
-            lambda channel: channel.exchange_declare(
-                name, kind, durable=durable, arguments=arguments, auto_delete=auto_delete, internal=internal
-            )
-        ),
-    )
+    """Declare exchange NAME: make it, or find the same one there."""
+    with connected(url) as connection:
+        connection.channel().exchange_declare(
+            name, kind, durable=durable, arguments=arguments, auto_delete=auto_delete, internal=internal
+        )
+    print_done(f"Declared exchange '{name}' ({kind})", as_json)
 
 
 @exchange.command("delete")
@@ -66,9 +68,5 @@ def exchange_declare(
 @JSON
 def exchange_delete(*, name: str, if_unused: bool, url: str, as_json: bool) -> None:
     """Remove exchange NAME and its bindings."""
-    carry_out(
-        url,
-        as_json,
-        f"exchange '{name}' is deleted",
-        on_channel(lambda channel: channel.exchange_delete(name, if_unused=if_unused)),
-    )
+    delete = on_channel(lambda channel: channel.exchange_delete(name, if_unused=if_unused))
+    carry_out(url, as_json, f"Deleted exchange '{name}'", delete)

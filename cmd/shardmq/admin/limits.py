@@ -4,10 +4,9 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.connection import print_json
-from shardmq.cmd.terminal.tables import carry_out, rows_of
-from shardmq.cmd.terminal.values import named_limits
-from shardmq.errors import NotFound
+from shardmq.cmd.terminal.connection import carry_out, rows_of
+from shardmq.cmd.terminal.options import named_limits
+from shardmq.cmd.terminal.output import CommandFailed, print_json
 
 LIMIT: Final = click.option(
     "--limit",
@@ -19,7 +18,7 @@ LIMIT: Final = click.option(
 )
 
 
-def changed_limits(noun: str, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
+def change_limits(noun: str, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
     """Set limits; show them where there are none to set.
 
     Args:
@@ -30,16 +29,12 @@ def changed_limits(noun: str, name: str, limits: dict[str, int | None], url: str
         as_json: for machines.
 
     Raises:
-        NotFound: there is nobody of that name.
+        CommandFailed: there is nobody of that name.
     """
     if limits:
         words = ", ".join(f"{limit} {'lifted' if most is None else most}" for limit, most in limits.items())
-        carry_out(
-            url,
-            as_json,
-            f"limits of {noun} '{name}': {words}",
-            lambda connection: connection.limits_put(noun, name, limits),
-        )
+        sentence = f"Changed limits of {noun} '{name}': {words}"
+        carry_out(url, as_json, sentence, lambda connection: connection.limits_put(noun, name, limits))
         return
     for row in rows_of(url, f"{noun}s"):
         if row["name"] == name:
@@ -49,4 +44,4 @@ def changed_limits(noun: str, name: str, limits: dict[str, int | None], url: str
                 lines = [f"{limit} {most}" for limit, most in row["limits"].items()]
                 click.echo("\n".join(lines) or f"{noun} '{name}' has no limits")
             return
-    raise NotFound(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")
+    raise CommandFailed(f"there is no {noun} '{name}'; `shardmq {noun} list` shows all")

@@ -4,8 +4,17 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL
-from shardmq.cmd.terminal.tables import carry_out, rows_of, show
+from shardmq.cmd.terminal.connection import carry_out, rows_of
+from shardmq.cmd.terminal.options import JSON, LIST, URL
+from shardmq.cmd.terminal.rows import Column, RowChoice, names
+from shardmq.cmd.terminal.tables import print_list
+
+
+def _pattern(name: str) -> Column:
+    return Column(name, text=lambda value: value or "(nothing)")
+
+
+COLUMNS: Final = (*names("user", "vhost"), _pattern("configure"), _pattern("write"), _pattern("read"))
 
 VHOST: Final = click.option("--vhost", "-p", metavar="NAME", help="The virtual host.  [default: the URL's]")
 
@@ -18,13 +27,11 @@ def permission() -> None:
 @permission.command("list")
 @click.option("--vhost", "-p", metavar="NAME", help="Only of this virtual host.")
 @URL
-@JSON
-def permission_list(*, vhost: str | None, url: str, as_json: bool) -> None:
+@LIST
+def permission_list(*, vhost: str | None, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show who may do what in which virtual host, as far as this user may see."""
     rows = [row for row in rows_of(url, "permissions") if vhost in (None, row["vhost"])]
-    if not as_json:
-        rows = [{name: value or "(nothing)" for name, value in row.items()} for row in rows]
-    show("permissions", rows, as_json, ("user", "vhost", "configure", "write", "read"))
+    print_list("permissions", rows, COLUMNS, choice, as_json)
 
 
 @permission.command("set", short_help="Say what USER may CONFIGURE, WRITE and READ.")
@@ -47,7 +54,8 @@ def permission_set(
     carry_out(
         url,
         as_json,
-        f"user '{user}' may configure '{configure}', write '{write}' and read '{read}' in virtual host '{place}'",
+        f"Set permissions of user '{user}' in virtual host '{place}': "
+        f"configure '{configure}', write '{write}', read '{read}'",
         lambda connection: connection.permission_put(user, place, configure, write, read),
     )
 
@@ -63,7 +71,7 @@ def permission_clear(*, user: str, vhost: str | None, url: str, as_json: bool) -
     carry_out(
         url,
         as_json,
-        f"user '{user}' may not open virtual host '{place}'",
+        f"Cleared the permissions of user '{user}' in virtual host '{place}'",
         lambda connection: connection.permission_delete(user, place),
     )
 

@@ -1,22 +1,23 @@
-"""`shardmq status`: the processes, queues and stores of a broker, with rates from two looks."""
+"""`shardmq status`: the processes, queues and stores of a broker, with rates."""
 
-import time
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, new_table, print_json
-from shardmq.cmd.terminal.values import duration, size
+from shardmq.cmd.admin.rates import RATES, Status, StatusWatch
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.rows import Column, Row, plain
+from shardmq.cmd.terminal.tables import fitted_table, print_fitted
+from shardmq.cmd.terminal.values import counted, duration, size
 from shardmq.topology.entities import DEFAULT_VHOST
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Group
-    from rich.table import Table
-
-    from shardmq.client.sync.connection import Connection
-
-RATES: Final = {"published": "publish_rate", "delivered": "deliver_rate", "acked": "ack_rate"}
-"""A shard's running totals, and the rates that two looks at them give."""
 
 HELD: Final = {
     "gateway": ("connection", "consumer"),
@@ -25,7 +26,41 @@ HELD: Final = {
 }
 """What processes of each role hold; their tables name it in the plural."""
 
-Status = dict[str, Any]
+TABLE_LINES: Final = 5
+"""Lines of a table that are no rows: title, header, rule, caption, and one between tables."""
+
+ROWS_LEAST: Final = 3
+"""Rows of each table that are shown on the smallest terminal."""
+
+
+def _queue_name(row: Row) -> str:
+    name = row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}"
+    return f"{name} (out of service)" if "out_of_service" in row else str(name)
+
+
+def _rate(title: str, rate: str) -> Column:
+    return Column(title, lambda row: row[rate], is_number=True, text=lambda value: f"{value:,.0f}")
+
+
+def _stored(title: str, field: str) -> Column:
+    return Column(title, lambda row: (row.get("store") or {}).get(field), is_number=True, text=size)
+
+
+PROCESS_COLUMNS: Final = (
+    Column("process"),
+    Column("pid", is_number=True, text=str),
+    Column("up", lambda row: row["uptime_seconds"], is_number=True, text=duration),
+    Column("cpu", lambda row: row["cpu_percent"], is_number=True, text=lambda share: f"{share:.1f} %"),
+    Column("memory", lambda row: row["rss_bytes"], is_number=True, text=size),
+    _stored("store", "file_bytes"),
+    _stored("in use", "used_bytes"),
+)
+QUEUE_COLUMNS: Final = (
+    Column("queue", _queue_name, style=lambda row: "red" if "out_of_service" in row else ""),
+    *(Column(name, is_number=True) for name in ("ready", "unacked", "consumers")),
+    *(_rate(title, rate) for title, rate in zip(("in/s", "out/s", "ack/s"), RATES.values(), strict=True)),
+    Column("bytes", is_number=True, text=size),
+)
 
 
 @click.command(short_help="Show processes, queues and stores.")
@@ -37,91 +72,112 @@ Status = dict[str, Any]
     metavar="SECONDS",
     help="Time between the two looks that rates come from.",
 )
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Again and again, the busiest first, until Ctrl-C.")
 @URL
 @JSON
 def status(*, interval: float, watch: bool, url: str, as_json: bool) -> None:
     """Show processes, queues (ready, unacked, consumers, rates, bytes) and stores.
 
-    Users without the tag monitoring or administrator see the queues of their virtual hosts, and what they hold.
+    Users without the tag monitoring or administrator see the queues of their virtual hosts, and what they hold. In a
+    pipe it is one line for each process and queue, tab-separated.
     """
     with connected(url) as connection:
-        looks = Looks(connection, interval)
-        if as_json:
-            print_json(looks.next())
+        looks = StatusWatch(connection, interval)
+        if as_json or not sys.stdout.isatty():
+            show = print_json if as_json else print_lines
+            show(looks.next())
             while watch:
-                print_json(looks.next())
+                show(looks.next())
             return
         from rich.console import Console
+
+        console = Console(highlight=False)
+        if not watch:
+            print_fitted(console, *page(looks.next(), console.width))
+            return
         from rich.live import Live
 
-        if not watch:
-            Console().print(tables(looks.next()))
-            return
-        with Live(tables(looks.next()), auto_refresh=False, screen=True) as live:
+        with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
             while True:
-                live.update(tables(looks.next()), refresh=True)
+                state = looks.next()
+                live.update(page(state, console.width, console.height)[0], refresh=True)
 
 
-class Looks:
-    """Looks at a broker, each with the rates since the one before."""
-
-    def __init__(self, connection: "Connection", interval: float) -> None:
-        self._connection = connection
-        self._interval = interval
-        self._last = self._look()
-
-    def _look(self) -> tuple[float, Status]:
-        return time.monotonic(), self._connection.status()
-
-    def next(self) -> Status:
-        """The state one interval later, with rates and CPU shares."""
-        before_at, before = self._last
-        time.sleep(max(0.0, before_at + self._interval - time.monotonic()))
-        self._last = now_at, now = self._look()
-        return with_rates(before, now, now_at - before_at)
+def print_lines(state: Status) -> None:
+    """Print the state for pipes: a line begins with "process", "queue" or "note"."""
+    for row in state["processes"]:
+        click.echo("\t".join(("process", *(plain(column.of(row)) for column in PROCESS_COLUMNS))))
+    for row in state["queues"]:
+        click.echo("\t".join(("queue", *(plain(column.of(row)) for column in QUEUE_COLUMNS))))
+    for sentence, _ in notes(state):
+        click.echo(f"note\t{sentence}")
 
 
-def with_rates(before: Status, now: Status, seconds: float) -> Status:
-    """The later of two looks, with `…_rate` (per second) in its queues and `cpu_percent` in its processes.
+def page(state: Status, width: int, height: int | None = None) -> "tuple[Group, int]":
+    """What people see, and the width that it needs.
 
-    A process that was restarted between the looks counts from zero; so does a queue that is new.
+    Args:
+        state: with rates.
+        width: of the terminal.
+        height: of the terminal, where only the busiest that fit are to be shown; None for all, in the broker's order.
     """
-    queues = {queue["id"]: queue for queue in before["queues"]}
-    processes = {process["pid"]: process for process in before["processes"]}
-
-    def risen(total: str, row: dict[str, Any], old: dict[str, Any]) -> float:
-        gain = float(row[total] - old.get(total, 0))
-        return (gain if gain >= 0 else float(row[total])) / seconds
-
-    return {
-        **now,
-        "processes": [
-            {**row, "cpu_percent": round(100 * risen("cpu_seconds", row, processes[row["pid"]]), 1)}
-            if row["pid"] in processes
-            else {**row, "cpu_percent": None}
-            for row in now["processes"]
-        ],
-        "queues": [
-            {**row, **{rate: round(risen(total, row, queues.get(row["id"], row)), 1) for total, rate in RATES.items()}}
-            for row in now["queues"]
-        ],
-    }
-
-
-def tables(state: Status) -> "Group":
-    """What people see."""
     from rich.console import Group
     from rich.text import Text
 
-    alarms = [
-        Text(f"publishers wait: {alarm}", style="red") for row in state["processes"] for alarm in row.get("alarms", [])
-    ]
-    alarms += [Text(found["text"], style="red") for row in state["processes"] for found in row.get("damaged", [])]
-    staged = [Text(sentence) for sentence in transactions(state["processes"])]
-    refused = [Text(sentence, style="yellow") for sentence in logins(state["processes"])]
-    head = Text(own(state["own"])) if "own" in state else process_table(state["processes"])
-    return Group(head, *alarms, *refused, *staged, queue_table(state["queues"]))
+    said = [Text(sentence, style) for sentence, style in notes(state)]
+    processes, queues = state["processes"], state["queues"]
+    if height is None:
+        room_of_processes = room_of_queues = None
+    else:
+        room = height - len(said) - TABLE_LINES - (TABLE_LINES if processes else 0)
+        room_of_processes = max(ROWS_LEAST, min(len(processes), room // 2))
+        room_of_queues = max(ROWS_LEAST, room - min(len(processes), room_of_processes))
+    tables = []
+    if processes:
+        shown = processes if room_of_processes is None else busiest(processes, _process_load, room_of_processes)
+        caption = ", ".join(filter(None, [_held(processes), hidden(len(processes) - len(shown))]))
+        tables.append(fitted_table("processes", PROCESS_COLUMNS, shown, width, caption=caption))
+    shown = queues if room_of_queues is None else busiest(queues, _queue_load, room_of_queues)
+    caption = ", ".join(filter(None, [counted(len(queues), "queue"), hidden(len(queues) - len(shown))]))
+    queue_table, needed = fitted_table("queues", QUEUE_COLUMNS, shown, width, caption=caption)
+    return Group(*(table for table, _ in tables), *said, queue_table), max([needed, *(each for _, each in tables)])
+
+
+def busiest(rows: "Sequence[Row]", load: Any, room: int) -> list[Row]:
+    """The rows with the greatest load, as many as there is room for; equals stay in their order."""
+    return sorted(rows, key=load, reverse=True)[:room]
+
+
+def _queue_load(row: Row) -> tuple[float, int]:
+    return sum([row[rate] for rate in RATES.values()]), row["ready"] + row["unacked"]
+
+
+def _process_load(row: Row) -> float:
+    return float(row["cpu_percent"] or 0.0)
+
+
+def hidden(number: int) -> str:
+    """How many rows are not shown; nothing where all are."""
+    return f"{number:,} less busy not shown" if number else ""
+
+
+def _held(processes: list[Row]) -> str:
+    """What all processes hold together."""
+    held: dict[str, int] = {}
+    for row in processes:
+        for noun in HELD[row["role"]]:
+            held[noun] = held.get(noun, 0) + row[f"{noun}s"]
+    return ", ".join(counted(number, noun) for noun, number in held.items())
+
+
+def notes(state: Status) -> list[tuple[str, str]]:
+    """What is to be said beside the tables: (sentence, style)."""
+    processes = state["processes"]
+    said = [(f"publishers wait: {alarm}", "red") for row in processes for alarm in row.get("alarms", [])]
+    said += [(found["text"], "red") for row in processes for found in row.get("damaged", [])]
+    said += [(sentence, "yellow") for sentence in logins(processes)]
+    said += [(sentence, "") for sentence in transactions(processes)]
+    return [(own(state["own"]), ""), *said] if "own" in state else said
 
 
 def own(held: dict[str, int]) -> str:
@@ -130,7 +186,7 @@ def own(held: dict[str, int]) -> str:
     return f"this user has {words[0]}, {words[1]} and {words[2]}; processes are shown to the tag 'monitoring'"
 
 
-def logins(processes: list[dict[str, Any]]) -> list[str]:
+def logins(processes: list[Row]) -> list[str]:
     """What is to be said of logins: nothing where none were refused and none wait."""
     refused, delayed, waiting = (
         sum(process.get(f"logins_{what}", 0) for process in processes) for what in ("refused", "delayed", "waiting")
@@ -143,7 +199,7 @@ def logins(processes: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def transactions(processes: list[dict[str, Any]]) -> list[str]:
+def transactions(processes: list[Row]) -> list[str]:
     """What is to be said of transactions: nothing where there are none."""
     staged = [row for process in processes for row in process.get("staged", ())]
     undecided = sum(process.get("transactions", 0) for process in processes)
@@ -158,43 +214,3 @@ def transactions(processes: list[dict[str, Any]]) -> list[str]:
     if concluding:
         said.append(f"decided, and not yet so on every shard: {counted(concluding, 'transaction')}")
     return said
-
-
-def process_table(processes: list[dict[str, Any]]) -> "Table":
-    """A line for each process; stores are the shards', what the others hold stands below."""
-    held: dict[str, int] = {}
-    for row in processes:
-        for noun in HELD[row["role"]]:
-            held[noun] = held.get(noun, 0) + row[f"{noun}s"]
-    caption = ", ".join(counted(number, noun) for noun, number in held.items())
-    table = new_table("processes", ("",), ("pid", "up", "cpu", "memory", "store", "in use"), caption)
-    for row in processes:
-        store = row.get("store")
-        share = row["cpu_percent"]
-        table.add_row(
-            row["process"],
-            str(row["pid"]),
-            duration(row["uptime_seconds"]),
-            "-" if share is None else f"{share:.1f} %",
-            size(row["rss_bytes"]),
-            size(store["file_bytes"]) if store else "",
-            size(store["used_bytes"]) if store else "",
-        )
-    return table
-
-
-def queue_table(queues: list[dict[str, Any]]) -> "Table":
-    """A line for each queue, with its virtual host where that is not the default."""
-    from rich.markup import escape
-
-    columns = ("ready", "unacked", "consumers", "in/s", "out/s", "ack/s", "bytes")
-    table = new_table("queues", ("",), columns, counted(len(queues), "queue"))
-    for row in queues:
-        name = escape(row["name"] if row["vhost"] == DEFAULT_VHOST else f"{row['vhost']}: {row['name']}")
-        table.add_row(
-            f"[red]{name} (out of service)[/red]" if "out_of_service" in row else name,
-            *(f"{row[name]:,}" for name in ("ready", "unacked", "consumers")),
-            *(f"{row[rate]:,.0f}" for rate in RATES.values()),
-            size(row["bytes"]),
-        )
-    return table

@@ -5,9 +5,19 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.admin.limits import LIMIT, changed_limits
-from shardmq.cmd.terminal.connection import JSON, URL, connected
-from shardmq.cmd.terminal.tables import carry_out, rows_of, show
+from shardmq.cmd.admin.limits import LIMIT, change_limits
+from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
+from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
+from shardmq.cmd.terminal.output import CommandFailed, confirm, print_done
+from shardmq.cmd.terminal.rows import Column, RowChoice, extras, names
+from shardmq.cmd.terminal.tables import print_list
+
+COLUMNS: Final = (
+    *names("name"),
+    Column("tags", is_wrapped=True),
+    Column("limits", is_wrapped=True),
+    *extras("password_hash", "hashing_algorithm"),
+)
 
 PASSWORD: Final = click.option(
     "--password",
@@ -31,10 +41,10 @@ def user() -> None:
 
 @user.command("list")
 @URL
-@JSON
-def user_list(*, url: str, as_json: bool) -> None:
+@LIST
+def user_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show all users; --json has the hashes of their passwords, for definitions."""
-    show("users", rows_of(url, "users"), as_json, ("name", "tags", "limits"))
+    print_list("users", rows_of(url, "users"), COLUMNS, choice, as_json)
 
 
 @user.command("add")
@@ -45,18 +55,17 @@ def user_list(*, url: str, as_json: bool) -> None:
 @JSON
 def user_add(*, name: str, password: str | None, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Make user NAME. `shardmq permission set` says what the user may do."""
-    from shardmq.errors import PreconditionFailed
-
-    secret = asked(password)
+    secret = read_password(password)
     with connected(url) as connection:
         if any(row["name"] == name for row in connection.topology("users")):
-            raise PreconditionFailed(f"user '{name}' is there already; `shardmq user password {name}` changes it")
+            raise CommandFailed(f"user '{name}' exists already; `shardmq user password {name}` changes it")
         connection.user_put(name, password=secret, tags=list(tags))
-    told(as_json, f"user '{name}' is there; `shardmq permission set {name} '.*' '.*' '.*'` allows everything")
+    hint = f"`shardmq permission set {name} '.*' '.*' '.*'` lets the user do everything"
+    print_done(f"Added user '{name}'; {hint}", as_json)
 
 
-def asked(password: str | None) -> str:
-    """The password: the one given, else asked for where somebody is there to ask, else the first line of stdin.
+def read_password(password: str | None) -> str:
+    """The password: the one given, else asked for on a terminal, else the first line of stdin.
 
     Raises:
         UsageError: there is none.
@@ -70,18 +79,16 @@ def asked(password: str | None) -> str:
     return password
 
 
-def told(as_json: bool, sentence: str) -> None:
-    """Say that it is done."""
-    click.echo('{"ok":true}' if as_json else sentence)
-
-
 @user.command("delete")
 @click.argument("name")
+@YES
 @URL
 @JSON
-def user_delete(*, name: str, url: str, as_json: bool) -> None:
+def user_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
     """Remove user NAME with all permissions, and close the user's connections."""
-    carry_out(url, as_json, f"user '{name}' is deleted", lambda connection: connection.user_delete(name))
+    loss = f"deleting user '{name}' deletes the permissions and closes the connections"
+    confirm(f"Delete user '{name}' with all permissions?", loss, yes)
+    carry_out(url, as_json, f"Deleted user '{name}'", lambda connection: connection.user_delete(name))
 
 
 @user.command("password")
@@ -91,8 +98,8 @@ def user_delete(*, name: str, url: str, as_json: bool) -> None:
 @JSON
 def user_password(*, name: str, password: str | None, url: str, as_json: bool) -> None:
     """Change the password of user NAME. Connections that are open stay so."""
-    change(name, url, password=asked(password))
-    told(as_json, f"user '{name}' has a new password")
+    change(name, url, password=read_password(password))
+    print_done(f"Changed the password of user '{name}'", as_json)
 
 
 @user.command("tags")
@@ -103,20 +110,19 @@ def user_password(*, name: str, password: str | None, url: str, as_json: bool) -
 def user_tags(*, name: str, tags: tuple[str, ...], url: str, as_json: bool) -> None:
     """Give user NAME these TAGS and no others: administrator, monitoring, policymaker, management, impersonator."""
     change(name, url, tags=tags)
-    told(as_json, f"user '{name}' has {'the tags ' + ', '.join(tags) if tags else 'no tags'}")
+    done = f"Set the tags of user '{name}': {', '.join(tags)}" if tags else f"Removed all tags of user '{name}'"
+    print_done(done, as_json)
 
 
 def change(name: str, url: str, *, password: str | None = None, tags: tuple[str, ...] | None = None) -> None:
-    """Change a user that is there.
+    """Change a user that exists.
 
     Raises:
-        NotFound: there is none of that name; making one by a slip of the pen would be worse.
+        CommandFailed: there is none of that name; a typo must not make one.
     """
-    from shardmq.errors import NotFound
-
     with connected(url) as connection:
         if not any(row["name"] == name for row in connection.topology("users")):
-            raise NotFound(f"there is no user '{name}'; `shardmq user add {name}` makes one")
+            raise CommandFailed(f"there is no user '{name}'; `shardmq user add {name}` makes one")
         connection.user_put(name, password=password, tags=None if tags is None else list(tags))
 
 
@@ -127,4 +133,4 @@ def change(name: str, url: str, *, password: str | None = None, tags: tuple[str,
 @JSON
 def user_limits(*, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
     """Set, lift or show the limits of user NAME: max-connections, max-channels."""
-    changed_limits("user", name, limits, url, as_json)
+    change_limits("user", name, limits, url, as_json)

@@ -1,12 +1,22 @@
 """`shardmq vhost`: list, add, delete, limits."""
 
-import sys
+from typing import Final
 
 import click
 
-from shardmq.cmd.admin.limits import LIMIT, changed_limits
-from shardmq.cmd.terminal.connection import JSON, URL
-from shardmq.cmd.terminal.tables import carry_out, rows_of, show
+from shardmq.cmd.admin.limits import LIMIT, change_limits
+from shardmq.cmd.terminal.connection import carry_out, connected, rows_of
+from shardmq.cmd.terminal.options import JSON, LIST, URL, YES
+from shardmq.cmd.terminal.output import confirm, print_done
+from shardmq.cmd.terminal.rows import Column, RowChoice, names
+from shardmq.cmd.terminal.tables import print_list
+
+COLUMNS: Final = (
+    *names("name"),
+    Column("description", is_wrapped=True),
+    Column("tags", is_wrapped=True),
+    Column("limits", is_wrapped=True),
+)
 
 
 @click.group()
@@ -16,10 +26,10 @@ def vhost() -> None:
 
 @vhost.command("list")
 @URL
-@JSON
-def vhost_list(*, url: str, as_json: bool) -> None:
+@LIST
+def vhost_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
     """Show the virtual hosts this user may see."""
-    show("virtual hosts", rows_of(url, "vhosts"), as_json, ("name", "description", "tags", "limits"))
+    print_list("virtual hosts", rows_of(url, "vhosts"), COLUMNS, choice, as_json)
 
 
 @vhost.command("add")
@@ -29,29 +39,25 @@ def vhost_list(*, url: str, as_json: bool) -> None:
 @URL
 @JSON
 def vhost_add(*, name: str, description: str, tags: tuple[str, ...], url: str, as_json: bool) -> None:
-    """Make virtual host NAME, or change what is said of it. Users need permissions to open it."""
-    carry_out(
-        url,
-        as_json,
-        f"virtual host '{name}' is there; `shardmq permission set --vhost {name} USER '.*' '.*' '.*'` lets a user in",
-        lambda connection: connection.vhost_put(name, description=description, tags=list(tags)),
-    )
+    """Make virtual host NAME, or change its description and tags. Users need permissions to open it."""
+    with connected(url) as connection:
+        is_new = not any(row["name"] == name for row in connection.topology("vhosts"))
+        connection.vhost_put(name, description=description, tags=list(tags))
+    done = f"Added virtual host '{name}'" if is_new else f"Changed description and tags of virtual host '{name}'"
+    hint = f"; let a user in with `shardmq permission set --vhost {name} USER '.*' '.*' '.*'`" if is_new else ""
+    print_done(done + hint, as_json)
 
 
 @vhost.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@YES
 @URL
 @JSON
 def vhost_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
     """Remove virtual host NAME with all its queues and messages, and close its connections."""
-    if not (yes or sys.stdin.isatty()):
-        raise click.UsageError(
-            f"it takes all queues and messages of '{name}' with it, and nobody can be asked: give --yes"
-        )
-    if not yes:
-        click.confirm(f"Delete virtual host '{name}' with everything in it?", abort=True, err=True)
-    carry_out(url, as_json, f"virtual host '{name}' is deleted", lambda connection: connection.vhost_delete(name))
+    loss = f"deleting virtual host '{name}' deletes its queues and messages"
+    confirm(f"Delete virtual host '{name}' with everything in it?", loss, yes)
+    carry_out(url, as_json, f"Deleted virtual host '{name}'", lambda connection: connection.vhost_delete(name))
 
 
 @vhost.command("limits")
@@ -61,4 +67,4 @@ def vhost_delete(*, name: str, yes: bool, url: str, as_json: bool) -> None:
 @JSON
 def vhost_limits(*, name: str, limits: dict[str, int | None], url: str, as_json: bool) -> None:
     """Set, lift or show the limits of virtual host NAME: max-connections, max-queues."""
-    changed_limits("vhost", name, limits, url, as_json)
+    change_limits("vhost", name, limits, url, as_json)

@@ -15,7 +15,9 @@ from shardmq.cmd.bench.connections import crowd
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
-from shardmq.cmd.terminal.connection import URL, new_table, print_json
+from shardmq.cmd.terminal.options import URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
 

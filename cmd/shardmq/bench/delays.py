@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.bench.settings import STAMP
-from shardmq.cmd.terminal.connection import URL, counted, new_table, print_json
+from shardmq.cmd.terminal.options import URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError, Timeout
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ import click
 import msgspec
 
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
-from shardmq.cmd.terminal.connection import URL, new_table, print_json
+from shardmq.cmd.terminal.options import URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
 
 ASKED_RATIO: Final = 0.6
 """What each is to reach of the plain queue's rate."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, new_table, print_json
+from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
 
 if TYPE_CHECKING:
     from shardmq.cmd.demo.flights import Tally

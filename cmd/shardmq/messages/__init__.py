@@ -4,5 +4,6 @@ publish.py  `shardmq publish`.
 consume.py  `shardmq consume`.
 peek.py     `shardmq queue peek`.
 move.py     `shardmq queue move`.
+stdout_reader.py  Who reads stdout: whether they have taken what was written.
 format.py   Messages as lines and as JSON.
 """

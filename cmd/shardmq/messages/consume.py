@@ -4,16 +4,20 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from shardmq.cmd.messages.format import described, write_body
-from shardmq.cmd.terminal.connection import JSON, URL, connected, print_json
+from shardmq.cmd.messages.stdout_reader import StdoutReader
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import CommandFailed
+from shardmq.errors import ShardmqError
 from shardmq.limits import PREFETCH_MAX
 
 if TYPE_CHECKING:
-    from shardmq.client.api.message import Message
+    from shardmq.client.api.message import Batch, Message
 
 PREFETCH: Final = 1000
-EXIT_TOO_FEW: Final = 1
 
 
 @click.command(short_help="Print the messages of a queue.")
@@ -55,42 +59,71 @@ def consume(
     priority: int | None,
     url: str,
     as_json: bool,
-) -> int:
+) -> None:
     """Print the messages of QUEUE: bodies, a line each; with --json everything about them.
 
-    A message is acked after it has been written.
+    A message is acked when its line is written; in a pipe, when the reader has taken it. When the reader goes away, as
+    `head` does, everything else stays in the queue.
     """
     if prefetch is None:
         prefetch = min(count or PREFETCH, PREFETCH) if ack else 0  # not acked, they would fill any prefetch for ever
     arguments = {} if priority is None else {"x-priority": priority}
+    reader = StdoutReader()
     consumed = 0
     with connected(url) as connection:
-        channel = connection.channel()
-        patience = None if follow else wait
-        for batch in channel.consume_batches(
-            queue, prefetch, inactivity_timeout=patience, exclusive=exclusive, arguments=arguments
-        ):
-            messages = batch.messages if count is None else batch.messages[: count - consumed]
-            for message in messages:
-                write(message, as_json)
-            sys.stdout.buffer.flush()
-            if ack and len(messages) == len(batch):
-                batch.ack()
-            elif ack:
-                for message in messages:
-                    message.ack()
-            consumed += len(messages)
-            if consumed == count:
-                break
+        if follow:
+            reader.watch(connection.close)
+        batches = connection.channel().consume_batches(
+            queue, prefetch, inactivity_timeout=None if follow else wait, exclusive=exclusive, arguments=arguments
+        )
+        try:
+            for batch in batches:
+                messages = batch.messages if count is None else batch.messages[: count - consumed]
+                with reader.working():
+                    print_and_ack(batch, messages, reader, as_json, ack)
+                consumed += len(messages)
+                if consumed == count:
+                    break
+        except ShardmqError as fault:
+            if reader.is_gone:  # that is why the connection was closed
+                raise BrokenPipeError from fault
+            raise
     if count is not None and consumed < count:
-        click.secho(f"Error: {consumed} of {count} messages came within {wait:g} s", fg="red", err=True)
-        return EXIT_TOO_FEW
-    return 0
+        raise CommandFailed(f"queue '{queue}' gave {consumed:,} of {count:,} messages within {wait:g} s")
+
+
+def print_and_ack(batch: "Batch", messages: "list[Message]", reader: StdoutReader, as_json: bool, ack: bool) -> None:
+    """Print messages, and ack those that are written.
+
+    Args:
+        batch: what they came in.
+        messages: those of it that are wanted, its first ones.
+        reader: of stdout; one that reads from a pipe is waited for after each message.
+        as_json: whether everything about them is printed.
+        ack: whether they are acked.
+
+    Raises:
+        BrokenPipeError: the reader is gone; what it has not taken is not acked.
+    """
+    for message in messages:
+        write(message, as_json)
+        if reader.is_pipe:
+            reader.flush()
+            if ack:
+                message.ack()
+    reader.flush()
+    if not ack or reader.is_pipe:
+        return
+    if len(messages) == len(batch):
+        batch.ack()
+    else:
+        for message in messages:
+            message.ack()
 
 
 def write(message: "Message", as_json: bool) -> None:
-    """One message to stdout."""
+    """Write one message to stdout."""
     if as_json:
-        print_json(described(message))
+        sys.stdout.buffer.write(msgspec.json.encode(described(message)) + b"\n")
     else:
         write_body(message)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ def move(
     if as_json:
         print_json({"ok": True, "messages": moved})
     else:
-        click.echo(f"{counted(moved, 'message')} moved from queue '{source}' to {target}")
+        click.echo(f"Moved {counted(moved, 'message')} from queue '{source}' to {target}")
 
 
 def move_all(channel: "Channel", source: str, route: Route, total: int, progress: Callable[[int], None]) -> int:

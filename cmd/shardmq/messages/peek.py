@@ -3,7 +3,9 @@
 import click
 
 from shardmq.cmd.messages.format import described, write_whole
-from shardmq.cmd.terminal.connection import JSON, URL, connected, print_json
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import print_json
 
 ONE_LOOK = 1000
 """Messages asked for at once."""

@@ -9,9 +9,11 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
-from shardmq.cmd.terminal.values import named_texts, named_values
-from shardmq.errors import NotFound
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL, named_texts, named_values
+from shardmq.cmd.terminal.output import CommandFailed, print_json, warn
+from shardmq.cmd.terminal.values import counted
+from shardmq.errors import Unroutable
 from shardmq.limits import DELAY_MS_MAX
 
 if TYPE_CHECKING:
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from shardmq.message.properties import Properties
 
 PROGRESS_STEP: Final = 500
-"""Messages between two looks at the progress bar: one run."""
+"""Messages between two looks at the progress bar."""
+
+REFUSED: Final = "were refused"
+"""What a publisher's error says where some messages were refused and others came back."""
 
 
 @click.command()
@@ -99,21 +104,28 @@ def publish(
             "headers": headers or None,
         }
     )
+    published = 0
     with connected(url) as connection:
-        connection.on_blocked(tell_blocked)
+        connection.on_blocked(warn_blocked)
         if not exchange:
             check_queue(connection, routing_key)
         started_at = time.monotonic()
-        published = 0
-        with connection.channel().publisher() as publisher:
-            for message in shown(bodies(body, path, lines, count), None if lines else count, as_json):
-                publisher.publish(exchange, routing_key, message, properties, mandatory=mandatory, delay_ms=delay)
-                published += 1
+        try:
+            with connection.channel().publisher() as publisher:
+                for message in with_progress(bodies(body, path, lines, count), None if lines else count, as_json):
+                    # Always mandatory: what no queue takes comes back, and is told of.
+                    publisher.publish(exchange, routing_key, message, properties, mandatory=True, delay_ms=delay)
+                    published += 1
+        except Unroutable as fault:
+            if mandatory or REFUSED in fault.text:
+                raise
+            what = "the message was" if published == 1 else "messages were"
+            warn(f"{what} dropped: exchange '{exchange}' has no queue for routing key '{routing_key}'")
         seconds = time.monotonic() - started_at
     if as_json:
         print_json({"published": published, "seconds": round(seconds, 6)})
     else:
-        click.echo(f"{counted(published, 'message')} published and confirmed in {seconds:.2f} s")
+        click.echo(f"Published {counted(published, 'message')} in {seconds:.2f} s, confirmed by the broker")
 
 
 def properties_of(values: dict[str, Any]) -> "Properties":
@@ -134,15 +146,19 @@ def properties_of(values: dict[str, Any]) -> "Properties":
         raise click.UsageError(f"the properties make no sense: {fault}; there are {known}") from fault
 
 
-def tell_blocked(reason: str) -> None:
+def warn_blocked(reason: str) -> None:
     """Say why nothing goes on."""
-    click.secho(f"waiting, the broker takes no publishes now: {reason}", fg="yellow", err=True)
+    warn(f"waiting: the broker takes no publishes now: {reason}")
 
 
 def check_queue(connection: "Connection", name: str) -> None:
-    """Refuse a queue that is not there: the default exchange would drop the messages without a word, as RabbitMQ's."""
+    """Refuse a queue that does not exist: the default exchange would drop the messages.
+
+    Raises:
+        CommandFailed: there is no such queue.
+    """
     if not any(queue["name"] == name for queue in connection.topology("queues")):
-        raise NotFound(f"there is no queue '{name}'; `shardmq queue declare {name}` makes it")
+        raise CommandFailed(f"there is no queue '{name}'; `shardmq queue declare {name}` makes it")
 
 
 def bodies(body: str | None, path: Path | None, lines: bool, count: int) -> Iterator[bytes]:
@@ -158,7 +174,7 @@ def bodies(body: str | None, path: Path | None, lines: bool, count: int) -> Iter
             yield from repeat(source.read(), count)
 
 
-def shown(messages: Iterator[bytes], total: int | None, as_json: bool) -> Iterator[bytes]:
+def with_progress(messages: Iterator[bytes], total: int | None, as_json: bool) -> Iterator[bytes]:
     """The same messages, with a progress bar when there are many and somebody watches."""
     if as_json or (total is not None and total <= PROGRESS_STEP) or not sys.stderr.isatty():
         yield from messages

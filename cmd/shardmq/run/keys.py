@@ -5,7 +5,10 @@ from typing import Final
 
 import click
 
-from shardmq.cmd.terminal.connection import JSON, new_table, print_json
+from shardmq.cmd.terminal.options import JSON, LIST
+from shardmq.cmd.terminal.output import CommandFailed, print_json
+from shardmq.cmd.terminal.rows import Column, RowChoice, extras
+from shardmq.cmd.terminal.tables import print_list
 
 KEYS_DIR: Final = click.option(
     "--dir",
@@ -16,6 +19,13 @@ KEYS_DIR: Final = click.option(
     show_envvar=True,
     show_default=True,
     help="Folder of the keys, as the processes take it with --keys.",
+)
+COLUMNS: Final = (
+    Column("name"),
+    Column("public_key"),
+    Column("allowed"),
+    Column("secret", text=lambda is_here: "here" if is_here else "elsewhere"),
+    *extras("role"),
 )
 
 
@@ -48,25 +58,23 @@ def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
         )
         return
     for name, (public, secret) in made.items():
-        click.echo(f"{name}: {secret} is secret and stays with it; copy {public} to all it talks with")
+        click.echo(f"Created keys of '{name}': {secret} stays with it; copy {public} to all it talks with")
 
 
 @keys.command("list")
 @KEYS_DIR
-@JSON
-def keys_list(*, folder: Path, as_json: bool) -> None:
+@LIST
+def keys_list(*, folder: Path, choice: RowChoice, as_json: bool) -> None:
     """Show whose keys are in the folder: all that are allowed, and the secrets that are here."""
     from shardmq.bus.curve import held
 
+    if not folder.is_dir():
+        raise CommandFailed(
+            f"there is no folder {folder}; name one with --dir, or make keys with `shardmq keys create`"
+        )
     rows = held(folder)
-    if as_json:
-        print_json(rows)
-        return
-    from rich.console import Console
-    from rich.markup import escape
-
-    table = new_table("keys", ("name", "public key", "allowed", "secret here"))
-    for row in rows:
-        held_here = ["yes" if row[which] else "no" for which in ("allowed", "secret")]
-        table.add_row(escape(row["name"]), escape(row["public_key"]), *held_here)
-    Console().print(table)
+    if not rows:
+        raise CommandFailed(
+            f"{folder} has no keys; name another folder with --dir, or make keys with `shardmq keys create`"
+        )
+    print_list("keys", rows, COLUMNS, choice, as_json)

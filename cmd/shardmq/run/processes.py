@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shardmq.cmd.terminal.options import (
+from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
     SHARDS,
     bus_options,
     memory_watermark,
-    tls_of,
     tls_options,
 )
 from shardmq.limits import SHARD_MEMORY_BYTES
@@ -21,6 +20,7 @@ from shardmq.runtime import notify
 
 if TYPE_CHECKING:
     from shardmq.bus.curve import CurveKeys
+    from shardmq.runtime.tls import TlsOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -206,7 +206,7 @@ def gateway(
     message_size_max: int,
     keys: Path | None,
     insecure_bus: bool,
-    **tls: Any,
+    tls: "TlsOptions | None",
 ) -> None:
     """Run one gateway: what clients connect to."""
     from shardmq.bus.curve import GATEWAY, role_of
@@ -224,7 +224,7 @@ def gateway(
             coordinator=coordinator,
             shards=shards,
             security=security(keys, name, insecure_bus),
-            tls=tls_of(**tls),
+            tls=tls,
             rss_bytes_max=memory_watermark,
             message_bytes_max=message_size_max,
         )

@@ -20,7 +20,7 @@ import msgspec
 from shardmq.cmd.run.child import STOP_SECONDS, Child
 from shardmq.cmd.run.locks import client_host, hold_data_dir, hold_port, private_directory
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED
-from shardmq.cmd.terminal.options import tls_words
+from shardmq.cmd.terminal.process_options import tls_words
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.memory import memory_default

@@ -2,23 +2,25 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.supervisor import BrokerOptions, Notice, supervise
-from shardmq.cmd.terminal.connection import DEFAULT_URL
-from shardmq.cmd.terminal.options import (
+from shardmq.cmd.terminal.options import DEFAULT_URL
+from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
     memory_watermark,
-    tls_of,
     tls_options,
 )
 from shardmq.runtime import notify
+
+if TYPE_CHECKING:
+    from shardmq.runtime.tls import TlsOptions
 
 MEMORY_WATERMARK: Final = memory_watermark(
     "shards and gateways together take", "0.6, and 256MiB for each at least", "SHARDMQ_UP_MEMORY_WATERMARK"
@@ -79,7 +81,7 @@ def up(
     disk_free_limit: int | None,
     message_size_max: int,
     as_json: bool,
-    **tls: Any,
+    tls: "TlsOptions | None",
 ) -> int:
     """Run a broker: coordinator, shards and gateways.
 
@@ -87,7 +89,7 @@ def up(
     """
     notify.die_with_parent()
     plan = BrokerOptions(
-        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls_of(**tls), message_size_max
+        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max
     )
     return supervise(plan, print_json if as_json else print_text)
 

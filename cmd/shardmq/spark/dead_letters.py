@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from shardmq.cmd.spark.session import check_installed, spark_options
-from shardmq.cmd.terminal.connection import JSON, URL, counted, new_table, print_json
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
     from shardmq.spark.jobs.dead_letters import Report

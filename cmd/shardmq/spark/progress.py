@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from shardmq.cmd.terminal.connection import counted, new_table
+from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

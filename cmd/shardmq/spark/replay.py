@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from shardmq.cmd.spark.session import check_installed, is_local, master_of, spark_options
-from shardmq.cmd.terminal.connection import JSON, URL, print_json
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import print_json
 
 
 @click.command()

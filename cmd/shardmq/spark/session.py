@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shardmq.cmd.terminal.values import named_texts
+from shardmq.cmd.terminal.options import named_texts
 from shardmq.errors import StartupRefused
 
 if TYPE_CHECKING:

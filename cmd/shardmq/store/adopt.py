@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from shardmq.cmd.run.locks import hold_data_dir
-from shardmq.cmd.terminal.connection import JSON, counted, print_json
+from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.values import counted
 from shardmq.errors import StartupRefused, StoreRefused
 
 if TYPE_CHECKING:

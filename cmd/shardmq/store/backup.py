@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from shardmq.cmd.terminal.connection import JSON, URL, connected, counted, print_json
-from shardmq.cmd.terminal.values import byte_count, size
+from shardmq.cmd.terminal.connection import connected
+from shardmq.cmd.terminal.options import JSON, URL, ByteCount
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.values import counted, size
 from shardmq.errors import StoreRefused, StoreUnwritable
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ LOOK_SECONDS: Final = 0.2
 @click.option(
     "--rate",
     default="100MB",
-    callback=byte_count,
+    type=ByteCount(),
     show_default=True,
     metavar="BYTES",
     help="Bytes a second at most, of all shards together.",

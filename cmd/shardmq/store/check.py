@@ -6,7 +6,9 @@ from typing import Final
 import click
 
 from shardmq.cmd.store.progress import FOLDER, held, look_through, print_findings
-from shardmq.cmd.terminal.connection import JSON, counted, print_json
+from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.values import counted
 
 EXIT_DAMAGE: Final = 1
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.run.locks import hold_data_dir
-from shardmq.cmd.terminal.connection import JSON, print_json
+from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.values import size
 from shardmq.errors import ShardmqError, StoreRefused, StoreUnwritable
 

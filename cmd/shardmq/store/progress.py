@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import new_table
+from shardmq.cmd.terminal.tables import new_table
 from shardmq.errors import StoreDamaged, StoreRefused
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ from shardmq.cmd.store.progress import (
     look_through,
     print_findings,
 )
-from shardmq.cmd.terminal.connection import JSON, counted, print_json
+from shardmq.cmd.terminal.options import JSON
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
     from shardmq.storage.repair.findings import Finding

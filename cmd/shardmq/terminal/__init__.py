@@ -1,8 +1,11 @@
 """What commands share.
 
-options.py     Options that several commands have.
-values.py      What options' values mean, and how numbers are shown: bytes, shares of memory, durations, NAME=VALUE.
-connection.py  --url and --json, and the connection to a broker.
-tables.py      Lists as tables.
-exit_codes.py  Exit codes.
+options.py          Types of parameters, and the options of commands that talk to a broker.
+process_options.py  The options of the broker's processes: data directory, keys, watermarks, TLS, log.
+values.py           Numbers as people read and write them: bytes, durations, counts.
+connection.py       The connection of a command to a broker, and what is done over it.
+rows.py             Choosing rows and columns of a list: --sort, --filter and --columns.
+tables.py           Tables: for people, for pipes, as JSON.
+output.py           What commands say: JSON, sentences, questions, failures.
+exit_codes.py       Exit codes.
 """

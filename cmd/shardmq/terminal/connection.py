@@ -1,129 +1,48 @@
-"""What the commands that talk to a broker share: --url, --tls-… and --json, the connection, numbers, tables."""
+"""The connection of a command to a broker, and what is done over it."""
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-import click
-import msgspec
+from shardmq.cmd.terminal.output import print_done
+from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
+    from shardmq.cmd.terminal.rows import Row
 
 ANSWER_SECONDS: Final = 30.0
 """A broker that does not answer for so long has failed the command."""
 
 
-def readable_url(context: click.Context, _option: click.Parameter, url: str) -> str:
-    """The URL, if it is one, with the files for TLS that other options name.
-
-    Raises:
-        BadParameter: it is none; the text says why.
-    """
-    from shardmq.client.api.url import parse_all, with_files
-    from shardmq.errors import InvalidRequest
-
-    try:
-        parse_all(url)
-        url = with_files(url, context.meta.get(_FILES, {}))
-        parse_all(url)
-    except InvalidRequest as fault:
-        raise click.BadParameter(fault.text) from fault
-    return url
-
-
-_FILES: Final = "shardmq.cmd.terminal.connection.files"
-
-
-def _file_option(flag: str, name: str, help_text: str) -> Callable[[Command], Command]:
-    """An option whose value goes into the URL."""
-
-    def keep(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-        if path is not None:
-            context.meta.setdefault(_FILES, {})[name] = str(path.resolve())
-
-    return click.option(
-        flag,
-        callback=keep,
-        is_eager=True,
-        expose_value=False,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help=help_text,
-    )
-
-
-_URL_OPTIONS: Final = (
-    click.option(
-        "--url",
-        callback=readable_url,
-        default=DEFAULT_URL,
-        envvar="SHARDMQ_URL",
-        show_envvar=True,
-        show_default=True,
-        metavar="URL",
-        help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS.",
-    ),
-    _file_option(
-        "--tls-ca",
-        "cacertfile",
-        "Authorities to trust the broker by (PEM).  [env var: SHARDMQ_TLS_CA; default: the system's]",
-    ),
-    _file_option("--tls-cert", "certfile", "The certificate to show the broker (PEM).  [env var: SHARDMQ_TLS_CERT]"),
-    _file_option("--tls-key", "keyfile", "Its private key (PEM).  [env var: SHARDMQ_TLS_KEY]"),
-)
-
-
-def URL(command: Command) -> Command:
-    """The options that say which broker: --url, and what TLS needs."""
-    for option in reversed(_URL_OPTIONS):
-        command = option(command)
-    return command
-
-
-JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
-
-
 def connected(url: str) -> "Connection":
-    """A connection for a command: when it is lost the command ends and says so, and waits for no recovery."""
+    """A connection for one command: when it is lost, the command fails at once instead of waiting for recovery."""
     from shardmq.client.sync.connection import connect
 
     return connect(url, timeout=ANSWER_SECONDS, recovery=None)
 
 
-def print_json(value: Any) -> None:
-    """One value as one line of JSON."""
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
-    sys.stdout.buffer.flush()
+def rows_of(url: str, noun: str) -> "list[Row]":
+    """All there is of a noun: "queues", "exchanges", …"""
+    with connected(url) as connection:
+        return connection.topology(noun)
 
 
-def counted(number: int, noun: str) -> str:
-    """As "1 queue" or "2,000 queues"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def carry_out(url: str, as_json: bool, sentence: str, action: "Callable[[Connection], int | None]") -> None:
+    """Do one thing and say that it is done.
+
+    Args:
+        url: the broker.
+        as_json: for machines.
+        sentence: what was done, in the past tense; `{messages}` stands for what the action returned.
+        action: gets the connection; returns a number of messages, or None where there is none to tell.
+    """
+    with connected(url) as connection:
+        messages = action(connection)
+    facts = {} if messages is None else {"messages": messages}
+    print_done(sentence.replace("{messages}", counted(messages or 0, "message")), as_json, **facts)
 
 
-def new_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None) -> "Table":
-    """An empty table: columns of names, then columns of numbers. It fits a terminal of 80."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        caption=caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
-    for name in names:
-        table.add_column(name, overflow="fold", min_width=len(name))
-    for number in numbers:
-        table.add_column(number, justify="right", no_wrap=True)
-    return table
+def on_channel(action: "Callable[[Channel], int | None]") -> "Callable[[Connection], int | None]":
+    """An action of a connection that needs a channel."""
+    return lambda connection: action(connection.channel())

@@ -1,187 +1,224 @@
-"""Options that several commands have: data directory, keys of the bus, watermarks, TLS. Each is declared here, once."""
+"""Types of parameters, and the options of commands that talk to a broker. Each is declared here, once."""
 
+import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from shardmq.cmd.terminal.values import byte_count, memory_amount, message_size
-
-if TYPE_CHECKING:
-    from shardmq.runtime.tls import TlsOptions
+from shardmq.cmd.terminal.rows import Condition, RowChoice
+from shardmq.cmd.terminal.values import read_bytes
+from shardmq.limits import MESSAGE_BYTES_HIGHEST
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Parameter = click.Parameter | None
+Context = click.Context | None
 
-DATA_DIR: Final = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("shardmq-data"),
-    envvar="SHARDMQ_DATA_DIR",
-    show_envvar=True,
-    show_default=True,
-    help="Directory of the stores; each process has its own folder in it.",
-)
-SHARDS: Final = click.option(
-    "--shard",
-    "shards",
-    multiple=True,
-    required=True,
-    metavar="ADDRESS",
-    envvar="SHARDMQ_SHARDS",
-    show_envvar=True,
-    help="Address of shard 0, then of shard 1, …: one option for each (in the environment separated by spaces).",
-)
-KEYS: Final = click.option(
-    "--keys",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="SHARDMQ_KEYS",
-    show_envvar=True,
-    help="Folder of keys (`shardmq keys create`); tcp:// addresses need it.",
-)
-INSECURE_BUS: Final = click.option(
-    "--insecure-bus",
-    is_flag=True,
-    envvar="SHARDMQ_INSECURE_BUS",
-    show_envvar=True,
-    help="Allow tcp:// addresses of this machine's loopback without keys: all its users can then read all messages.",
-)
-DISK_FREE_LIMIT: Final = click.option(
-    "--disk-free-limit",
-    callback=byte_count,
-    metavar="BYTES",
-    envvar="SHARDMQ_DISK_FREE_LIMIT",
-    show_envvar=True,
-    help="Publishers are blocked while the disk has less left, as 1GiB.  [default: 512MiB, 50MiB of a disk below 5GiB]",
-)
-MESSAGE_SIZE_MAX: Final = click.option(
-    "--message-size-max",
-    callback=message_size,
-    default="16MiB",
-    metavar="BYTES",
-    envvar="SHARDMQ_MESSAGE_SIZE_MAX",
-    show_envvar=True,
-    show_default=True,
-    help="The largest message that is taken, properties not counted; up to 512MiB. Each one under way takes a few "
-    "times as much memory.",
-)
+DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
 
 
-def memory_watermark(of: str, default: str, envvar: str) -> Callable[[Command], Command]:
-    """The option for memory: of one process, or of all that `up` runs."""
-    return click.option(
-        "--memory-watermark",
-        callback=memory_amount,
-        metavar="SHARE|BYTES",
-        envvar=envvar,
-        show_envvar=True,
-        help=f"Publishers are blocked while {of} more memory: a share of the machine's as 0.4, or bytes as 2GiB.  "
-        f"[default: {default}]",
-    )
+class ByteCount(click.ParamType[int]):
+    """Bytes, as 512MiB, 1.5GB or 1000000."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> int:  # noqa: ARG002
+        """The number of bytes."""
+        return value if isinstance(value, int) else read_bytes(value)
 
 
-def bus_options(command: Command) -> Command:
-    """The options of a process that speaks on the bus."""
-    return KEYS(INSECURE_BUS(command))
+class MessageSize(ByteCount):
+    """Bytes of a message, from 1 to the most that any message can have."""
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> int:
+        """The number of bytes."""
+        size = super().convert(value, param, ctx)
+        if not 1 <= size <= MESSAGE_BYTES_HIGHEST:
+            most = MESSAGE_BYTES_HIGHEST >> 20
+            raise click.BadParameter(f"'{value}' is not from 1 byte to {most}MiB; write it as 16MiB or 128MiB")
+        return size
 
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_TLS_OPTIONS: Final = (
-    click.option(
-        "--tls-host",
-        envvar="SHARDMQ_TLS_HOST",
-        show_envvar=True,
-        help="Address for clients with TLS, as 0.0.0.0 for the world.  [default: that of --host]",
-    ),
-    click.option(
-        "--tls-port",
-        type=click.IntRange(1, 65_535),
-        envvar="SHARDMQ_TLS_PORT",
-        show_envvar=True,
-        help="One more port for clients, with TLS (5671 is usual); needs --tls-cert and --tls-key.",
-    ),
-    click.option(
-        "--tls-cert",
-        type=_FILE,
-        envvar="SHARDMQ_TLS_CERT",
-        show_envvar=True,
-        help="The server's certificate, and those between it and its authority (PEM).",
-    ),
-    click.option("--tls-key", type=_FILE, envvar="SHARDMQ_TLS_KEY", show_envvar=True, help="Its private key (PEM)."),
-    click.option(
-        "--tls-ca",
-        type=_FILE,
-        envvar="SHARDMQ_TLS_CA",
-        show_envvar=True,
-        help="Authorities that clients' certificates are verified by (PEM); AMQP's EXTERNAL logs in by these.",
-    ),
-    click.option(
-        "--tls-verify",
-        is_flag=True,
-        envvar="SHARDMQ_TLS_VERIFY",
-        show_envvar=True,
-        help="Refuse clients without a certificate of those authorities.",
-    ),
-    click.option(
-        "--no-plain",
-        is_flag=True,
-        envvar="SHARDMQ_NO_PLAIN",
-        show_envvar=True,
-        help="No port without TLS: --tls-port is the only one.",
-    ),
-)
+class MemoryAmount(ByteCount):
+    """A share of the machine's memory, as 0.4, or bytes."""
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> int:
+        """The number of bytes."""
+        from shardmq.runtime.memory import machine_bytes
+
+        try:
+            share = float(value)
+        except ValueError:
+            share = 0.0
+        amount = int(share * machine_bytes()) if 0 < share <= 1 else super().convert(value, param, ctx)
+        if not amount:
+            raise click.BadParameter(
+                f"'{value}' would block publishers for ever; write a share as 0.4, or bytes as 2GiB"
+            )
+        return amount
 
 
-def tls_options(command: Command) -> Command:
-    """The options for TLS on a port for clients; `tls_of` reads them."""
-    for option in reversed(_TLS_OPTIONS):
+class BrokerUrl(click.ParamType[str]):
+    """The URL of a broker."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:  # noqa: ARG002
+        """The URL, with the files for TLS that other options name."""
+        from shardmq.client.api.url import parse_all, with_files
+        from shardmq.errors import InvalidRequest
+
+        try:
+            parse_all(value)
+            url = with_files(value, {} if ctx is None else ctx.meta.get(_FILES, {}))
+            parse_all(url)
+        except InvalidRequest as fault:
+            raise click.BadParameter(fault.text) from fault
+        return url
+
+
+_FILES: Final = "shardmq.cmd.terminal.options.files"
+
+
+def named_values(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE, any number of times; a value is JSON where it is valid JSON, else a string."""
+    found: dict[str, Any] = {}
+    for name, text in _pairs(values):
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def named_texts(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """NAME=TEXT, any number of times."""
+    return dict(_pairs(values))
+
+
+def named_limits(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, int | None]:
+    """NAME=NUMBER, any number of times; NAME=none is None."""
+    found: dict[str, int | None] = {}
+    for name, text in _pairs(values):
+        if text != "none" and not text.isdecimal():
+            raise click.BadParameter(f"'{name}={text}' is not of the form {name}=NUMBER or {name}=none")
+        found[name] = None if text == "none" else int(text)
+    return found
+
+
+def _pairs(values: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"'{value}' is not of the form NAME=VALUE")
+        pairs.append((name, text))
+    return pairs
+
+
+def all_of(command: Command, options: tuple[Callable[[Any], Any], ...]) -> Command:
+    """A command with several options, in this order."""
+    for option in reversed(options):
         command = option(command)
     return command
 
 
-def tls_of(
-    tls_port: int | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_ca: Path | None,
-    tls_verify: bool,
-    tls_host: str | None = None,
-    no_plain: bool = False,
-) -> "TlsOptions | None":
-    """What they say together.
-
-    Raises:
-        UsageError: a part of them is missing.
-    """
-    if tls_port is None:
-        if no_plain:
-            raise click.UsageError("--no-plain leaves no port for clients; give --tls-port, --tls-cert and --tls-key")
-        if tls_cert or tls_key or tls_ca or tls_verify or tls_host:
-            context = click.get_current_context(silent=True)
-            names = ("tls_cert", "tls_key", "tls_ca", "tls_verify", "tls_host")
-            if context is None or any(
-                context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names
-            ):
-                raise click.UsageError("the options for TLS mean nothing without --tls-port")
-            # in the environment they may be there for clients
-        return None
-    if tls_cert is None or tls_key is None:
-        raise click.UsageError("--tls-port needs --tls-cert and --tls-key")
-    if tls_verify and tls_ca is None:
-        raise click.UsageError("--tls-verify needs --tls-ca, the authorities to verify by")
-    from shardmq.runtime.tls import TlsOptions
-
-    return TlsOptions(tls_port, tls_cert, tls_key, tls_ca, tls_verify, tls_host, no_plain)
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for machines.")
+YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+ARGUMENTS: Final = click.option(
+    "--argument",
+    "-a",
+    "arguments",
+    callback=named_values,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument, as x-max-length=1000; a value that is JSON is taken as such, else as a string.",
+)
+DURABLE: Final = click.option(
+    "--durable/--transient", default=True, show_default=True, help="Whether it survives a restart of the broker."
+)
 
 
-def tls_words(tls: "TlsOptions | None") -> tuple[str, ...]:
-    """The same on another command line."""
-    if tls is None:
-        return ()
-    words = ["--tls-port", str(tls.port), "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
-    words += [] if tls.ca is None else ["--tls-ca", str(tls.ca)]
-    words += ["--tls-verify"] if tls.verify_client else []
-    words += [] if tls.host is None else ["--tls-host", tls.host]
-    words += ["--no-plain"] if tls.is_alone else []
-    return tuple(words)
+def _file_option(flag: str, name: str, help_text: str) -> Callable[[Command], Command]:
+    """An option whose value goes into the URL."""
+
+    def keep(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+        if path is not None:
+            context.meta.setdefault(_FILES, {})[name] = str(path.resolve())
+
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option(flag, callback=keep, is_eager=True, expose_value=False, type=file, help=help_text)
+
+
+_URL_OPTIONS: Final = (
+    click.option(
+        "--url",
+        type=BrokerUrl(),
+        default=DEFAULT_URL,
+        envvar="SHARDMQ_URL",
+        show_envvar=True,
+        show_default=True,
+        metavar="URL",
+        help="The broker, as shardmq://user:password@host:port/vhost; shardmqs:// is TLS.",
+    ),
+    _file_option(
+        "--tls-ca",
+        "cacertfile",
+        "Authorities to trust the broker by (PEM).  [env var: SHARDMQ_TLS_CA; default: the system's]",
+    ),
+    _file_option("--tls-cert", "certfile", "The certificate to show the broker (PEM).  [env var: SHARDMQ_TLS_CERT]"),
+    _file_option("--tls-key", "keyfile", "Its private key (PEM).  [env var: SHARDMQ_TLS_KEY]"),
+)
+
+
+def URL(command: Command) -> Command:
+    """The options that say which broker: --url, and what TLS needs."""
+    return all_of(command, _URL_OPTIONS)
+
+
+def _conditions(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[Condition, ...]:
+    return tuple(map(Condition.read, texts))
+
+
+def _column_names(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in (text or "").split(","))))
+
+
+_LIST_OPTIONS: Final = (
+    click.option(
+        "--sort",
+        callback=_column_names,
+        metavar="COLUMN,…",
+        help="Order of the rows, by one column or several; -COLUMN is from the greatest to the least.",
+    ),
+    click.option(
+        "--filter",
+        "conditions",
+        callback=_conditions,
+        multiple=True,
+        metavar="CONDITION",
+        help="Only rows for which this holds, as 'name=orders*', 'ready>100' or 'type!=direct'; may be given several "
+        "times.",
+    ),
+    click.option("--columns", callback=_column_names, metavar="COLUMN,…", help="These columns, in this order."),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="JSON on stdout, for machines. In a pipe, lists without it are tab-separated, one row a line.",
+    ),
+)
+
+
+def LIST(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a list. The command gets them as `choice`, a `RowChoice`, and `as_json`."""
+
+    @functools.wraps(command)
+    def listing(
+        *, sort: tuple[str, ...], conditions: tuple[Condition, ...], columns: tuple[str, ...], **more: Any
+    ) -> None:
+        command(choice=RowChoice(sort, conditions, columns), **more)
+
+    return all_of(listing, _LIST_OPTIONS)

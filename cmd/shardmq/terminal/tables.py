@@ -1,108 +1,179 @@
-"""What the commands about nouns share: tables of what there is, and one thing done and told."""
+"""Tables: for people on a terminal, tab-separated in a pipe, and as JSON."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.terminal.connection import connected, counted, new_table, print_json
-from shardmq.cmd.terminal.values import named_values
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.rows import Column, Row, RowChoice, plain
+from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
-    from shardmq.client.sync.channel import Channel
-    from shardmq.client.sync.connection import Connection
+    from rich.console import Console, Group
+    from rich.table import Table
 
-ARGUMENTS: Final = click.option(
-    "--argument",
-    "-a",
-    "arguments",
-    callback=named_values,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An argument, as x-max-length=1000; a value that is JSON is taken as such, else as a string.",
-)
-DURABLE: Final = click.option(
-    "--durable/--transient", default=True, show_default=True, help="Whether it survives a restart of the broker."
-)
+GAP: Final = 2
+"""Characters between two columns."""
 
-Row = dict[str, Any]
+TRAILING_SPACES: Final = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$")
+"""Spaces at the end of a line, and the escapes after them."""
 
 
-def rows_of(url: str, noun: str) -> list[Row]:
-    """All of a noun that there is."""
-    with connected(url) as connection:
-        return connection.topology(noun)
-
-
-def show(noun: str, rows: list[Row], as_json: bool, names: Iterable[str], numbers: Iterable[str] = ()) -> None:
-    """Print a list.
+def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice: RowChoice, as_json: bool) -> None:
+    """Print what was chosen of a list.
 
     Args:
-        noun: in the plural.
-        rows: a table for each.
-        as_json: as they are; else only the columns named.
-        names: columns of text.
-        numbers: columns of numbers.
+        noun: what is listed, in the plural.
+        rows: one dictionary for each.
+        columns: the columns that the list has; JSON has all fields unless columns were chosen.
+        choice: rows, order and columns that were asked for.
+        as_json: whether it is to be JSON, raw values.
+
+    Raises:
+        BadParameter: a column that was asked for does not exist.
     """
+    chosen = choice.rows(rows, columns)
+    shown = choice.shown(rows, columns)
     if as_json:
-        print_json(rows)
+        picked = [{column.name: column.of(row) for column in shown} for row in chosen]
+        print_json(picked if choice.columns else chosen)
+        return
+    one = noun.removesuffix("s")
+    caption = counted(len(rows), one)
+    if len(chosen) < len(rows):
+        caption = f"{len(chosen):,} of {caption}"
+    print_table(noun, shown, chosen, caption=caption, is_whole=bool(choice.columns))
+
+
+def print_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    caption: str = "",
+    has_header: bool = True,
+    is_whole: bool = False,
+) -> None:
+    """Print rows: as a table on a terminal, else tab-separated, one row a line, without title, header and caption.
+
+    Args:
+        title: stands above the table.
+        columns: the most important ones first; those that do not fit are left out, and named below the table.
+        rows: one dictionary for each.
+        caption: stands below the table.
+        has_header: whether columns have titles.
+        is_whole: whether every column is printed, however wide that is.
+    """
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(plain(column.of(row)) for column in columns))
         return
     from rich.console import Console
 
-    names, numbers = tuple(names), tuple(numbers)
-    caption = counted(len(rows), noun.removesuffix("s"))
-    table = new_table(noun, tuple(map(title, names)), tuple(map(title, numbers)), caption)
-    for row in rows:
-        table.add_row(*(cell(row.get(column)) for column in (*names, *numbers)))
-    Console().print(table)
+    console = Console(highlight=False)
+    table, width = fitted_table(
+        title, columns, rows, console.width, caption=caption, has_header=has_header, is_whole=is_whole
+    )
+    print_fitted(console, table, width)
 
 
-def with_features(rows: list[Row], *names: str, otherwise: str = "transient") -> list[Row]:
-    """The rows with a column `features` that says which of these are so: five columns of yes and no fit no terminal."""
-    return [{**row, "features": [title(name) for name in names if row[name]] or [otherwise]} for row in rows]
+def print_fitted(console: "Console", table: "Group", width: int) -> None:
+    """Print what `fitted_table` made. Where a name is longer than the terminal, only its own line is too long."""
+    room = console.width
+    if width <= room:
+        console.print(table)
+        return
+    console.width = width
+    with console.capture() as capture:
+        console.print(table)
+    console.width = room
+    for line in capture.get().splitlines():
+        click.echo(TRAILING_SPACES.sub(r"\1", line.replace("─" * width, "─" * room)), color=True)
 
 
-def title(column: str) -> str:
-    """A column's name for people."""
-    return column.replace("_", " ").replace("-", " ")
+def fitted_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    width: int,
+    *,
+    caption: str = "",
+    has_header: bool = True,
+    is_whole: bool = False,
+) -> "tuple[Group, int]":
+    """A table that fits into a width, and the width that it needs, which is more where a single name is longer.
 
-
-def cell(value: Any) -> str:
-    """A value as a table shows it."""
-    from rich.markup import escape
-
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case dict():
-            return escape(", ".join(f"{name}={inner}" for name, inner in value.items()))
-        case list() | tuple():
-            return escape(", ".join(str(inner) for inner in value))
-        case _:
-            return escape(str(value))
-
-
-def carry_out(url: str, as_json: bool, sentence: str, action: "Callable[[Connection], int | None]") -> None:
-    """Do one thing and say that it is done.
-
-    Args:
-        url: the broker.
-        as_json: for machines.
-        sentence: what was done; `{messages}` stands for what the action returned.
-        action: gets the connection; returns a number of messages, or None where there is none to tell.
+    Nothing is cut and no name is wrapped. Columns that do not fit are left out, from the last one.
     """
-    with connected(url) as connection:
-        messages = action(connection)
-    if as_json:
-        print_json({"ok": True} if messages is None else {"ok": True, "messages": messages})
-    else:
-        click.echo(sentence.replace("{messages}", counted(messages or 0, "message")))
+    from rich.console import Group
+    from rich.text import Text
+
+    texts = {column.name: [column.shown(row) for row in rows] for column in columns}
+    least = {column.name: _least(column, texts[column.name], has_header) for column in columns}
+    fitting = list(columns)
+
+    def needed() -> int:
+        return sum([least[column.name] for column in fitting]) + GAP * (len(fitting) - 1)
+
+    while not is_whole and len(fitting) > 1 and needed() > width:
+        fitting.pop()
+    table = _empty_table(has_header)
+    for column in fitting:
+        table.add_column(
+            column.title if has_header else "",
+            justify="right" if column.is_number else "left",
+            no_wrap=not column.is_wrapped,
+            overflow="fold" if column.is_wrapped else "crop",
+            min_width=least[column.name],
+        )
+    for place, row in enumerate(rows):
+        table.add_row(
+            *(Text(texts[column.name][place], column.style(row) if column.style else "") for column in fitting)
+        )
+    left_out = ", ".join(column.name for column in columns[len(fitting) :])
+    around = [(title, "bold"), (caption, "dim"), (left_out and f"not shown for want of room: {left_out}", "dim")]
+    above, *below = [[Text(text, style)] if text else [] for text, style in around]
+    return Group(*above, table, *sum(below, [])), needed()
 
 
-def on_channel(action: "Callable[[Channel], int | None]") -> "Callable[[Connection], int | None]":
-    """An action of a connection that needs a channel."""
-    return lambda connection: action(connection.channel())
+def _empty_table(has_header: bool) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=has_header)
+
+
+def _least(column: Column, texts: Sequence[str], has_header: bool) -> int:
+    """The least width of a column: its widest text, or its longest word where it may be wrapped."""
+    from rich.cells import cell_len
+
+    pieces = texts if not column.is_wrapped else [word for text in texts for word in text.split(" ")]
+    return (
+        max([cell_len(piece) for piece in pieces], default=0)
+        if not has_header
+        else max([cell_len(column.title), *map(cell_len, pieces)])
+    )
+
+
+def new_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None) -> "Table":
+    """An empty table: columns of names, which are never wrapped, then columns of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="crop")
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
+    return table

@@ -13,7 +13,9 @@ import click
 from shardmq.cmd.bench.compare.load import compiled_program, pika_program
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Outcome, rate_of
-from shardmq.cmd.terminal.connection import counted, new_table, print_json
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
 

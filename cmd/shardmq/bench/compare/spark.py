@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from shardmq.cmd.terminal.connection import new_table, print_json, readable_url
+from shardmq.cmd.terminal.options import BrokerUrl
+from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.tables import new_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +56,9 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @click.option(
     "--url",
-    callback=lambda context, option, url: url and readable_url(context, option, url),
+    type=BrokerUrl(),
+    envvar="SHARDMQ_URL",
+    show_envvar=True,
     metavar="URL",
     help="A broker that runs.  [default: one of its own, with 4 shards, in a temporary directory]",
 )

@@ -1,0 +1,186 @@
+"""Options of the broker's processes: data directory, keys of the bus, watermarks, TLS. Each is declared here, once."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from shardmq.cmd.terminal.options import ByteCount, Command, MemoryAmount, MessageSize, all_of
+
+if TYPE_CHECKING:
+    from shardmq.runtime.tls import TlsOptions
+
+DATA_DIR: Final = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("shardmq-data"),
+    envvar="SHARDMQ_DATA_DIR",
+    show_envvar=True,
+    show_default=True,
+    help="Directory of the stores; each process has its own folder in it.",
+)
+SHARDS: Final = click.option(
+    "--shard",
+    "shards",
+    multiple=True,
+    required=True,
+    metavar="ADDRESS",
+    envvar="SHARDMQ_SHARDS",
+    show_envvar=True,
+    help="Address of shard 0, then of shard 1, …: one option for each (in the environment separated by spaces).",
+)
+KEYS: Final = click.option(
+    "--keys",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="SHARDMQ_KEYS",
+    show_envvar=True,
+    help="Folder of keys (`shardmq keys create`); tcp:// addresses need it.",
+)
+INSECURE_BUS: Final = click.option(
+    "--insecure-bus",
+    is_flag=True,
+    envvar="SHARDMQ_INSECURE_BUS",
+    show_envvar=True,
+    help="Allow tcp:// addresses of this machine's loopback without keys: all its users can then read all messages.",
+)
+DISK_FREE_LIMIT: Final = click.option(
+    "--disk-free-limit",
+    type=ByteCount(),
+    metavar="BYTES",
+    envvar="SHARDMQ_DISK_FREE_LIMIT",
+    show_envvar=True,
+    help="Publishers are blocked while the disk has less left, as 1GiB.  [default: 512MiB, 50MiB of a disk below 5GiB]",
+)
+MESSAGE_SIZE_MAX: Final = click.option(
+    "--message-size-max",
+    type=MessageSize(),
+    default="16MiB",
+    metavar="BYTES",
+    envvar="SHARDMQ_MESSAGE_SIZE_MAX",
+    show_envvar=True,
+    show_default=True,
+    help="The largest message that is taken, properties not counted; up to 512MiB. Each one under way takes a few "
+    "times as much memory.",
+)
+
+
+def memory_watermark(of: str, default: str, envvar: str) -> Callable[[Command], Command]:
+    """The option for memory: of one process, or of all that `up` runs."""
+    return click.option(
+        "--memory-watermark",
+        type=MemoryAmount(),
+        metavar="SHARE|BYTES",
+        envvar=envvar,
+        show_envvar=True,
+        help=f"Publishers are blocked while {of} more memory: a share of the machine's as 0.4, or bytes as 2GiB.  "
+        f"[default: {default}]",
+    )
+
+
+def bus_options(command: Command) -> Command:
+    """The options of a process that speaks on the bus."""
+    return KEYS(INSECURE_BUS(command))
+
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_TLS_OPTIONS: Final = (
+    click.option(
+        "--tls-host",
+        envvar="SHARDMQ_TLS_HOST",
+        show_envvar=True,
+        help="Address for clients with TLS, as 0.0.0.0 for the world.  [default: that of --host]",
+    ),
+    click.option(
+        "--tls-port",
+        type=click.IntRange(1, 65_535),
+        envvar="SHARDMQ_TLS_PORT",
+        show_envvar=True,
+        help="One more port for clients, with TLS (5671 is usual); needs --tls-cert and --tls-key.",
+    ),
+    click.option(
+        "--tls-cert",
+        type=_FILE,
+        envvar="SHARDMQ_TLS_CERT",
+        show_envvar=True,
+        help="The server's certificate, and those between it and its authority (PEM).",
+    ),
+    click.option("--tls-key", type=_FILE, envvar="SHARDMQ_TLS_KEY", show_envvar=True, help="Its private key (PEM)."),
+    click.option(
+        "--tls-ca",
+        type=_FILE,
+        envvar="SHARDMQ_TLS_CA",
+        show_envvar=True,
+        help="Authorities that clients' certificates are verified by (PEM); AMQP's EXTERNAL logs in by these.",
+    ),
+    click.option(
+        "--tls-verify",
+        is_flag=True,
+        envvar="SHARDMQ_TLS_VERIFY",
+        show_envvar=True,
+        help="Refuse clients without a certificate of those authorities.",
+    ),
+    click.option(
+        "--no-plain",
+        is_flag=True,
+        envvar="SHARDMQ_NO_PLAIN",
+        show_envvar=True,
+        help="No port without TLS: --tls-port is the only one.",
+    ),
+)
+
+
+def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for TLS on a port for clients. The command gets them as `tls`: `TlsOptions`, or None."""
+
+    @functools.wraps(command)
+    def with_tls(**values: Any) -> Any:
+        given = {name: values.pop(name) for name in _TLS_NAMES}
+        return command(tls=tls_of(given), **values)
+
+    return all_of(with_tls, _TLS_OPTIONS)
+
+
+_TLS_NAMES: Final = ("tls_host", "tls_port", "tls_cert", "tls_key", "tls_ca", "tls_verify", "no_plain")
+
+
+def tls_of(given: dict[str, Any]) -> "TlsOptions | None":
+    """What the options for TLS say together.
+
+    Args:
+        given: the options' values, by parameter name; None, False or absent where one was not given.
+
+    Raises:
+        UsageError: a part of them is missing.
+    """
+    host, port, certificate, key, authorities, verify, alone = (given.get(name) for name in _TLS_NAMES)
+    if port is None:
+        if alone:
+            raise click.UsageError("--no-plain leaves no port for clients; give --tls-port, --tls-cert and --tls-key")
+        context = click.get_current_context(silent=True)
+        named = [name for name in _TLS_NAMES if given.get(name)]
+        # In the environment they may be there for clients.
+        if any(context is None or context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in named):
+            raise click.UsageError("the options for TLS mean nothing without --tls-port")
+        return None
+    if certificate is None or key is None:
+        raise click.UsageError("--tls-port needs --tls-cert and --tls-key")
+    if verify and authorities is None:
+        raise click.UsageError("--tls-verify needs --tls-ca, the authorities to verify by")
+    from shardmq.runtime.tls import TlsOptions
+
+    return TlsOptions(port, certificate, key, authorities, bool(verify), host, bool(alone))
+
+
+def tls_words(tls: "TlsOptions | None") -> tuple[str, ...]:
+    """The options for TLS as words of another command line."""
+    if tls is None:
+        return ()
+    words = ["--tls-port", str(tls.port), "--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
+    words += [] if tls.ca is None else ["--tls-ca", str(tls.ca)]
+    words += ["--tls-verify"] if tls.verify_client else []
+    words += [] if tls.host is None else ["--tls-host", tls.host]
+    words += ["--no-plain"] if tls.is_alone else []
+    return tuple(words)

@@ -1,0 +1,92 @@
+"""`shardmq status` on a terminal: what is busy comes first, and what does not fit is counted."""
+
+from collections.abc import Callable
+
+import shardmq
+from shardmq.cmd.admin.status import PROCESS_COLUMNS, page
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+from tests.cmd.pseudo_terminal import Terminal
+
+LINES = 24
+QUEUES = 40
+
+
+def test_watching_shows_the_busiest_queues_and_counts_the_others(broker: Broker) -> None:
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        for number in range(QUEUES):
+            channel.queue_declare(f"idle-{number}", durable=True)
+        channel.queue_declare("zz-busy", durable=True)
+        for _ in range(10):
+            channel.basic_publish("", "zz-busy", b"x")
+        terminal = Terminal(
+            command("status", "--watch", "--interval", "0.1"), environment(SHARDMQ_URL=broker.url), lines=LINES
+        )
+        try:
+            shown = terminal.read_until("less busy not shown")
+        finally:
+            terminal.close()
+    lines = [line.strip() for line in shown.splitlines()]
+    header = next(number for number, line in enumerate(lines) if line.startswith("queue "))
+    assert lines[header + 2].startswith("zz-busy")
+    listed = sum(line.startswith("idle-") for line in lines) + 1
+    assert f"41 queues, {QUEUES + 1 - listed} less busy not shown" in shown
+    assert len(lines) <= LINES
+    assert all(any(name in line for line in lines) for name in broker.pids)
+
+
+def state(processes: int, queues: int) -> dict[str, object]:
+    rates = {"publish_rate": 0.0, "deliver_rate": 0.0, "ack_rate": 0.0}
+    return {
+        "processes": [
+            {
+                "process": f"shard-{number}",
+                "role": "shard",
+                "pid": number,
+                "uptime_seconds": 1,
+                "cpu_percent": float(number),
+                "rss_bytes": 1000,
+            }
+            for number in range(processes)
+        ],
+        "queues": [
+            {
+                "name": f"q{number}",
+                "vhost": "/",
+                "ready": number,
+                "unacked": 0,
+                "consumers": 0,
+                "bytes": 0,
+                **rates,
+            }
+            for number in range(queues)
+        ],
+    }
+
+
+def drawn(render: Callable[[], object], width: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(render())
+    return capture.get().splitlines()
+
+
+def test_a_page_is_never_higher_than_the_terminal() -> None:
+    for processes, queues, height in ((6, 3, 24), (70, 1000, 24), (70, 1000, 60), (6, 1000, 17), (0, 1000, 24)):
+        lines = drawn(lambda: page(state(processes, queues), 80, height)[0], 80)  # noqa: B023
+        assert len(lines) <= height
+        assert any(line.startswith(f"q{queues - 1} ") for line in lines)
+        assert not processes or any(line.startswith(f"shard-{processes - 1} ") for line in lines)
+
+
+def test_a_page_of_any_height_has_everything_in_the_brokers_order() -> None:
+    lines = drawn(lambda: page(state(70, 100), 80)[0], 80)
+    assert [line.split()[0] for line in lines if line.startswith("q") and line[1].isdigit()] == [
+        f"q{number}" for number in range(100)
+    ]
+    assert not any("not shown" in line for line in lines)
+    assert sum(line.startswith("shard-") for line in lines) == 70
+    assert PROCESS_COLUMNS[0].name == "process"
