@@ -134,9 +134,9 @@ def fitted_table(
             *(Text(texts[column.name][place], column.style(row) if column.style else "") for column in fitting)
         )
     left_out = ", ".join(column.name for column in columns[len(fitting) :])
-    around = [(title, "bold"), (caption, "dim"), (left_out and f"not shown for want of room: {left_out}", "dim")]
-    above, *below = [[Text(text, style)] if text else [] for text, style in around]
-    return Group(*above, table, *sum(below, [])), needed()
+    hidden = left_out and f"not shown for want of room: {left_out}"
+    below = [Text(text, "dim") for text in (caption, hidden) if text]
+    return Group(*([Text(title, "bold")] if title else []), table, *below), needed()
 
 
 def _empty_table(has_header: bool) -> "Table":
