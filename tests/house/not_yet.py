@@ -25,7 +25,6 @@ LONG_FUNCTIONS: set[str] = {
 }
 MANY_PARAMETERS: set[str] = {
     "cmd/shardmq/bench/compare/spark.py measure",
-    "cmd/shardmq/terminal/options.py tls_of",
     "shardmq/spark/connection/protocol.py encode_publish",
     "shardmq/spark/jobs/dead_letters.py deadletters",
     "shardmq/spark/jobs/export.py export",
