@@ -10,7 +10,7 @@ from shardmq.cmd.terminal.connection import connected
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row, plain
-from shardmq.cmd.terminal.tables import fitted_table, print_fitted
+from shardmq.cmd.terminal.tables import Table, print_fitted
 from shardmq.cmd.terminal.values import counted, duration, size
 from shardmq.topology.entities import DEFAULT_VHOST
 
@@ -136,10 +136,10 @@ def page(state: Status, width: int, height: int | None = None) -> "tuple[Group, 
     if processes:
         shown = processes if room_of_processes is None else busiest(processes, _process_load, room_of_processes)
         caption = ", ".join(filter(None, [_held(processes), hidden(len(processes) - len(shown))]))
-        tables.append(fitted_table("processes", PROCESS_COLUMNS, shown, width, caption=caption))
+        tables.append(Table("processes", PROCESS_COLUMNS, shown, caption).fitted(width))
     shown = queues if room_of_queues is None else busiest(queues, _queue_load, room_of_queues)
     caption = ", ".join(filter(None, [counted(len(queues), "queue"), hidden(len(queues) - len(shown))]))
-    queue_table, needed = fitted_table("queues", QUEUE_COLUMNS, shown, width, caption=caption)
+    queue_table, needed = Table("queues", QUEUE_COLUMNS, shown, caption).fitted(width)
     return Group(*(table for table, _ in tables), *said, queue_table), max([needed, *(each for _, each in tables)])
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,7 +14,7 @@ from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
 GAP: Final = 2
 """Characters between two columns."""
@@ -45,43 +46,77 @@ def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice
     caption = counted(len(rows), one)
     if len(chosen) < len(rows):
         caption = f"{len(chosen):,} of {caption}"
-    print_table(noun, shown, chosen, caption=caption, is_whole=bool(choice.columns))
+    Table(noun, shown, chosen, caption, is_whole=bool(choice.columns)).print()
 
 
-def print_table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    *,
-    caption: str = "",
-    has_header: bool = True,
-    is_whole: bool = False,
-) -> None:
-    """Print rows: as a table on a terminal, else tab-separated, one row a line, without title, header and caption.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows with a title.
 
-    Args:
-        title: stands above the table.
-        columns: the most important ones first; those that do not fit are left out, and named below the table.
+    Attributes:
+        title: stands above the rows.
+        columns: the most important ones first; those that do not fit are left out, and named below the rows.
         rows: one dictionary for each.
-        caption: stands below the table.
+        caption: stands below the rows.
         has_header: whether columns have titles.
         is_whole: whether every column is printed, however wide that is.
     """
-    if not sys.stdout.isatty():
-        for row in rows:
-            click.echo("\t".join(plain(column.of(row)) for column in columns))
-        return
-    from rich.console import Console
 
-    console = Console(highlight=False)
-    table, width = fitted_table(
-        title, columns, rows, console.width, caption=caption, has_header=has_header, is_whole=is_whole
-    )
-    print_fitted(console, table, width)
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    caption: str = ""
+    has_header: bool = True
+    is_whole: bool = False
+
+    def print(self) -> None:
+        """Print the table on a terminal; elsewhere its rows alone, tab-separated, one a line."""
+        if not sys.stdout.isatty():
+            for row in self.rows:
+                click.echo("\t".join(plain(column.of(row)) for column in self.columns))
+            return
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        print_fitted(console, *self.fitted(console.width))
+
+    def fitted(self, width: int) -> "tuple[Group, int]":
+        """The table for a terminal, and the width that it needs: more than it has where one name is longer.
+
+        Nothing is cut and no name is wrapped. Columns that do not fit are left out, from the last one.
+        """
+        from rich.console import Group
+        from rich.text import Text
+
+        texts = {column.name: [column.shown(row) for row in self.rows] for column in self.columns}
+        least = {column.name: _least(column, texts[column.name], self.has_header) for column in self.columns}
+        fitting = list(self.columns)
+
+        def needed() -> int:
+            return sum([least[column.name] for column in fitting]) + GAP * (len(fitting) - 1)
+
+        while not self.is_whole and len(fitting) > 1 and needed() > width:
+            fitting.pop()
+        table = _empty_table(self.has_header)
+        for column in fitting:
+            table.add_column(
+                column.title if self.has_header else "",
+                justify="right" if column.is_number else "left",
+                no_wrap=not column.is_wrapped,
+                overflow="fold" if column.is_wrapped else "crop",
+                min_width=least[column.name],
+            )
+        for place, row in enumerate(self.rows):
+            cells = [Text(texts[column.name][place], column.style(row) if column.style else "") for column in fitting]
+            table.add_row(*cells)
+        left_out = ", ".join(column.name for column in self.columns[len(fitting) :])
+        hidden = left_out and f"not shown for want of room: {left_out}"
+        below = [Text(text, "dim") for text in (self.caption, hidden) if text]
+        return Group(*([Text(self.title, "bold")] if self.title else []), table, *below), needed()
 
 
 def print_fitted(console: "Console", table: "Group", width: int) -> None:
-    """Print what `fitted_table` made. Where a name is longer than the terminal, only its own line is too long."""
+    """Print what `Table.fitted` made. Where a name is longer than the terminal, only its own line is too long."""
     room = console.width
     if width <= room:
         console.print(table)
@@ -94,56 +129,11 @@ def print_fitted(console: "Console", table: "Group", width: int) -> None:
         click.echo(TRAILING_SPACES.sub(r"\1", line.replace("─" * width, "─" * room)), color=True)
 
 
-def fitted_table(
-    title: str,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    width: int,
-    *,
-    caption: str = "",
-    has_header: bool = True,
-    is_whole: bool = False,
-) -> "tuple[Group, int]":
-    """A table that fits into a width, and the width that it needs, which is more where a single name is longer.
-
-    Nothing is cut and no name is wrapped. Columns that do not fit are left out, from the last one.
-    """
-    from rich.console import Group
-    from rich.text import Text
-
-    texts = {column.name: [column.shown(row) for row in rows] for column in columns}
-    least = {column.name: _least(column, texts[column.name], has_header) for column in columns}
-    fitting = list(columns)
-
-    def needed() -> int:
-        return sum([least[column.name] for column in fitting]) + GAP * (len(fitting) - 1)
-
-    while not is_whole and len(fitting) > 1 and needed() > width:
-        fitting.pop()
-    table = _empty_table(has_header)
-    for column in fitting:
-        table.add_column(
-            column.title if has_header else "",
-            justify="right" if column.is_number else "left",
-            no_wrap=not column.is_wrapped,
-            overflow="fold" if column.is_wrapped else "crop",
-            min_width=least[column.name],
-        )
-    for place, row in enumerate(rows):
-        table.add_row(
-            *(Text(texts[column.name][place], column.style(row) if column.style else "") for column in fitting)
-        )
-    left_out = ", ".join(column.name for column in columns[len(fitting) :])
-    hidden = left_out and f"not shown for want of room: {left_out}"
-    below = [Text(text, "dim") for text in (caption, hidden) if text]
-    return Group(*([Text(title, "bold")] if title else []), table, *below), needed()
-
-
-def _empty_table(has_header: bool) -> "Table":
+def _empty_table(has_header: bool) -> "RichTable":
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=has_header)
+    return RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=has_header)
 
 
 def _least(column: Column, texts: Sequence[str], has_header: bool) -> int:
@@ -158,12 +148,14 @@ def _least(column: Column, texts: Sequence[str], has_header: bool) -> int:
     )
 
 
-def new_table(title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None) -> "Table":
+def new_table(
+    title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None
+) -> "RichTable":
     """An empty table: columns of names, which are never wrapped, then columns of numbers."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    table = Table(
+    table = RichTable(
         title=title,
         caption=caption,
         title_justify="left",

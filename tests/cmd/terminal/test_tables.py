@@ -10,7 +10,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.cmd.terminal.rows import Column, names, numbers
-from shardmq.cmd.terminal.tables import fitted_table
+from shardmq.cmd.terminal.tables import Table
 from tests.cmd.pseudo_terminal import Terminal
 
 Parsed = Callable[..., object]
@@ -77,7 +77,7 @@ def test_a_table_is_never_wider_than_the_terminal_but_for_one_name() -> None:
     columns = (*names("name"), *numbers("ready"), Column("features", is_wrapped=True))
     rows = [{"name": "n" * 20, "ready": 1000, "features": ["durable", "lazy", "max-length=10"]}]
     for width in range(10, 60):
-        _, needed = fitted_table("queues", columns, rows, width)
+        _, needed = Table("queues", columns, rows).fitted(width)
         assert needed == (42 if width >= 42 else 27 if width >= 27 else 20)
 
 
