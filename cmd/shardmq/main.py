@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE
-from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError, StartupRefused, StoreUnwritable, Timeout
+from shardmq.errors import ConnectionLost, ShardmqError, StartupRefused
 
 COMMANDS: Final = {
     "up": "shardmq.cmd.run.up:up",
@@ -103,11 +103,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except StartupRefused as fault:
         return _failed(fault.text, EXIT_CONFIG)
     except ConnectionLost as fault:
-        return _failed(f"{fault.text}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
-    except (InvalidRequest, StoreUnwritable, Timeout) as fault:
-        return _failed(fault.text, EXIT_FAILED)
+        return _failed(f"{fault}; `shardmq up` starts a broker, --url names another", EXIT_FAILED)
     except ShardmqError as fault:
-        return _failed(fault.text if type(fault) is ShardmqError else str(fault), EXIT_FAILED)
+        return _failed(str(fault), EXIT_FAILED)
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
