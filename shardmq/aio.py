@@ -1,6 +1,6 @@
 """shardmq for asyncio: the verbs of `shardmq`, as coroutines. Runs on asyncio's event loop and on uvloop.
 
-async with await shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as connection:
+async with shardmq.aio.connect("shardmq://guest:guest@127.0.0.1:5672/") as connection:
     channel = await connection.channel()
     await channel.queue_declare("work", durable=True)
     await channel.basic_publish("", "work", b"...")

@@ -4,6 +4,7 @@ from typing import Any
 
 from shardmq.bus.coordinator_link import Reply
 from shardmq.gateway.handlers.replies import delivery_table, done, shaped
+from shardmq.gateway.native import direct_reply
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicCancel, BasicConsume, BasicGet, BasicQos, BasicRecover
 from shardmq.topology.arguments import CONSUMER_ARGUMENTS, check_arguments
@@ -20,6 +21,9 @@ def basic_consume(channel: Channel, operation: BasicConsume, reply: Reply) -> No
         PreconditionFailed: an argument has no meaning.
     """
     client, arguments = channel.client, operation.arguments
+    if direct_reply.is_reply_name(operation.queue):
+        direct_reply.consume(channel, operation, reply)
+        return
     if arguments:
         check_arguments(
             f"a consumer of queue '{operation.queue}' in vhost '{client.vhost}'", arguments, CONSUMER_ARGUMENTS

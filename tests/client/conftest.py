@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import shardmq
+from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
 from shardmq.protocol.native.operations.codec import FROM_CLIENT, decode, encode
@@ -20,6 +22,17 @@ from shardmq.protocol.native.operations.connection import (
 from shardmq.protocol.native.operations.fields import Operation
 
 PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[shardmq.Connection]:
+    with shardmq.connect(broker.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def channel(connection: shardmq.Connection) -> shardmq.Channel:
+    return connection.channel()
 
 
 class Conversation:

@@ -6,7 +6,7 @@ channel.py         Channel.
 topology.py        Part of Channel.
 publisher.py       Publisher.
 transaction.py     Transaction.
-consumer.py        The consumers of a channel: iterators, and tasks that run handlers.
+consumer.py        The consumers of a channel: iterators, calls that wait for an answer, tasks that run handlers.
 settler.py         Acks and nacks of a channel: counted, and flushed before the event loop waits.
 transport.py       The socket of a connection, over all its lives.
 reconnect.py       The asyncio protocol on a socket; dialing again and restoring, as a task.

@@ -26,7 +26,12 @@ class AdministrationRequests(ABC):
         return await self._ask(administration.status())
 
     async def topology(self, noun: str) -> list[dict[str, Any]]:
-        """What there is: a table for each."""
+        """What there is: a table for each.
+
+        Args:
+            noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
+                "users", "permissions", "connections", "channels" or "consumers": those the user may see.
+        """
         return await self._ask(administration.topology(noun))
 
     async def vhost_put(self, vhost: str, description: str = "", tags: Sequence[str] = ()) -> None:
@@ -44,7 +49,14 @@ class AdministrationRequests(ABC):
         password_hash: str | None = None,
         tags: Sequence[str] | None = None,
     ) -> None:
-        """Make a user, or change one: what is None stays."""
+        """Make a user, or change one: what is None stays.
+
+        Args:
+            user: the name.
+            password: as it is typed.
+            password_hash: instead of a password, as `topology("users")` and RabbitMQ's definitions have it.
+            tags: administrator, monitoring, management, impersonator.
+        """
         await self._ask(administration.user_put(user, password, password_hash, tags))
 
     async def user_delete(self, user: str) -> None:
@@ -60,7 +72,13 @@ class AdministrationRequests(ABC):
         await self._ask(administration.permission_delete(user, vhost))
 
     async def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:
-        """Set limits; None lifts one."""
+        """Set limits; None lifts one.
+
+        Args:
+            noun: "vhost" (max-connections, max-queues) or "user" (max-connections, max-channels).
+            name: which.
+            limits: by name.
+        """
         await self._ask(administration.limits_put(noun, name, limits))
 
     async def connection_expel(self, connection: str, reason: str = "") -> None:
@@ -68,11 +86,16 @@ class AdministrationRequests(ABC):
         await self._ask(administration.connection_expel(connection, reason))
 
     async def backup_begin(self, directory: str, bytes_per_second: int = 100_000_000) -> None:
-        """As `shardmq.Connection.backup_begin`."""
+        """Have the broker copy its stores, while it goes on. Returns once it is settled what is in the backup.
+
+        Args:
+            directory: an absolute path on the hosts of the broker's processes; there must be nothing in it.
+            bytes_per_second: at most, of all shards together.
+        """
         await self._ask(administration.backup_begin(directory, bytes_per_second))
 
     async def backup_look(self) -> dict[str, Any]:
-        """As `shardmq.Connection.backup_look`."""
+        """How far the last backup is: its `state` ("copying", "done", "failed"), and bytes of each store."""
         return await self._ask(administration.backup_look())
 
     async def definitions_export(self) -> dict[str, Any]:
@@ -80,5 +103,9 @@ class AdministrationRequests(ABC):
         return await self._ask(administration.definitions_export())
 
     async def definitions_import(self, definitions: Mapping[str, Any]) -> dict[str, Any]:
-        """Make what is in definitions of RabbitMQ's shape and not there yet."""
+        """Make what is in definitions of RabbitMQ's shape and not there yet.
+
+        Returns:
+            `{"imported": {noun: count}, "skipped": [sentence, …]}`.
+        """
         return await self._ask(administration.definitions_import(definitions))

@@ -5,15 +5,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from shardmq.client.aio.consumer import ChannelConsumers, Handler, HandlerInbox
+from shardmq.client.aio.consumer import CallRequests, ChannelConsumers, Handler, HandlerInbox, RemoteCalls
 from shardmq.client.aio.publisher import Publisher
-from shardmq.client.aio.settler import ChannelSettler
+from shardmq.client.aio.settler import ChannelSettler, SettleRequests
 from shardmq.client.aio.topology import TopologyRequests
 from shardmq.client.aio.transaction import Transaction
 from shardmq.client.aio.transport import Transport
 from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH, WINDOW
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
+from shardmq.client.api.opening import Opening
 from shardmq.client.core import requests
 from shardmq.client.core.batching import flags_of, record_of
 from shardmq.client.core.channel import ChannelCore
@@ -51,14 +52,17 @@ class _Confirm:
         return False
 
 
-class Channel(TopologyRequests):
+class Channel(TopologyRequests, CallRequests, SettleRequests):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     An async context manager: leaving it closes the channel. What each method takes and raises is what `shardmq.Channel`
     says; acks are plain calls, sent together before the event loop waits again.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a channel is opened by Connection.channel()")
+
+    def _set_up(
         self,
         connection: ConnectionCore,
         transport: Transport,
@@ -74,6 +78,7 @@ class Channel(TopologyRequests):
         self._publishers: list[Publisher] = []
         self._settler = ChannelSettler(connection, transport, self._send_published)
         self._consumers = ChannelConsumers(connection, transport, self._settler, timeout)
+        self._calls = RemoteCalls(connection, transport, self._consumers)
         self._core: ChannelCore
 
     async def _open(self) -> None:
@@ -113,7 +118,24 @@ class Channel(TopologyRequests):
         mandatory: bool = False,
         delay_ms: int = 0,
     ) -> None:
-        """Publish one message; returns when it is confirmed: in every queue it was routed to, on disk where durable."""
+        """Publish one message; returns when it is confirmed: in every queue it was routed to, on disk where durable.
+
+        Args:
+            exchange: where to, "" for the default exchange.
+            routing_key: what the exchange's bindings are matched with.
+            body: the message.
+            properties: of the message; persistent unless their delivery_mode is 1.
+            mandatory: it comes back where no queue takes it.
+            delay_ms: it joins its queues so many milliseconds later; it is confirmed when it is on disk.
+
+        Raises:
+            TypeError: the body is not bytes.
+            ContentTooLarge: over the message limit.
+            NotFound: no such exchange.
+            PublishRefused: the broker did not take it, or not in every queue.
+            Unroutable: it is mandatory and no queue took it; the error carries it.
+            Timeout: no confirm in time; the text says whether it was sent.
+        """
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         record = record_of(body, properties, self._connection.state.server.message_max)
@@ -133,8 +155,17 @@ class Channel(TopologyRequests):
     def publisher(
         self, window: int = WINDOW, timeout: float | None = None, producer: str | int | None = None
     ) -> Publisher:
-        """A publisher for many messages: it does not wait for each one's confirm."""
-        publisher = Publisher(
+        """A publisher for many messages: it does not wait for each one's confirm.
+
+        Args:
+            window: messages unconfirmed at most; publishing waits beyond it.
+            timeout: seconds to wait for the window or a flush; the connection's when None.
+            producer: a name or number that outlives this program; its messages are published with a `sequence` each,
+                rising, and every queue takes each number once. Without it the channel numbers its messages, which
+                makes what a recovery sends again harmless, but not what a program sends again when it was restarted.
+        """
+        publisher = Publisher.__new__(Publisher)
+        publisher._set_up(
             self._connection,
             self._transport,
             self._core,
@@ -147,12 +178,15 @@ class Channel(TopologyRequests):
         self._publishers.append(publisher)
         return publisher
 
-    async def transaction(
+    def transaction(
         self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
-    ) -> Transaction:
-        """Begin a transaction: `async with await channel.transaction(name) as transaction: …`."""
-        seconds = self._timeout if timeout is None else timeout
-        transaction = Transaction(
+    ) -> Opening[Transaction]:
+        """Begin a transaction: `async with channel.transaction(name) as transaction: …`."""
+        return Opening(self._transaction(name, timeout_ms, window, self._timeout if timeout is None else timeout))
+
+    async def _transaction(self, name: str, timeout_ms: int, window: int, seconds: float) -> Transaction:
+        transaction = Transaction.__new__(Transaction)
+        transaction._set_up(
             self._connection,
             self._transport,
             self._core,
@@ -212,21 +246,24 @@ class Channel(TopologyRequests):
         arguments: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
         on_error: OnError = "requeue",
-        concurrency: int = 1,
+        concurrency: int | None = None,
     ) -> str:
         """Have a function or coroutine function called with each message, in tasks of their own.
 
         Takes what `shardmq.Channel.basic_consume` does, and:
 
         Args:
-            concurrency: messages handled at once; with 1 they are handled one after the other, in order.
+            concurrency: messages handled at once; with 1 they are handled one after the other, in order. As many as
+                the prefetch allows when None.
         """
         check_handler(callback, on_error)
-        if concurrency < 1:
+        if concurrency is not None and concurrency < 1:
             raise InvalidRequest(f"a consumer handles at least 1 message at once, not {concurrency}")
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = requests.basic_consume(queue, consumer_tag, prefetch, auto_ack, exclusive, merged)
-        inbox = HandlerInbox(self._consumers, callback, queue, on_error, self._fail, concurrency)
+        inbox = HandlerInbox(
+            self._consumers, callback, queue, on_error, self._fail, concurrency or prefetch or PREFETCH
+        )
         try:
             return await self._consumers.begin(operation, inbox)
         except BaseException:
@@ -239,30 +276,17 @@ class Channel(TopologyRequests):
         await self._consumers.cancel(consumer_tag)
 
     async def basic_get(self, queue: str, auto_ack: bool = False) -> Message | None:
-        """One message; None when the queue is empty."""
+        """One message; None when the queue is empty.
+
+        Raises:
+            NotFound: no such queue.
+        """
         check_names(queue=queue)
         self._settler.flush()
         got: asyncio.Future[Delivery | None] = self._future()
         self._connection.get(self._core, queue, auto_ack, got)
         delivery = await self._answer(got, f"getting from queue '{queue}'")
         return None if delivery is None else delivery.messages()[0]
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Ack a message, or with `multiple` all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.ack(first, last)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
-    ) -> None:
-        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.nack(first, last, requeue, delay_ms)
-
-    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.renew(first, last)
 
     async def basic_recover(self) -> None:
         """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""

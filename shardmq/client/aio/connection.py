@@ -14,6 +14,7 @@ from shardmq.client.aio.transport import Transport
 from shardmq.client.api.defaults import CLOSE_SECONDS, REPORT_SECONDS, TIMEOUT_SECONDS
 from shardmq.client.api.hooks import HookRegistration, Hooks
 from shardmq.client.api.metrics import Counter, Metrics, MetricsCounter, counter_of
+from shardmq.client.api.opening import Opening
 from shardmq.client.api.recovery import DEFAULT_RECOVERY, Recovery
 from shardmq.client.api.results import ServerProperties
 from shardmq.client.api.tls import check_tls
@@ -32,24 +33,34 @@ HOOK_TASKS_MAX: Final = 1000
 """Coroutines of hooks that are under way; past it, messages that come back are told by `flush`, as without a hook."""
 
 
-async def connect(
+def connect(
     url: str | Sequence[str] | None = None,
     timeout: float = TIMEOUT_SECONDS,
     heartbeat: int = HEARTBEAT_SECONDS,
     recovery: Recovery | None = DEFAULT_RECOVERY,
     tls: ssl.SSLContext | None = None,
     metrics: Metrics | Counter | None = None,
-) -> "Connection":
+) -> "Opening[Connection]":
     """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
+    return Opening(_connect(url, timeout, heartbeat, recovery, tls, metrics))
+
+
+async def _connect(
+    url: str | Sequence[str] | None,
+    timeout: float,
+    heartbeat: int,
+    recovery: Recovery | None,
+    tls: ssl.SSLContext | None,
+    metrics: Metrics | Counter | None,
+) -> "Connection":
     addresses = parse_all(given_or_default(url))
     check_tls(addresses, tls)
     check_heartbeat(heartbeat)
     check_timeout(timeout)
     if recovery is not None:
         recovery.check()
-    connection = Connection(
-        addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics)
-    )
+    connection = Connection.__new__(Connection)
+    connection._set_up(addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics))
     try:
         await connection._open()
     except BaseException:
@@ -64,7 +75,10 @@ class Connection(HookRegistration, AdministrationRequests):
     When it is lost it comes back, as `shardmq.Connection`. An async context manager: leaving it closes the connection.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a connection is opened by shardmq.aio.connect()")
+
+    def _set_up(
         self,
         addresses: Sequence[Address],
         timeout: float,
@@ -113,25 +127,33 @@ class Connection(HookRegistration, AdministrationRequests):
 
     @property
     def server_properties(self) -> dict[str, Any]:
-        """What the broker said of itself."""
+        """What the broker said of itself: product, version, protocol, heartbeat, frame_max, channel_max."""
         server = self._core.state.server
         return {name: getattr(server, name) for name in server.__struct_fields__}
 
-    async def channel(self) -> Channel:
+    def channel(self) -> Opening[Channel]:
         """Open a channel. Raises what `shardmq.Connection.channel` does."""
+        return Opening(self._channel())
+
+    async def _channel(self) -> Channel:
         forget: Callable[[Channel], None] = self._channels.discard
-        channel = Channel(self._core, self._transport, self.timeout, self._has_return_hook, forget)
+        channel = Channel.__new__(Channel)
+        channel._set_up(self._core, self._transport, self.timeout, self._has_return_hook, forget)
         self._channels.add(channel)
         await channel._open()
         return channel
 
     async def close(self) -> None:
-        """Close it, with all its channels; what is unacked returns to its queues. Always returns, within seconds."""
+        """Close it, with all its channels; what is unacked returns to its queues.
+
+        Always returns, within seconds: also while it is recovered or blocked, and when the broker is dead. What is not
+        confirmed by then may be lost; `Publisher.flush` before tells.
+        """
         was_up = self._core.state.is_up
         if self.is_open:
             for channel in list(self._channels):
                 channel.flush()
-            self._core.close(ConnectionLost(f"the connection to {self._core.state.address} was closed by this program"))
+            self._core.close(self._closed_here())
             self._transport.transmit()
         if not was_up:
             self._transport.stop()
@@ -150,8 +172,11 @@ class Connection(HookRegistration, AdministrationRequests):
         await self._transport.wait(opened, self.timeout, f"opening the connection to {self._core.state.address}")
         self._transport.start_beating()
 
+    def _closed_here(self) -> ConnectionLost:
+        return ConnectionLost(f"the connection to {self._core.state.address} was closed by this program")
+
     def _abort(self) -> None:
-        self._core.lose(ConnectionLost(f"the connection to {self._core.state.address} was closed by this program"))
+        self._core.lose(self._closed_here(), is_wanted=True)
         self._transport.stop()
 
     async def _ask(self, request: Request[T]) -> T:

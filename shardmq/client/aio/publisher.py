@@ -29,7 +29,10 @@ from shardmq.message.properties import Properties
 class Publisher:
     """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a publisher is made by Channel.publisher()")
+
+    def _set_up(
         self,
         core: ConnectionCore,
         transport: Transport,
@@ -76,6 +79,10 @@ class Publisher:
             self._forget(self)
             self.send()
 
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return f"<Publisher on channel {self._channel.number}, {self.unconfirmed} unconfirmed, {state}>"
+
     @property
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
@@ -92,7 +99,23 @@ class Publisher:
         delay_ms: int = 0,
         sequence: int | None = None,
     ) -> None:
-        """Publish one message; waits only while the window is full. Takes and raises what `shardmq.Publisher` does."""
+        """Publish one message; waits only while the window is full.
+
+        Args:
+            exchange: where to, "" for the default exchange.
+            routing_key: what the exchange's bindings are matched with.
+            body: the message.
+            properties: of the message; persistent unless their delivery_mode is 1.
+            mandatory: it comes back where no queue takes it: to the hook (`Connection.on_return`), else to `flush`.
+            delay_ms: it joins its queues so many milliseconds later.
+            sequence: its number, for publishers with a producer's name.
+
+        Raises:
+            TypeError: the body is not bytes.
+            ContentTooLarge: over the message limit; nothing was sent.
+            Timeout: the window stayed full; the message was not taken.
+            ChannelError, ConnectionFault: the channel or the connection is closed.
+        """
         filling = self._collecting.filling
         if mandatory or delay_ms or self._producer or sequence is not None:
             filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
@@ -128,7 +151,20 @@ class Publisher:
         delay_ms: int = 0,
         sequence: int | None = None,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties: a few hundred to a batch."""
+        """Publish many messages that share exchange, routing key and properties: a few hundred to a batch.
+
+        Args:
+            exchange: where to.
+            routing_key: for all of them.
+            bodies: the messages, in any iterable; taken a batch at a time.
+            properties: of all of them.
+            mandatory: as in `publish`.
+            delay_ms: as in `publish`.
+            sequence: the first one's number, for publishers with a producer's name.
+
+        Raises:
+            As `publish`; the batches before the one at fault were sent.
+        """
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
         check_sequence(self._producer, sequence)
@@ -144,7 +180,17 @@ class Publisher:
             await self._transport.make_room(self._timeout)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything and wait until all of it is confirmed. As `shardmq.Publisher.flush`."""
+        """Send everything and wait until all of it is confirmed.
+
+        Args:
+            timeout: seconds to wait; the connection's when None.
+
+        Raises:
+            NotFound, AccessRefused, PublishRefused, …: messages were refused since the last flush; the text says how
+                many, and the first one's reason.
+            Timeout: not all was confirmed in time; it may still be.
+            ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
+        """
         self.send()
         await self._wait_for(self._sent, self._timeout if timeout is None else timeout, f"flush ({self._last_target})")
         error, refused = self._error, self._refused
@@ -165,12 +211,12 @@ class Publisher:
         self._send_batches(self._collecting.take())
 
     def flush_due(self) -> None:
-        """As `send`, for the event loop."""
+        """Send what is being collected: it has waited for its neighbours."""
         self._is_due = False
         self.send()
 
     def returned(self, count: int, error: Unroutable) -> bool:
-        """So many came back; whether the hook is to hear of it, and not who flushes."""
+        """Count messages that came back; whether the hook is to hear of it, and not who flushes."""
         if self._has_return_hook():
             return True
         self._came_back += count

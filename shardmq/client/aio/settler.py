@@ -135,3 +135,29 @@ class ChannelSettler:
     def forget_prefetch(self, tag: str) -> None:
         """Forget a consumer that has ended."""
         self._prefetches.pop(tag, None)
+
+
+class SettleRequests:
+    """RabbitMQ's verbs for acks and nacks by delivery tag: part of a channel."""
+
+    _settler: ChannelSettler
+
+    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Ack a message, or with `multiple` all up to it (0: all there are).
+
+        A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
+        """
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.ack(first, last)
+
+    def basic_nack(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
+    ) -> None:
+        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.nack(first, last, requeue, delay_ms)
+
+    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.renew(first, last)

@@ -28,7 +28,10 @@ class Transaction:
     with a note of what became of the transaction.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a transaction is begun by Channel.transaction()")
+
+    def _set_up(
         self,
         core: ConnectionCore,
         transport: Transport,
@@ -43,7 +46,8 @@ class Transaction:
         self._transport = transport
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
-        self._publisher = Publisher(
+        self._publisher = Publisher.__new__(Publisher)
+        self._publisher._set_up(
             core, transport, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
         )
 
@@ -79,7 +83,9 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly."""
+        """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly: a program that is
+        batch again changes nothing.
+        """
         return self._core.is_committed
 
     async def publish(
@@ -91,7 +97,27 @@ class Transaction:
         mandatory: bool = False,
         delay_ms: int = 0,
     ) -> None:
-        """Publish one message, which is staged: on disk, in no queue. Waits only while the window is full."""
+        """Publish one message, which is staged: on disk, in no queue. Waits only while the window is full.
+
+        What the broker refuses is raised by the next call. It is published again by itself while its shard is away.
+
+        Args:
+            exchange: where to, "" for the default exchange.
+            routing_key: what the exchange's bindings are matched with, now.
+            body: the message.
+            properties: of the message; its time to live begins with the commit.
+            mandatory: it comes back where no queue takes it: to the hook (`Connection.on_return`), else `flush`, `seal`
+                or the end of `with` raise.
+            delay_ms: it joins its queues so many milliseconds after the commit.
+
+        Raises:
+            TypeError: the body is not bytes.
+            ContentTooLarge: over the message limit; nothing was sent.
+            NotFound, AccessRefused, PublishRefused, …: a message before was refused; it cannot be committed any more.
+            PreconditionFailed: it is sealed, committed, aborted or has expired.
+            Timeout: the window stayed full; the message was not taken.
+            ChannelError, ConnectionFault: the channel or the connection is closed.
+        """
         if self._core.is_taking:
             await self._publisher.publish(exchange, routing_key, body, properties, mandatory, delay_ms)
         else:
@@ -106,26 +132,77 @@ class Transaction:
         mandatory: bool = False,
         delay_ms: int = 0,
     ) -> None:
-        """Publish many messages that share exchange, routing key and properties, in batches of some hundred."""
+        """Publish many messages that share exchange, routing key and properties, in batches of some hundred.
+
+        Args:
+            exchange: where to.
+            routing_key: for all of them.
+            bodies: the messages, in any iterable; taken a batch at a time.
+            properties: of all of them.
+            mandatory: as in `publish`.
+            delay_ms: as in `publish`.
+
+        Raises:
+            As `publish`.
+        """
         if self._core.is_taking:
             await self._publisher.publish_many(exchange, routing_key, bodies, properties, mandatory, delay_ms)
         else:
             self._core.check_taking()
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until all that was published is staged; `seal` and `commit` do."""
+        """Wait until all that was published is staged; `seal` and `commit` do.
+
+        Args:
+            timeout: seconds to wait; the transaction's when None.
+
+        Raises:
+            NotFound, AccessRefused, PublishRefused, …: messages were refused; it cannot be committed any more.
+            Unroutable: mandatory messages came back, which is told once.
+            Timeout: not all was confirmed in time; it may still be.
+            ChannelError, ConnectionFault: the channel or the connection is closed.
+        """
         await self._carry_out(self._core.flush(timeout))
 
     async def seal(self) -> Sealed:
-        """Wait until all that was published is confirmed, and say that it is complete. It takes no more then."""
+        """Wait until all that was published is confirmed, and say that it is complete. It takes no more then.
+
+        Returns:
+            What `commit` has to name, where somebody else commits: (attempt, messages), two ints.
+
+        Raises:
+            As `flush`.
+            PreconditionFailed: the transaction was aborted, or has expired.
+            Timeout, Unavailable: the broker did not or cannot do it now; it may be sealed again.
+        """
         return await self._carry_out(self._core.seal())
 
     async def commit(self, sealed: Iterable[tuple[int, int]] | None = None, timeout: float | None = None) -> bool:
-        """Make it appear: decided at once and for good, then put into its queues; whether all of it is there."""
+        """Make it appear: decided at once and for good, then put into its queues. Doing it again does no harm.
+
+        Args:
+            sealed: the attempts that count, in this order: what `seal` returned to each. Its own when None. What other
+                attempts published disappears.
+            timeout: seconds to wait until all is in its queues; the transaction's when None.
+
+        Returns:
+            Whether all of it is in its queues. False: not within the timeout, it follows by itself.
+
+        Raises:
+            PreconditionFailed: an attempt is not sealed or has other messages; or the transaction was aborted.
+            Timeout, Unavailable, ChannelError, ConnectionFault: the answer did not come. Whether it is committed is
+                told by beginning it again.
+            As `seal`, for what was published here.
+        """
         return await self._carry_out(self._core.commit(sealed, timeout))
 
     async def abort(self) -> None:
-        """End it: nothing that anybody published there appears."""
+        """End it: nothing that anybody published there appears. Does nothing where it was aborted.
+
+        Raises:
+            PreconditionFailed: it is committed.
+            Timeout, Unavailable, ChannelError, ConnectionFault: no answer. It is aborted when its time is over.
+        """
         await self._carry_out(self._core.abort())
 
     def _resend_in(self, seconds: float) -> None:

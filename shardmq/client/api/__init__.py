@@ -10,4 +10,5 @@ metrics.py         Counts for a program's metrics.
 handler_errors.py  What becomes of a message whose handler raised.
 defaults.py        Windows, prefetch, timeouts and limits of patience; constants alone.
 returns.py         Mandatory messages that no queue took.
+opening.py         What is awaited, or entered with `async with`.
 """

@@ -173,7 +173,7 @@ class HookRegistration:
         return hook
 
     def on_lost(self, hook: Callable[[ShardmqError], object]) -> Callable[[ShardmqError], object]:
-        """Hear that the connection was lost, or closed by this program; `is_open`: it is being recovered."""
+        """Hear that the connection was lost, and why; while `is_open` it is being recovered. A `close` is no loss."""
         self._hooks.on_lost.append(hook)
         return hook
 

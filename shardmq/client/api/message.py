@@ -14,6 +14,9 @@ from shardmq.protocol.native.operations.basic import BasicDeliver
 
 NO_PROPERTIES: Final = Properties()
 
+SHOWN_BYTES: Final = 32
+"""Of a body in `repr`."""
+
 
 class Settler(Protocol):
     """Who passes acks on: a channel."""
@@ -58,6 +61,11 @@ class Message(msgspec.Struct, gc=False, eq=False):
         if not count:
             return properties
         return replace(properties, headers={**(properties.headers or {}), "x-delivery-count": count})
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self._delivery.queue
 
     @property
     def exchange(self) -> str:
@@ -138,7 +146,12 @@ class Message(msgspec.Struct, gc=False, eq=False):
         self._delivery.settler.renew(self.delivery_tag, self.delivery_tag)
 
     def __repr__(self) -> str:
-        return f"Message({self.delivery_tag}, {self.routing_key!r}, {len(self.body)} bytes)"
+        shown = self.body if len(self.body) <= SHOWN_BYTES else self.body[:SHOWN_BYTES] + b"..."
+        again = ", redelivered" if self.redelivered else ""
+        return (
+            f"<Message {self.delivery_tag} from queue '{self.queue}', routing key '{self.routing_key}', "
+            f"{len(self.body)} bytes: {shown!r}{again}>"
+        )
 
 
 class Delivery:
@@ -147,14 +160,16 @@ class Delivery:
     Attributes:
         frame: what came.
         settler: who passes on acks.
+        queue: whose messages they are.
         first: the first message's number in its queue, where that is known.
     """
 
-    __slots__ = ("first", "frame", "settler")
+    __slots__ = ("first", "frame", "queue", "settler")
 
-    def __init__(self, frame: BasicDeliver, settler: Settler, first: int | None = None) -> None:
+    def __init__(self, frame: BasicDeliver, settler: Settler, queue: str, first: int | None = None) -> None:
         self.frame = frame
         self.settler = settler
+        self.queue = queue
         self.first = first
 
     @property
@@ -217,7 +232,11 @@ class Batch:
         return iter(self.messages)
 
     def __repr__(self) -> str:
-        return f"Batch({len(self)} messages from delivery tag {self.delivery_tag}, {self.routing_key!r})"
+        again = ", redelivered" if self.redelivered else ""
+        return (
+            f"<Batch of {len(self)} messages from queue '{self.queue}', delivery tags from {self.delivery_tag}, "
+            f"routing key '{self.routing_key}'{again}>"
+        )
 
     @property
     def bodies(self) -> list[bytes]:
@@ -233,6 +252,11 @@ class Batch:
         if self._messages is None:
             self._messages = self._delivery.messages()
         return self._messages
+
+    @property
+    def queue(self) -> str:
+        """The queue they came from."""
+        return self._delivery.queue
 
     @property
     def exchange(self) -> str:

@@ -3,17 +3,17 @@
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from shardmq.client.api.message import Settler
 from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.client.core.batching import PublishBatch
-from shardmq.client.core.interfaces import Confirms, Inbox, Reply
+from shardmq.client.core.interfaces import Confirms, Inbox, Reply, again
 from shardmq.errors import ShardmqError
 from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicPublish
-from shardmq.protocol.native.operations.connection import ConnectionOpen
-from shardmq.protocol.native.operations.fields import ClientRequest, TagRanges
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen
+from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, TagRanges
 from shardmq.ranges import RangeSet
 
 T = TypeVar("T")
@@ -58,6 +58,27 @@ class PendingRequest(Generic[T]):
         """Settle the reply with an error, if somebody waits."""
         if not self.reply.done():
             self.reply.set_exception(error)
+
+    def outlives(self, error: ShardmqError) -> bool:
+        """Whether it is asked again over the next connection, as this one is lost; if not, it was settled."""
+        operation = self.operation
+        if isinstance(operation, ConnectionOpen):  # the next life has its own
+            self.failed(again(error))
+            return False
+        if operation.after_loss is AfterLoss.DONE:
+            self.carried_out(None)
+            return False
+        if self.reply.done():
+            return False
+        if self.channel is not None and isinstance(operation, ChannelOpen):
+            self.channel.opening = cast("Reply[None]", self.reply)
+            return False
+        if self.channel is not None and operation.may_be_asked_again():
+            self.is_repeated = True
+            return True
+        name = type(operation).__name__
+        self.failed(error.with_text(f"{error.text}; {name} was under way, and may have been carried out or not"))
+        return False
 
 
 def as_it_is(result: object) -> object:

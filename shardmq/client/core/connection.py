@@ -47,7 +47,7 @@ from shardmq.protocol.native.operations.connection import (
     ConnectionOpen,
     Heartbeat,
 )
-from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, TagRanges
+from shardmq.protocol.native.operations.fields import ClientRequest, TagRanges
 from shardmq.protocol.native.operations.publishing import encode_publish
 
 _HEARTBEAT: Final = encode(Heartbeat())
@@ -205,11 +205,11 @@ class ConnectionCore:
             state.shift(channel, frame)
             state.count("consumed", 1)
             if auto_ack:
-                return Delivery(frame, AUTO_ACKED)
+                return Delivery(frame, AUTO_ACKED, queue)
             channel.unacked.add(frame.tag, frame.tag + frame.count)
             if reply.done():
                 state.requeue(channel, frame)
-            return Delivery(frame, channel.settler)
+            return Delivery(frame, channel.settler, queue)
 
         state.ask(PendingRequest(channel, BasicGet(0, channel.number, queue, auto_ack), reply, finish))
 
@@ -293,7 +293,7 @@ class ConnectionCore:
         """Say goodbye; everything waiting fails with `error`. The server closes the socket when all was sent."""
         if self.state.fault is None:
             self.state.send(ConnectionClose(0, "closed by the client"))
-            self.lose(error)
+            self.lose(error, is_wanted=True)
 
     def accuse(self, fault: ProtocolError) -> None:
         """Tell the server what was wrong with what it sent; the last thing said."""
@@ -323,7 +323,7 @@ class ConnectionCore:
         under_way, state.pending = state.pending, {}
         asked_again: dict[int, list[tuple[int, PendingRequest[Any]]]] = {}
         for number, pending in under_way.items():
-            if _outlives(pending, error):
+            if pending.outlives(error):
                 assert pending.channel is not None
                 asked_again.setdefault(pending.channel.number, []).append((number, pending))
         for channel in list(state.by_number.values()):
@@ -332,8 +332,13 @@ class ConnectionCore:
             state.observer.lost(error)
         return True
 
-    def lose(self, error: ShardmqError) -> None:
-        """Tell everybody waiting, once, that the connection is gone for good."""
+    def lose(self, error: ShardmqError, is_wanted: bool = False) -> None:
+        """Tell everybody waiting, once, that the connection is gone for good.
+
+        Args:
+            error: why.
+            is_wanted: whether the program has closed it, which is no news to the observer.
+        """
         state = self.state
         if state.fault is not None:
             return
@@ -347,7 +352,8 @@ class ConnectionCore:
         for channel in list(state.by_number.values()):
             state.end_channel(channel, error)
         state.by_number.clear()
-        state.observer.lost(error)
+        if not is_wanted:
+            state.observer.lost(error)
 
     @property
     def is_pausing(self) -> bool:
@@ -368,31 +374,6 @@ class ConnectionCore:
             channel.unheard.discard(tag)
 
         self.state.send_request(PendingRequest(channel, BasicCancel(0, channel.number, tag), reply, finish))
-
-
-def _outlives(pending: PendingRequest[Any], error: ShardmqError) -> bool:
-    """Whether a request under way is asked again over the next connection; if not, it was settled."""
-    operation, channel = pending.operation, pending.channel
-    if isinstance(operation, ConnectionOpen):  # the next life has its own
-        pending.failed(ConnectionLost(error.text, error.code))
-        return False
-    if operation.after_loss is AfterLoss.DONE:
-        pending.carried_out(None)
-        return False
-    if pending.reply.done():
-        return False
-    if channel is not None and isinstance(operation, ChannelOpen):
-        channel.opening = pending.reply
-        return False
-    if channel is not None and operation.may_be_asked_again():
-        pending.is_repeated = True
-        return True
-    name = type(operation).__name__
-    text = f"{error.text}; {name} was under way, and may have been carried out or not"
-    lost = ConnectionLost(text, error.code)
-    lost.is_from_broker = error.is_from_broker
-    pending.failed(lost)
-    return False
 
 
 def client_properties() -> dict[str, Any]:

@@ -167,7 +167,7 @@ class FrameDispatcher:
         if state.meter is not None:
             state.meter.count("consumed", frame.count)
             state.meter.count("redelivered", frame.count if frame.redelivered else 0)
-        inbox.deliver(Delivery(frame, settler))
+        inbox.deliver(Delivery(frame, settler, channel.consumers[frame.consumer].queue))
 
     def _on_cancelled(self, notice: BasicCancelled) -> None:
         channel = self._state.by_number.get(notice.channel)

@@ -1,7 +1,10 @@
 """The requests that are answered by an Ok, as values: checked, ready to be sent, and what their answer becomes."""
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from shardmq.client.api.message import Delivery, Message, Peeked
 from shardmq.client.api.results import (
@@ -18,9 +21,11 @@ from shardmq.client.api.results import (
     result_of,
     slices,
 )
+from shardmq.client.core.batching import TRANSIENT_MODE
 from shardmq.client.core.validation import check_name, check_names, check_number, check_prefetch, pairs, table
 from shardmq.errors import InvalidRequest
 from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
+from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
 from shardmq.protocol.native.operations.fields import ClientRequest
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
@@ -42,12 +47,16 @@ from shardmq.protocol.native.operations.transaction import (
     TransactionCommit,
     TransactionSeal,
 )
+from shardmq.topology.entities import REPLY_QUEUES
 
 T = TypeVar("T")
 Arguments = Mapping[str, Any] | None
 Table = dict[str, Any]
 
 _PEEKED: Final = Peeked()
+
+REPLY_TOKEN_BYTES: Final = 24
+"""Random bytes in the name of a queue of answers."""
 
 
 class Request(Generic[T]):
@@ -83,21 +92,12 @@ def _declared(result: object) -> QueueDeclared:
     return result_of(QueueDeclared, result)
 
 
-def _peeked(result: object) -> list[Message]:
-    return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED).messages()]
-
-
 def _begun(result: object) -> Begun:
     return result_of(Begun, result)
 
 
 def _visible(result: object) -> bool:
     return result_of(Committed, result).visible
-
-
-def _read(result: object) -> tuple[list[Message], int | None]:
-    batches, go_on = read(result)
-    return [message for frame, first in batches for message in Delivery(frame, _PEEKED, first).messages()], go_on
 
 
 def exchange_declare(
@@ -199,7 +199,11 @@ def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
         raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a peek looks at 1 to {RUN_RECORDS_MAX} messages, not {count}")
-    return Request(f"peeking at queue '{queue}'", _peeked, QueuePeek(0, 0, queue, offset, count))
+
+    def shape(result: object) -> list[Message]:
+        return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED, queue).messages()]
+
+    return Request(f"peeking at queue '{queue}'", shape, QueuePeek(0, 0, queue, offset, count))
 
 
 def queue_slices(queue: str, count: int, reservation: str) -> Request[list[QueueSlice]]:
@@ -217,7 +221,13 @@ def queue_read(
     check_number("first", first, 0, 2**63 - 1)
     check_number("end", end, 0, 2**63 - 1)
     check_number("a count of messages to read", count, 1, RUN_RECORDS_MAX)
-    return Request(f"reading queue '{queue}'", _read, QueueRead(0, 0, queue, first, end, count, reservation))
+
+    def shape(result: object) -> tuple[list[Message], int | None]:
+        batches, go_on = read(result)
+        unpacked = [Delivery(frame, _PEEKED, queue, position).messages() for frame, position in batches]
+        return [message for messages in unpacked for message in messages], go_on
+
+    return Request(f"reading queue '{queue}'", shape, QueueRead(0, 0, queue, first, end, count, reservation))
 
 
 def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:
@@ -253,6 +263,23 @@ def basic_consume(
     check_names(queue=queue, consumer_tag=consumer_tag)
     check_prefetch(prefetch)
     return BasicConsume(0, 0, queue, consumer_tag, auto_ack, prefetch, table("arguments", arguments), exclusive)
+
+
+def reply_queue() -> str:
+    """A name for a queue of answers, which nobody guesses; to consume it makes it."""
+    return REPLY_QUEUES + secrets.token_urlsafe(REPLY_TOKEN_BYTES)
+
+
+def call_properties(properties: Properties | None, reply_to: str, correlation_id: str, seconds: float) -> Properties:
+    """The properties of a request whose answer is waited for, for so many seconds."""
+    given = properties or Properties()
+    return replace(
+        given,
+        reply_to=reply_to,
+        correlation_id=correlation_id,
+        delivery_mode=TRANSIENT_MODE if given.delivery_mode is None else given.delivery_mode,
+        expiration=str(min(int(seconds * 1000), DELAY_MS_MAX)) if given.expiration is None else given.expiration,
+    )
 
 
 def basic_qos(consumer_tag: str, prefetch: int) -> Request[None]:

@@ -6,7 +6,7 @@ channel.py         Channel.
 topology.py        Exchanges, queues, bindings: part of Channel.
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
-consumer.py        The consumers of a channel: iterators, and the calls of handlers.
+consumer.py        The consumers of a channel: iterators, calls that wait for an answer, the calls of handlers.
 settler.py         Acks and nacks of a channel: counted, lingering a moment, flushed.
 transport.py       The thread that serves a socket, and how other threads get past it.
 reconnect.py       Dialing again and restoring, from the transport's thread.

@@ -13,9 +13,9 @@ from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_delay, check_names, consumer_arguments, producer_number
 from shardmq.client.sync.answers import PendingAnswer, PendingConfirm
-from shardmq.client.sync.consumer import ChannelConsumers, HandlerInbox
+from shardmq.client.sync.consumer import CallRequests, ChannelConsumers, HandlerInbox, RemoteCalls
 from shardmq.client.sync.publisher import Publisher
-from shardmq.client.sync.settler import ChannelSettler
+from shardmq.client.sync.settler import ChannelSettler, SettleRequests
 from shardmq.client.sync.topology import TopologyRequests
 from shardmq.client.sync.transaction import Transaction
 from shardmq.client.sync.transport import Transport
@@ -26,7 +26,7 @@ from shardmq.message.properties import Properties
 T = TypeVar("T")
 
 
-class Channel(TopologyRequests):
+class Channel(TopologyRequests, CallRequests, SettleRequests):
     """Made by `Connection.channel`. Its requests are carried out in the order they were made.
 
     A context manager: leaving it closes the channel. Each method may raise Timeout when no answer comes in the
@@ -39,7 +39,10 @@ class Channel(TopologyRequests):
     `queue_purge`).
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a channel is opened by Connection.channel()")
+
+    def _set_up(
         self,
         connection: ConnectionCore,
         transport: Transport,
@@ -56,6 +59,7 @@ class Channel(TopologyRequests):
         self._publishers: list[Publisher] = []
         self._settler = ChannelSettler(connection, transport, self._send_published)
         self._consumers = ChannelConsumers(connection, transport, self._settler, workers, timeout)
+        self._calls = RemoteCalls(connection, transport, self._consumers)
         opened: PendingAnswer[None] = PendingAnswer()
         self._settler.open(opened)
         self._core = self._settler.core
@@ -142,7 +146,8 @@ class Channel(TopologyRequests):
                 rising, and every queue takes each number once. Without it the channel numbers its messages, which
                 makes what a recovery sends again harmless, but not what a program sends again when it was restarted.
         """
-        publisher = Publisher(
+        publisher = Publisher.__new__(Publisher)
+        publisher._set_up(
             self._connection,
             self._transport,
             self._core,
@@ -174,7 +179,8 @@ class Channel(TopologyRequests):
             Unavailable: the broker cannot begin it now.
         """
         seconds = self._timeout if timeout is None else timeout
-        return Transaction(
+        transaction = Transaction.__new__(Transaction)
+        transaction._set_up(
             self._connection,
             self._transport,
             self._core,
@@ -185,6 +191,7 @@ class Channel(TopologyRequests):
             self._has_return_hook,
             self._ask_for,
         )
+        return transaction
 
     def consume(
         self,
@@ -295,26 +302,6 @@ class Channel(TopologyRequests):
             self._transport.transmit()
         delivery = self._transport.wait(got, self._timeout, f"getting from queue '{queue}'")
         return None if delivery is None else delivery.messages()[0]
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Ack a message, or with `multiple` all up to it (0: all there are).
-
-        A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
-        """
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.ack(first, last)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
-    ) -> None:
-        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.nack(first, last, requeue, delay_ms)
-
-    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.renew(first, last)
 
     def basic_recover(self) -> None:
         """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""

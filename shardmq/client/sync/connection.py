@@ -65,7 +65,8 @@ def connect(
         recovery.check()
     if workers < 1:
         raise InvalidRequest(f"a connection has at least 1 worker, not {workers}")
-    connection = Connection(
+    connection = Connection.__new__(Connection)
+    connection._set_up(
         addresses, timeout, heartbeat, recovery, tls, None if metrics is None else counter_of(metrics), workers
     )
     try:
@@ -83,7 +84,10 @@ class Connection(HookRegistration, AdministrationRequests):
     consumers that were declared over it. A context manager: leaving it closes the connection.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a connection is opened by shardmq.connect()")
+
+    def _set_up(
         self,
         addresses: Sequence[Address],
         timeout: float,
@@ -150,7 +154,8 @@ class Connection(HookRegistration, AdministrationRequests):
             ResourceLocked: the connection has as many channels as it may.
             Timeout, ConnectionFault: no answer, or no connection.
         """
-        channel = Channel(
+        channel = Channel.__new__(Channel)
+        channel._set_up(
             self._core, self._transport, self._workers, self.timeout, self._has_return_hook, self._channels.discard
         )
         self._channels.add(channel)
@@ -187,7 +192,7 @@ class Connection(HookRegistration, AdministrationRequests):
 
     def _abort(self) -> None:
         with self._transport.lock:
-            self._core.lose(self._closed_here())
+            self._core.lose(self._closed_here(), is_wanted=True)
         self._transport.stop()
         self._transport.join(CLOSE_SECONDS)
         self._end_workers()

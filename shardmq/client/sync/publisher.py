@@ -42,7 +42,10 @@ class Publisher:
     A context manager: leaving it flushes, and raises what was refused.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a publisher is made by Channel.publisher()")
+
+    def _set_up(
         self,
         core: ConnectionCore,
         transport: Transport,
@@ -93,6 +96,10 @@ class Publisher:
             self._is_closed = True
             self._forget(self)
             self.send()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return f"<Publisher on channel {self._channel.number}, {self.unconfirmed} unconfirmed, {state}>"
 
     @property
     def unconfirmed(self) -> int:
@@ -231,12 +238,12 @@ class Publisher:
             self._send_batches(self._collecting.take())
 
     def flush_due(self) -> None:
-        """As `send`, for the I/O thread."""
+        """Send what is being collected: it has waited for its neighbours."""
         self._is_due = False
         self.send()
 
     def returned(self, count: int, error: Unroutable) -> bool:
-        """So many came back; whether the hook is to hear of it, and not who flushes."""
+        """Count messages that came back; whether the hook is to hear of it, and not who flushes."""
         if self._has_return_hook():
             return True
         self._came_back += count
@@ -244,7 +251,7 @@ class Publisher:
         return False
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a batch. Called by the core, under `io.lock`."""
+        """Count the confirm of a batch. Called by the core."""
         self._batches_settled += 1
         self._settled += count
         if error is not None and taken < count:

@@ -21,6 +21,23 @@ def _no_matter(_: Publisher) -> None:
     """The channel does not look after a transaction's publisher."""
 
 
+class _Resend:
+    """Publishes again, when it is time, what a shard that was away did not take."""
+
+    def __init__(self, core: TransactionCore, transport: Transport, at: float) -> None:
+        self._core = core
+        self._transport = transport
+        self._at = at
+
+    def flush_due(self) -> None:
+        if time.monotonic() < self._at:
+            self._transport.due(self)
+            return
+        with self._transport.lock:
+            self._core.resend()
+            self._transport.transmit()
+
+
 class Transaction:
     """Made by `Channel.transaction`. Safe from several threads; each thread's messages keep their order.
 
@@ -28,7 +45,10 @@ class Transaction:
     note of what became of the transaction. Who publishes a part and lets somebody else commit uses it without `with`.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        raise TypeError("a transaction is begun by Channel.transaction()")
+
+    def _set_up(
         self,
         core: ConnectionCore,
         transport: Transport,
@@ -43,10 +63,10 @@ class Transaction:
         self._transport = transport
         self._ask = ask
         self._core = TransactionCore(core, channel, name, timeout_ms, seconds, self._resend_in)
-        self._publisher = Publisher(
+        self._publisher = Publisher.__new__(Publisher)
+        self._publisher._set_up(
             core, transport, channel, window, seconds, 0, has_return_hook, _no_matter, self._core.publish
         )
-        self._resend_at = 0.0
         self._carry_out(self._core.begin())
 
     def __enter__(self) -> Self:
@@ -199,18 +219,8 @@ class Transaction:
         """
         self._carry_out(self._core.abort())
 
-    def flush_due(self) -> None:
-        """Publish again what a shard that was away did not take, for the I/O thread."""
-        if time.monotonic() < self._resend_at:
-            self._transport.due(self)
-            return
-        with self._transport.lock:
-            self._core.resend()
-            self._transport.transmit()
-
     def _resend_in(self, seconds: float) -> None:
-        self._resend_at = time.monotonic() + seconds
-        self._transport.due(self)
+        self._transport.due(_Resend(self._core, self._transport, time.monotonic() + seconds))
 
     def _carry_out(self, steps: Steps[T]) -> T:
         try:
