@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from shardmq.errors import ReplyCode, ShardmqError, StartupRefused
 from shardmq.gateway.amqp.connection import AmqpConnection
 from shardmq.gateway.authentication.authenticator import Authenticator
-from shardmq.gateway.handlers.client_lists import Lists
+from shardmq.gateway.handlers.client_lists import ClientLists
 from shardmq.gateway.native.connection import NativeConnection
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.client_socket import READ_BUFFER, set_socket_options
@@ -79,7 +79,7 @@ class Server:
         self.authenticator = Authenticator(state)
         state.on_tick(self._tick)
         state.on_census(self._census)
-        state.coordinator.lists = Lists(state, self._connections).rows
+        state.coordinator.lists = ClientLists(state, self._connections).rows
 
     async def listen(self) -> None:
         """Begin to accept.

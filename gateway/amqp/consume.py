@@ -1,4 +1,4 @@
-"""Methods about consumers, deliveries, acknowledgements; and what a channel may be told beside: flow, confirms."""
+"""Consuming, getting, qos, acknowledgements, flow; and confirm.select."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -36,8 +36,10 @@ NOT_IMPLEMENTED: Final = ReplyCode.NOT_IMPLEMENTED
 
 
 def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
-    """How much consumers may hold: each one of this channel, those that run included (in RabbitMQ new ones only); or
-    all of them together, beside what each may (global). Saying it for each lifts the limit for all, as there.
+    """Limit how much consumers may hold.
+
+    Each one of this channel, those that run included (in RabbitMQ new ones only); or all of them together, beside what
+    each may (global). A limit for each lifts the one for all, as in RabbitMQ.
 
     Consumers without acknowledgements hold nothing. What each may hold is nothing to them; but they get nothing either
     while others have used up what all of the channel may hold, as in RabbitMQ.
@@ -80,7 +82,7 @@ def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
 
 
 def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> None:
-    """Stop a consumer, if there is one of that tag. What it was given it keeps."""
+    """Stop a consumer, if there is one of that tag; what it holds stays unacked."""
     answer = None if method.nowait else BasicCancelOk(method.consumer_tag)
     if method.consumer_tag in channel.session_channel.consumers.by_tag:
         channel.session_channel.consumers.cancel(method.consumer_tag, channel.reply(method, lambda _: answer))
@@ -89,7 +91,7 @@ def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> None:
 
 
 def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
-    """One message."""
+    """Take one message, or say that the queue is empty."""
     queue = queue_name(channel, method.queue, method)
     channel.client.permissions.check_read(queue, "queue")
 
@@ -97,9 +99,9 @@ def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
         if outcome is None:
             return BasicGetEmpty()
         tag, got = outcome
-        run = got.run
-        (properties,), (body,) = to_amqp(run, got.deliveries)
-        channel.send(BasicGetOk(tag, got.redelivered, run.exchange, run.routing_key, got.ready))
+        batch = got.run
+        (properties,), (body,) = to_amqp(batch, got.deliveries)
+        channel.send(BasicGetOk(tag, got.redelivered, batch.exchange, batch.routing_key, got.ready))
         channel.outbox.send_content(channel.number, properties, body)
         return None
 
@@ -107,7 +109,7 @@ def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
 
 
 def basic_ack(channel: AmqpChannel, method: BasicAck) -> None:
-    """Deliveries are done with."""
+    """Acknowledge a delivery, or all up to it."""
     if method.multiple:
         for first, last in channel.session_channel.tags.through(method.delivery_tag):
             channel.settler.ack(first, last)
@@ -116,10 +118,10 @@ def basic_ack(channel: AmqpChannel, method: BasicAck) -> None:
 
 
 def acked(channel: AmqpChannel, ranges: Sequence[tuple[int, int]]) -> None:
-    """Deliveries are done with, of which each was acknowledged by itself, in rising order.
+    """Acknowledge deliveries, of which each was acknowledged by itself, in rising order.
 
     Raises:
-        ChannelError: one of them is not outstanding; those before it are done with.
+        ChannelError: one of them is not outstanding; those before it are settled.
     """
     for first, last in ranges:
         try:
@@ -130,7 +132,7 @@ def acked(channel: AmqpChannel, ranges: Sequence[tuple[int, int]]) -> None:
 
 
 def basic_nack(channel: AmqpChannel, method: BasicNack) -> None:
-    """Deliveries were not taken."""
+    """Reject a delivery, or all up to it."""
     if method.multiple:
         for first, last in channel.session_channel.tags.through(method.delivery_tag):
             channel.settler.nack(first, last, method.requeue)
@@ -139,12 +141,12 @@ def basic_nack(channel: AmqpChannel, method: BasicNack) -> None:
 
 
 def basic_reject(channel: AmqpChannel, method: BasicReject) -> None:
-    """A delivery was not taken."""
+    """Reject a delivery."""
     channel.settler.nack(method.delivery_tag, method.delivery_tag, method.requeue)
 
 
 def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
-    """Everything unacked returns to its place, to be delivered again, to anybody."""
+    """Requeue everything unacked, to be delivered again, to anybody."""
     if not method.requeue:
         raise AmqpError(NOT_IMPLEMENTED, "requeue=false", method.id)
     if isinstance(method, BasicRecover):
@@ -153,19 +155,19 @@ def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync
 
 
 def channel_flow(channel: AmqpChannel, method: ChannelFlow) -> None:
-    """Deliveries are never stopped by that: prefetch limits them."""
+    """Accept that deliveries go on; they are never stopped so, as prefetch limits them."""
     if not method.active:
         raise AmqpError(NOT_IMPLEMENTED, "active=false", method.id)
     channel.send(ChannelFlowOk(active=True))
 
 
 def access_request(channel: AmqpChannel, _method: AccessRequest) -> None:
-    """A ticket, for clients of old; nobody looks at it."""
+    """Give a ticket to clients of old; nobody looks at it."""
     channel.send(AccessRequestOk(ticket=1))
 
 
 def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
-    """Publishes are confirmed from now on.
+    """Confirm publishes from now on.
 
     Raises:
         PreconditionFailed: it is transactional.

@@ -1,5 +1,6 @@
-"""Direct reply-to (https://www.rabbitmq.com/docs/direct-reply-to): answers to a channel's requests without a queue that
-anybody declares.
+"""amq.rabbitmq.reply-to: answers to a channel's requests without a queue that anybody declares.
+
+https://www.rabbitmq.com/docs/direct-reply-to
 
     requester                                              responder, anywhere
     consume amq.rabbitmq.reply-to, no-ack                  consumes the queue of requests
@@ -37,7 +38,7 @@ def is_reply_name(queue: str) -> bool:
 
 
 def consume(channel: AmqpChannel, method: BasicConsume) -> None:
-    """Begin to take answers.
+    """Start the consumer of a channel's answers.
 
     Raises:
         AmqpError: with acknowledgements; the channel does so already; the tag is in use.
@@ -74,7 +75,7 @@ def consume(channel: AmqpChannel, method: BasicConsume) -> None:
 
 
 def declare(channel: AmqpChannel, method: QueueDeclare) -> None:
-    """See whether somebody waits for answers under a name: every declaration of one is passive, as in RabbitMQ.
+    """See whether somebody waits for answers under a name; every declaration of one is passive, as in RabbitMQ.
 
     Raises:
         NotFound: nobody does.
@@ -87,6 +88,6 @@ def declare(channel: AmqpChannel, method: QueueDeclare) -> None:
 
 
 def delete(channel: AmqpChannel, method: QueueDelete) -> None:
-    """Nothing: it goes with its consumer."""
+    """Confirm a deletion, and do nothing: a reply queue is deleted with its consumer."""
     if not method.nowait:
         channel.send(QueueDeleteOk(0))

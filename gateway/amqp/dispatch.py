@@ -7,7 +7,7 @@ from shardmq.errors import ReplyCode, ShardmqError
 from shardmq.gateway.amqp import consume, topology, transactions
 from shardmq.gateway.amqp.channel import AmqpChannel, OnChannel
 from shardmq.gateway.amqp.publish import publish
-from shardmq.gateway.state.time_slices import Turn
+from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import AcksReceived, PublishesReceived, PublishTooLarge
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelOpen
@@ -44,11 +44,11 @@ def catch_up(channel: AmqpChannel) -> None:
         return
     channel.is_catching_up = True
     outbox = channel.outbox
-    turn = Turn()
+    time_slice = TimeSlice()
     while channel.held and not (channel.is_waiting or channel.is_resting or outbox.is_unread or outbox.is_closing):
-        if turn.is_over:
+        if time_slice.is_over:
             channel.is_resting = True
-            outbox.state.turns.wait(partial(_go_on, channel))
+            outbox.state.time_slices.wait(partial(_go_on, channel))
             break
         event, size = channel.held[0]
         if outbox.is_blocked_by_alarm(event) and not channel.is_closing:

@@ -250,7 +250,7 @@ Claim = tuple[str, str | None]
 
 
 def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
-    """Who a client says it is, by PLAIN: \\0 user \\0 password. Nobody may act for another, hence nothing before.
+    """Who a client says it is, by PLAIN: NUL, user, NUL, password. Nobody may act for another, hence nothing before.
 
     Raises:
         AmqpError: that is not what it says.
@@ -262,7 +262,7 @@ def plain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
 
 
 def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
-    """The same, by AMQPLAIN: a field table without its size.
+    """Who a client says it is, by AMQPLAIN: a field table without its size.
 
     Raises:
         AmqpError: that is not what it says.
@@ -279,7 +279,7 @@ def amqplain(answer: ConnectionStartOk, _certificate_name: str | None) -> Claim:
 
 
 def external(_answer: ConnectionStartOk, certificate_name: str | None) -> Claim:
-    """By the certificate it has shown, whatever else it says; "" is nobody's name."""
+    """Who a client is by the certificate it has shown, whatever else it says; "" is nobody's name."""
     return certificate_name or "", None
 
 

@@ -1,7 +1,7 @@
-"""What is published: routed in runs where messages are alike, one by one where they are not.
+"""Publishes: together where messages are alike, one by one where they are not.
 
     messages of one method     a a b b b p c b b      a, b: nothing in their properties matters to the broker, but that
-    runs                       └─┘ └───┘ │ │ └─┘      b is persistent; p has a priority, c headers with more keys
+    batches                    └─┘ └───┘ │ │ └─┘      b is persistent; p has a priority, c headers with more keys
 
 Properties that say where a message goes, or on which terms, are looked at; all others stay as they came.
 """

@@ -1,4 +1,4 @@
-"""Methods about exchanges, queues, bindings: RabbitMQ's rules in front of what native requests do.
+"""Exchanges, queues and bindings, with RabbitMQ's rules in front of the handlers.
 
 What differs from native requests: what is not there may be deleted and unbound; binding keys may be anything; "" is the
 queue this channel declared last; arguments that mean nothing to the broker are left out, where native ones are refused.
@@ -42,7 +42,7 @@ RESERVED: Final = "amq."
 
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> None:
-    """Make an exchange, or see whether it is there."""
+    """Declare an exchange, or see whether it exists."""
     name = _stripped(method.exchange)
     if method.type not in TYPES and not method.passive:
         raise AmqpError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{method.type}'", method.id)
@@ -62,7 +62,7 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> None:
 
 
 def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
-    """Remove an exchange, if it is there."""
+    """Delete an exchange, if it exists."""
     name = _stripped(method.exchange)
     _not_default(name, method)
     if name.startswith(RESERVED):
@@ -83,7 +83,7 @@ def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
 
 
 def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
-    """Take an exchange from another, if it is bound there."""
+    """Unbind an exchange from another, if it is bound there."""
     operation = _exchange_ends(channel, method, topology.ExchangeUnbind)
     reply = _answered(channel, method, ExchangeUnbindOk())
     handlers.exchange_unbind(channel.session_channel, operation, _or_missing(reply, None))
@@ -99,7 +99,7 @@ def _exchange_ends(channel: AmqpChannel, method: ExchangeBind | ExchangeUnbind, 
 
 
 def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
-    """Make a queue, or see what is in it."""
+    """Declare a queue, or count what is in it."""
     if direct_reply.is_reply_name(method.queue):
         direct_reply.declare(channel, method)
         return
@@ -132,7 +132,7 @@ def queue_bind(channel: AmqpChannel, method: QueueBind) -> None:
 
 
 def queue_unbind(channel: AmqpChannel, method: QueueUnbind) -> None:
-    """Take a queue from an exchange, if it is bound there."""
+    """Unbind a queue from an exchange, if it is bound there."""
     operation = _queue_ends(channel, method, topology.QueueUnbind)
     reply = _or_missing(channel.reply(method, lambda _: QueueUnbindOk()), None)
     try:
@@ -142,7 +142,7 @@ def queue_unbind(channel: AmqpChannel, method: QueueUnbind) -> None:
 
 
 def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
-    """Remove what is ready."""
+    """Remove the ready messages of a queue."""
     name = queue_name(channel, method.queue, method)
     client = channel.client
     client.permissions.check_read(name, "queue")
@@ -151,7 +151,7 @@ def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
 
 
 def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
-    """Remove a queue, if it is there."""
+    """Delete a queue, if it exists."""
     if direct_reply.is_reply_name(method.queue):
         direct_reply.delete(channel, method)
         return
@@ -196,9 +196,7 @@ def queue_name(channel: AmqpChannel, name: str, method: Method) -> str:
 
 
 def about(channel: AmqpChannel, queue: str, reply: Reply) -> Reply:
-    """A reply to a question that a queue's shard is asked, which knows only its number: where it is gone, this names
-    it.
-    """
+    """A reply that names a queue which is gone: its shard knows only its number."""
 
     def take(outcome: Outcome) -> None:
         if isinstance(outcome, NotFound):

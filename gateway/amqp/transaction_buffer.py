@@ -95,7 +95,7 @@ class TransactionBuffer:
         self._open_bytes = len(records)
 
     def ack(self, first: int, last: int) -> None:
-        """As `Channel.ack`, when it is committed.
+        """Acknowledge deliveries `first` to `last` when it is committed.
 
         Raises:
             ChannelError: one of them is not outstanding.
@@ -103,7 +103,7 @@ class TransactionBuffer:
         self._settle(SETTLED, first, last)
 
     def nack(self, first: int, last: int, requeue: bool) -> None:
-        """As `Channel.nack`, when it is committed.
+        """Reject deliveries `first` to `last` when it is committed: back to their place, or dead-lettered or dropped.
 
         Raises:
             ChannelError: one of them is not outstanding.
@@ -152,7 +152,7 @@ class TransactionBuffer:
         self._publishes, self._records = [], []
 
     def commit(self, reply: Reply) -> None:
-        """Make all of it visible; the outcome is None, or why there is nothing of it to be seen.
+        """Commit it; the outcome is None, or the error that refused all of it.
 
         Raises:
             PreconditionFailed: something that was settled in it has returned to its queue.

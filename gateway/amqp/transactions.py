@@ -1,4 +1,4 @@
-"""The class tx: a channel holds what it publishes and settles until it is committed, as atomic_commit.py tells.
+"""tx.select, tx.commit, tx.rollback: a channel holds what it publishes and settles until it commits.
 
     select ─► holding ──┬─ commit ─► all of it is visible ─► holding, nothing
                         ├─ rollback ─► publishes are forgotten, deliveries are unacked again ─► holding, nothing
@@ -26,7 +26,7 @@ from shardmq.protocol.amqp.methods.transaction import (
 
 
 def tx_select(channel: AmqpChannel, _method: TxSelect) -> None:
-    """The channel is transactional from now on.
+    """Make the channel transactional.
 
     Raises:
         PreconditionFailed: it confirms.

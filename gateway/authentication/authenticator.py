@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from shardmq.bus.coordinator_link import Outcome
 from shardmq.errors import AuthenticationFailed, ConnectionFault, ReplyCode, RequestError
-from shardmq.gateway.authentication.failed_logins import Suspicion, Who, who
-from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, Turnstile, too_many
-from shardmq.gateway.authentication.password_hashing import Hashing
-from shardmq.gateway.authentication.refused_logins import Refusals
+from shardmq.gateway.authentication.failed_logins import FailedLogins, Who, who
+from shardmq.gateway.authentication.login_queue import WAIT_SECONDS_MAX, LoginQueue, too_many
+from shardmq.gateway.authentication.password_hashing import PasswordHashing
+from shardmq.gateway.authentication.refused_logins import RefusedLogins
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 
@@ -56,32 +56,34 @@ class _Known(NamedTuple):
 
 
 class Authenticator:
-    """See the module.
+    """Checks users and their passwords, virtual hosts and permissions, limits of connections.
 
     Args:
-        state: of the process.
+        state: of the gateway.
     """
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
-        self._refusals = Refusals()
+        self._refused_logins = RefusedLogins()
         self._under_way: set[asyncio.Task[None]] = set()
-        self._suspicion = Suspicion()
-        self._turnstile = Turnstile(self._suspicion)
-        self._hashing = Hashing(self._suspicion, self._stored_of, self._is_known, self._remember)
+        self._failed_logins = FailedLogins()
+        self._login_queue = LoginQueue(self._failed_logins)
+        self._hashing = PasswordHashing(self._failed_logins, self._stored_of, self._is_known, self._remember)
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._delayed = 0
 
     @property
     def counts(self) -> dict[str, int]:
-        """For the status: logins refused and, of those, answered late, since the start; passwords that are now waiting
-        for their turn, or for the end of their delay.
+        """Counts for the status.
+
+        Logins refused and, of those, answered late, since the start; passwords that are now waiting for their turn, or
+        for the end of their delay.
         """
         return {
-            "logins_refused": self._refusals.count,
+            "logins_refused": self._refused_logins.count,
             "logins_delayed": self._delayed,
-            "logins_waiting": self._turnstile.waiting + self._turnstile.places,
+            "logins_waiting": self._login_queue.waiting + self._login_queue.places,
         }
 
     def let_in(self, peer: str, login: Credentials, then: Then) -> None:
@@ -102,16 +104,16 @@ class Authenticator:
         self._begin(lambda: self._check_vhost(login), peer, login, then)
 
     def tick(self, now: float) -> None:
-        """To be called about once a second."""
-        self._refusals.tick(now)
+        """Sum up refused logins; called about once a second."""
+        self._refused_logins.tick(now)
 
     def close(self) -> None:
-        """Nobody comes in any more."""
-        self._refusals.sum_up()
+        """Log what was not logged: nobody comes in any more."""
+        self._refused_logins.sum_up()
 
     def complain(self, peer: str, user: str, text: str) -> None:
-        """Somebody was not let in; clients are not always told why."""
-        self._refusals.add(peer, user, text)
+        """Log that somebody was not let in; clients are not always told why."""
+        self._refused_logins.add(peer, user, text)
 
     def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Credentials, then: Then) -> None:
         async def run() -> None:
@@ -142,26 +144,26 @@ class Authenticator:
             raise AuthenticationFailed(f"user '{name[:NAME_BYTES_MAX]}' of the client's certificate is not known")
 
     async def _check_password(self, who: Who, password: str) -> None:
-        """Whether it is right; says so at once where it is, and where it is not when the delay is over."""
+        """Return at once where the password is right; raise when the delay is over where it is not."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        place = await self._turnstile.enter(who)
+        place = await self._login_queue.enter(who)
         delay = 0.0
         try:
-            is_suspected = self._suspicion.is_suspected(who)
+            is_suspected = self._failed_logins.is_suspected(who)
             async with asyncio.timeout_at(began + (HANDSHAKE_SECONDS if is_suspected else WAIT_SECONDS_MAX)):
                 is_right = await self._is_right(who, password, place.is_known)
             if is_right:
-                self._suspicion.succeeded(who)
+                self._failed_logins.succeeded(who)
                 return
-            delay = self._suspicion.failed(who)
+            delay = self._failed_logins.failed(who)
         except TimeoutError:
             raise too_many(who) from None
         finally:
             if delay:
-                loop.call_later(delay, self._turnstile.leave, place)  # whether or not the client waits so long
+                loop.call_later(delay, self._login_queue.leave, place)  # whether or not the client waits so long
             else:
-                self._turnstile.leave(place)
+                self._login_queue.leave(place)
         if delay:
             self._delayed += 1
             await asyncio.sleep(min(delay, began + HANDSHAKE_SECONDS - loop.time()))

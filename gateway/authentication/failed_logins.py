@@ -71,18 +71,18 @@ def _source(peer: str) -> str:
 
 
 class _Failures(Generic[Key]):
-    """Counts that fade."""
+    """Counts that halve within a minute."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[Key, tuple[float, float]] = OrderedDict()
 
     def count(self, key: Key, now: float) -> float:
-        """How many, fewer with time."""
+        """How many failures count now."""
         counted, at = self._counts.get(key, (0.0, now))
         return float(counted * 0.5 ** ((now - at) / HALF_LIFE_SECONDS))
 
     def add(self, key: Key, number: float, now: float) -> None:
-        """More of them, or fewer."""
+        """Add failures, or take some away."""
         count = min(self.count(key, now) + number, COUNT_MAX)
         self._counts.pop(key, None)
         if count > 0:
@@ -91,8 +91,8 @@ class _Failures(Generic[Key]):
                 self._counts.popitem(last=False)
 
 
-class Suspicion:
-    """See the module.
+class FailedLogins:
+    """Counts failed logins by source, by user and by both, and says what follows for the next attempt.
 
     Args:
         clock: monotonic seconds.
@@ -118,8 +118,11 @@ class Suspicion:
         return max(own, self._sources.count(who.source, now), self._users.count(who.user, now))
 
     def rank(self, who: Who) -> int:
-        """Whose turn is first, the lowest: 0 who is known there, 1 who is not suspected, 2 who is for what others have
-        done, 3 who is for failures of this user from this source.
+        """Whose turn is first, the lowest.
+
+        Returns:
+            0 for who is known there, 1 for who is not suspected, 2 for who is suspected for what others have done, 3
+            for who is for failures of this user from this source.
         """
         if self._pairs.count(who, self._clock()) >= FREE:
             return 3
@@ -132,7 +135,7 @@ class Suspicion:
         return self.weight(who) >= FREE
 
     def failed(self, who: Who) -> float:
-        """An attempt has failed; returns the seconds until it may be answered."""
+        """Count an attempt that has failed; returns the seconds until it may be answered."""
         now = self._clock()
         self._sources.add(who.source, 1, now)
         self._users.add(who.user, 1, now)
@@ -141,7 +144,7 @@ class Suspicion:
         return min(DELAY_SECONDS * 2**excess, DELAY_SECONDS_MAX) if excess > 0 else 0.0
 
     def succeeded(self, who: Who) -> None:
-        """An attempt was right."""
+        """Note an attempt that was right."""
         now = self._clock()
         self._trusted.pop(who, None)
         self._trusted[who] = now

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from typing import Final, NamedTuple, TypeVar
 
 from shardmq.errors import AuthenticationFailed, ReplyCode
-from shardmq.gateway.authentication.failed_logins import Suspicion, Who
+from shardmq.gateway.authentication.failed_logins import FailedLogins, Who
 from shardmq.limits import HANDSHAKE_SECONDS, NAME_BYTES_MAX
 
 PLACES: Final = 32
@@ -38,7 +38,7 @@ Key = TypeVar("Key")
 
 
 def too_many(who: Who) -> AuthenticationFailed:
-    """What somebody is told whose password was not looked at; the code is one of those that may be tried again."""
+    """The error for somebody whose password was not looked at; its code says that it may be tried again."""
     return AuthenticationFailed(
         f"too many logins from {who.source} or of user '{who.user[:NAME_BYTES_MAX]}' have failed; "
         "try again in some seconds",
@@ -58,19 +58,19 @@ class Place(NamedTuple):
     is_known: bool
 
 
-class Turnstile:
-    """See the module.
+class LoginQueue:
+    """Gives each attempt to log in a place, and has others wait for one.
 
     Args:
-        suspicion: who has failed.
+        failed_logins: who has failed.
 
     Attributes:
         places: that are taken.
         waiting: attempts that have no place yet.
     """
 
-    def __init__(self, suspicion: Suspicion) -> None:
-        self._suspicion = suspicion
+    def __init__(self, failed_logins: FailedLogins) -> None:
+        self._failed_logins = failed_logins
         self._of_sources: Counter[str] = Counter()
         self._of_users: Counter[str] = Counter()
         self._of_known: Counter[Who] = Counter()
@@ -88,7 +88,7 @@ class Turnstile:
         """
         if who not in self._queues and self._has_room(who):
             return self._take(who)
-        is_suspected = self._suspicion.is_suspected(who)
+        is_suspected = self._failed_logins.is_suspected(who)
         if is_suspected and (self.waiting >= SUSPECTS_MAX or self._queued[who.source] >= SUSPECTS_OF_SOURCE_MAX):
             raise too_many(who)
         turn: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
@@ -114,7 +114,7 @@ class Turnstile:
         self._call()
 
     def _take(self, who: Who) -> Place:
-        place = Place(who, self._suspicion.is_trusted(who))
+        place = Place(who, self._failed_logins.is_trusted(who))
         self.places += 1
         if place.is_known:
             self._of_known[who] += 1
@@ -125,16 +125,16 @@ class Turnstile:
         return place
 
     def _has_room(self, who: Who) -> bool:
-        if self._suspicion.is_trusted(who):
+        if self._failed_logins.is_trusted(who):
             return self._of_known[who] < KNOWN_PLACES
         if self._of_sources[who.source] >= PLACES or self._of_users[who.user] >= PLACES:
             return False
-        return self._strangers < (STRANGE_SUSPECTS_MAX if self._suspicion.is_suspected(who) else STRANGERS_MAX)
+        return self._strangers < (STRANGE_SUSPECTS_MAX if self._failed_logins.is_suspected(who) else STRANGERS_MAX)
 
     def _call(self) -> None:
         """Let in who finds a place now, those first that are the least suspected."""
         candidates = [who for who in self._queues if self._has_room(who)]
-        for who in sorted(candidates, key=self._suspicion.rank):
+        for who in sorted(candidates, key=self._failed_logins.rank):
             while who in self._queues and self._has_room(who):
                 self._queues[who].popleft().set_result(self._take(who))
                 self._dequeued(who)

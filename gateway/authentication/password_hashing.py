@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from shardmq.gateway.authentication.failed_logins import Suspicion, Who
+from shardmq.gateway.authentication.failed_logins import FailedLogins, Who
 from shardmq.topology.passwords import hash_password, verify_password
 
 CLEAN_THREADS: Final = 2
@@ -21,7 +21,7 @@ NICENESS: Final = 10
 
 SUSPECTED: Final = 2
 GUILTY: Final = 3
-"""Ranks (`Suspicion.rank`): for what others have done, and for their own failures."""
+"""Ranks (`FailedLogins.rank`): for what others have done, and for their own failures."""
 
 SOURCES_SERVED_MAX: Final = 1024
 """Sources whose last turn is remembered; beyond it all are forgotten."""
@@ -35,11 +35,11 @@ class _Job:
     answer: "asyncio.Future[bool]"
 
 
-class Hashing:
-    """See the module.
+class PasswordHashing:
+    """Compares passwords with hashes on threads, those first that are the least suspected.
 
     Args:
-        suspicion: who has failed.
+        failed_logins: who has failed.
         stored_of: a user's hash, as it is now; "" where there is none.
         is_known: whether a user's password is right, without a look at the hash; not known where it is not.
         found: called with user, hash and password when the password was right.
@@ -47,12 +47,12 @@ class Hashing:
 
     def __init__(
         self,
-        suspicion: Suspicion,
+        failed_logins: FailedLogins,
         stored_of: Callable[[str], str],
         is_known: Callable[[str, str, str], bool],
         found: Callable[[str, str, str], None],
     ) -> None:
-        self._suspicion = suspicion
+        self._failed_logins = failed_logins
         self._stored_of = stored_of
         self._is_known = is_known
         self._found = found
@@ -94,7 +94,7 @@ class Hashing:
 
     def _wanted_free(self, who: Who) -> int:
         """How many of the threads for those that nobody suspects have to be free for this one to get one."""
-        rank = self._suspicion.rank(who)
+        rank = self._failed_logins.rank(who)
         if rank >= GUILTY:
             return CLEAN_THREADS + 1
         return CLEAN_THREADS if rank >= SUSPECTED else 1
@@ -122,12 +122,14 @@ class Hashing:
         compared.add_done_callback(end)
 
     def _place(self, job: _Job) -> tuple[int, int, int]:
-        return self._suspicion.rank(job.who), self._served.get(job.who.source, 0), job.number
+        return self._failed_logins.rank(job.who), self._served.get(job.who.source, 0), job.number
 
 
 def _is_password(password: str, stored: str) -> bool:
-    """Whether it is a user's password; takes as long for a user who is not known (""), or whose hash is a quick one, so
-    that nobody learns which names exist.
+    """Whether it is a user's password.
+
+    Takes as long for a user who is not known (""), or whose hash is a quick one, so that nobody learns which names
+    exist.
     """
     if stored and verify_password(password, stored):
         return True

@@ -18,8 +18,8 @@ NAMES_SHOWN: Final = 5
 _log = logging.getLogger(__name__)
 
 
-class Refusals:
-    """See the module.
+class RefusedLogins:
+    """Counts refused logins, and logs them.
 
     Attributes:
         count: since the process began.
@@ -34,7 +34,7 @@ class Refusals:
         self._users: Counter[str] = Counter()
 
     def add(self, peer: str, user: str, text: str) -> None:
-        """Somebody was not let in; clients are not always told why."""
+        """Log that somebody was not let in; clients are not always told why."""
         self.count += 1
         user = user[:NAME_BYTES_MAX]
         _count(self._sources, peer)
@@ -47,7 +47,7 @@ class Refusals:
         _log.warning("login of user %r from %s refused: %s", user, peer, shown)
 
     def tick(self, now: float) -> None:
-        """To be called about once a second: a minute after the first refusal they are summed up."""
+        """Sum up a minute after the first refusal; called about once a second."""
         if self._since is None or not self._logged:
             self._since = now
         elif now - self._since >= SUMMARY_SECONDS:
@@ -55,7 +55,7 @@ class Refusals:
             self.sum_up()
 
     def sum_up(self) -> None:
-        """Tell of what has no line of its own."""
+        """Log in one line what has no line of its own."""
         if self._unlogged:
             _log.warning(
                 "%d logins were refused, %d of them without a line here: from %s; as %s",
@@ -77,7 +77,7 @@ def _count(counter: Counter[str], name: str) -> None:
 
 
 def _shown(counter: Counter[str], noun: str) -> str:
-    """As "10.0.0.7 (1,200), 10.0.0.9 (3), 2 more addresses (2)"."""
+    """The names that count most, such as "10.0.0.7 (1,200), 10.0.0.9 (3), 2 other addresses (2)"."""
     named = [(name, count) for name, count in counter.most_common(NAMES_SHOWN + 1) if name != _OTHERS][:NAMES_SHOWN]
     words = [f"{name} ({count:,})" for name, count in named]
     rest = counter.total() - sum(count for _, count in named)

@@ -60,19 +60,19 @@ def check_administrator(client: Client, what: str) -> None:
 
 
 def vhost_put(channel: Channel, operation: VhostPut, reply: Reply) -> None:
-    """Make or change a virtual host."""
+    """Create or change a virtual host."""
     check_administrator(channel.client, "changing virtual hosts")
     channel.client.perform(PutVhost(operation.vhost, operation.description, tuple(operation.tags)), done(reply))
 
 
 def vhost_delete(channel: Channel, operation: VhostDelete, reply: Reply) -> None:
-    """Remove a virtual host."""
+    """Delete a virtual host."""
     check_administrator(channel.client, "deleting virtual hosts")
     channel.client.perform(DeleteVhost(operation.vhost), done(reply))
 
 
 def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
-    """Make or change a user. Hashing a password takes 50 ms, on another thread.
+    """Create or change a user. Hashing a password takes 50 ms, on another thread.
 
     Raises:
         AccessRefused: not for this user.
@@ -98,20 +98,20 @@ def user_put(channel: Channel, operation: UserPut, reply: Reply) -> None:
 
 
 def user_delete(channel: Channel, operation: UserDelete, reply: Reply) -> None:
-    """Remove a user."""
+    """Delete a user."""
     check_administrator(channel.client, "deleting users")
     channel.client.perform(DeleteUser("", operation.user), done(reply))
 
 
 def permission_put(channel: Channel, operation: PermissionPut, reply: Reply) -> None:
-    """Say what a user may do in a virtual host."""
+    """Set a user's permissions in a virtual host."""
     check_administrator(channel.client, "changing permissions")
     command = PutPermission(operation.vhost, operation.user, operation.configure, operation.write, operation.read)
     channel.client.perform(command, done(reply))
 
 
 def permission_delete(channel: Channel, operation: PermissionDelete, reply: Reply) -> None:
-    """Take a user's permission in a virtual host away."""
+    """Delete a user's permissions in a virtual host."""
     check_administrator(channel.client, "changing permissions")
     channel.client.perform(DeletePermission(operation.vhost, operation.user), done(reply))
 
@@ -134,13 +134,13 @@ def limits_put(channel: Channel, operation: LimitsPut, reply: Reply) -> None:
 
 
 def backup_begin(channel: Channel, operation: BackupBegin, reply: Reply) -> None:
-    """Have the broker copy its stores."""
+    """Begin to copy the broker's stores."""
     check_administrator(channel.client, "taking backups")
     channel.client.state.coordinator.begin_backup(operation.directory, operation.bytes_per_second, done(reply))
 
 
 def backup_look(channel: Channel, _operation: BackupLook, reply: Reply) -> None:
-    """Say how far that is."""
+    """Say how far the backup is."""
     check_administrator(channel.client, "looking at backups")
     channel.client.state.coordinator.look_backup(reply)
 
@@ -160,13 +160,13 @@ def connection_expel(channel: Channel, operation: ConnectionExpel, reply: Reply)
 
 
 def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: Reply) -> None:
-    """All that is durable."""
+    """Export all that is durable, in RabbitMQ's shape."""
     check_administrator(channel.client, "exporting definitions")
     reply(export(channel.client.state.topology))
 
 
 def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Reply) -> None:
-    """Make what is not there yet, one kind after the other; ends at the first thing that is refused.
+    """Create what is not there yet, one kind after the other; ends at the first thing that is refused.
 
     Raises:
         AccessRefused: not for this user.

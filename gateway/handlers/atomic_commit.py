@@ -1,7 +1,7 @@
-"""Commits: what a channel gathered, publishes and settlements, becomes visible together or not at all.
+"""Publishes and settlements of one channel, committed together: all of it is visible, or nothing.
 
-    publishes to one shard, or none   Transact ─► that shard: all of it and what is settled there, in one commit of its
-    (most of them)                    store. Then what is settled on other shards.
+    publishes to one shard, or none   AtomicCommit ─► that shard: all of it and what is settled there, in one commit of
+    (most of them)                    its store. Then what is settled on other shards.
 
     publishes to several shards,      begin ─► staged on each ─► sealed ─► committed by the coordinator: one decision,
     or many to one                    which every shard follows. Then what is settled, on each shard.
@@ -45,7 +45,7 @@ from shardmq.gateway.handlers.replies import from_all
 from shardmq.gateway.links.consumer import ConsumerLink
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.state.routes import Route
-from shardmq.gateway.state.time_slices import Turn
+from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
 from shardmq.topology.entities import RESERVED_TRANSACTIONS
@@ -67,8 +67,8 @@ NAME_BYTES: Final = 16
 AT_ONCE_BYTES: Final = 4 << 20
 """What is published to one shard in one piece, which holds up others there for some 20 ms."""
 
-RUN_OVERHEAD_BYTES: Final = 2048
-"""What a run costs beside its bytes, where those are counted: the time it takes to be dealt with."""
+BATCH_OVERHEAD_BYTES: Final = 2048
+"""What a record batch costs beside its bytes, where those are counted: the time it takes to be dealt with."""
 
 STAGED_WINDOW_BYTES: Final = 1 << 20
 """What of a commit is on its way to shards to be staged there: others' publishes wait behind so much."""
@@ -102,7 +102,7 @@ class ChannelCommit:
         client: whose it is.
         buffered: what is published, in order.
         settlements: what is settled, by shard.
-        reply: called once, with the mandatory runs that no queue took, in order, or the error that refused it.
+        reply: called once, with the mandatory batches that no queue took, in order, or the error that refused it.
         is_wanted: whether the client is still there; asked until something of it was sent.
     """
 
@@ -134,12 +134,12 @@ class ChannelCommit:
         self._route(iter(self._buffered))
 
     def _route(self, buffered: Iterator[BufferedPublish]) -> None:
-        """Find out where the runs go, and go on in another pass where that takes long."""
-        turn = Turn()
+        """Send batches on their routes, and go on in another pass where that takes long."""
+        time_slice = TimeSlice()
         for each in buffered:
             self._route_one(each)
-            if turn.is_over:
-                self._state.turns.wait(partial(self._route, buffered))
+            if time_slice.is_over:
+                self._state.time_slices.wait(partial(self._route, buffered))
                 return
         if self._is_wanted():
             self._carry_out()
@@ -188,7 +188,7 @@ class ChannelCommit:
         return self._unless_rerouted(take)
 
     def _unless_rerouted(self, then: Reply) -> Reply:
-        """The next step; or it all begins anew where nothing was done as a queue was deleted on the way."""
+        """A reply that begins anew where nothing was done, as a queue was deleted on the way."""
         before = self._state.topology.version
 
         def take(outcome: Outcome) -> None:
@@ -200,8 +200,9 @@ class ChannelCommit:
         return take
 
     def _decided(self, outcome: Outcome) -> None:
-        """What is published is there, or will not be. What is settled follows; that can fail only where the shard has
-        died with it, or has taken it back: then it comes again.
+        """Settle what remains: what is published is there, or will not be.
+
+        That can fail only where the shard has died with it, or has taken it back: then it comes again.
         """
         if isinstance(outcome, RequestError):
             self._reply(outcome)
@@ -222,7 +223,7 @@ class ChannelCommit:
 
 
 def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[ConsumerLink, Publish, int]]:
-    """Runs with where they go, those of all shards by turns, and the number of its first message there."""
+    """Record batches with where they go, of all shards by turns, and the number of each one's first message there."""
     nexts = dict.fromkeys(publishes, 1)
     for each in zip_longest(*publishes.values()):
         for link, publish in zip(publishes, each, strict=True):
@@ -231,9 +232,9 @@ def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[Co
                 nexts[link] += publish.run.count
 
 
-def cost_of(run: RecordBatch) -> int:
-    """What a run takes, where commits are cut into pieces."""
-    return len(run.records) + RUN_OVERHEAD_BYTES
+def cost_of(batch: RecordBatch) -> int:
+    """What a record batch counts for, in bytes, where commits are cut into pieces."""
+    return len(batch.records) + BATCH_OVERHEAD_BYTES
 
 
 class _Staged:
@@ -241,7 +242,7 @@ class _Staged:
 
     Args:
         client: whose it is.
-        publishes: runs, by shard.
+        publishes: record batches, by shard.
         decided: called once, with None or the error that refused it.
     """
 
@@ -255,7 +256,7 @@ class _Staged:
         self._rest: Iterator[tuple[ConsumerLink, Publish, int]] = _numbered(publishes)  # what was not sent
         self._is_all_sent = self._is_resting = False
         self._sizes: list[int] = []  # of what was sent
-        self._missing = 0  # runs that were sent, and are not answered
+        self._missing = 0  # batches that were sent, and are not answered
         self._missing_bytes = 0
         self._refusal: RequestError | None = None
 
@@ -266,7 +267,7 @@ class _Staged:
         client.perform(command, self._then(self._stage))
 
     def _then(self, step: Callable[[Any], None]) -> Reply:
-        """The next step, if the one before has gone well."""
+        """A reply that takes the next step, if the one before has gone well."""
 
         def take(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
@@ -283,11 +284,11 @@ class _Staged:
     def _send(self) -> None:
         """Send some of it, as much as may be on its way, and not for longer than a turn."""
         self._is_resting = False
-        turn = Turn()
+        time_slice = TimeSlice()
         while self._refusal is None and self._missing_bytes < STAGED_WINDOW_BYTES:
-            if turn.is_over:
+            if time_slice.is_over:
                 self._is_resting = True
-                self._client.state.turns.wait(self._send)
+                self._client.state.time_slices.wait(self._send)
                 break
             following = next(self._rest, None)
             if following is None:
@@ -305,7 +306,7 @@ class _Staged:
             self._seal()
 
     def confirm(self, first: int, last: int) -> None:
-        """Runs `first` to `last` are staged."""
+        """Count batches `first` to `last` as staged."""
         self._missing -= last + 1 - first
         self._missing_bytes -= sum(self._sizes[first - 1 : last])
         if self._refusal is not None:
@@ -314,12 +315,12 @@ class _Staged:
         elif not self._is_all_sent:
             if not self._is_resting and self._missing_bytes <= STAGED_WINDOW_BYTES // 2:
                 self._is_resting = True
-                self._client.state.turns.wait(self._send)
+                self._client.state.time_slices.wait(self._send)
         elif not self._missing:
             self._seal()
 
     def refuse(self, first: int, last: int, code: int, text: str, _taken: int = 0) -> None:
-        """They are not, or it is not certain."""
+        """Give up: batches `first` to `last` are not staged, or it is not certain."""
         self._refusal = NotFound(text) if code == ReplyCode.NOT_FOUND else Unavailable(text)
         self.confirm(first, last)
 
@@ -335,7 +336,7 @@ class _Staged:
         client.perform(command, self._then(lambda _visible: self._decided(None)))
 
     def _give_up(self, refusal: RequestError | None) -> None:
-        """It is to be undone, or to end by itself; but should only the answer be late, it was committed."""
+        """Abort it; should only the answer be late, it was committed."""
 
         def ended(outcome: Outcome) -> None:
             if self._is_asked and isinstance(outcome, PreconditionFailed):

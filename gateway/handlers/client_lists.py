@@ -1,4 +1,4 @@
-"""Who is connected: lists of connections, channels and consumers, here and at all other gateways.
+"""Lists of connections, channels and consumers, here and at other gateways.
 
 a client asks ─► its gateway: own rows ─┬─► filtered by who asks ─► answer
                      └─► coordinator ─► other gateways: their rows
@@ -26,26 +26,42 @@ class ConnectionInfo(Protocol):
     """A connection, whatever its protocol."""
 
     @property
-    def protocol(self) -> str: ...
+    def protocol(self) -> str:
+        """Its name."""
+
     @property
-    def session(self) -> Session | None: ...
+    def session(self) -> Session | None:
+        """What the client has from when it is let in."""
+
     @property
-    def peer(self) -> str: ...
+    def peer(self) -> str:
+        """The client's address."""
+
     @property
-    def peer_port(self) -> int: ...
+    def peer_port(self) -> int:
+        """The client's port."""
+
     @property
-    def is_tls(self) -> bool: ...
+    def is_tls(self) -> bool:
+        """Whether it is encrypted."""
+
     @property
-    def is_blocked(self) -> bool: ...
+    def is_blocked(self) -> bool:
+        """Whether an alarm holds its publishes."""
+
     @property
-    def connected_at_ms(self) -> int: ...
+    def connected_at_ms(self) -> int:
+        """Since when, milliseconds since 1970."""
+
     @property
-    def client_properties(self) -> dict[str, Any]: ...
+    def client_properties(self) -> dict[str, Any]:
+        """What the client says of itself."""
+
     def modes(self, channel: int) -> tuple[bool, bool]:
         """Whether a channel confirms what is published there, and whether it is transactional."""
 
 
-class Lists:
+class ClientLists:
     """What this gateway has to list.
 
     Args:
@@ -160,8 +176,10 @@ def gather_rows(state: GatewayState, noun: str, then: Callable[[list[Row]], None
 
 
 def visible(noun: str, rows: list[Row], client: Client, tags: tuple[str, ...]) -> list[Row]:
-    """The rows that a user may see: administrators and monitors all, others those of their own connections, and with
-    the tag "management" the consumers in their virtual host.
+    """The rows that a user may see.
+
+    Administrators and monitors see all, others those of their own connections, and with the tag "management" the
+    consumers in their virtual host.
     """
     if "administrator" in tags or "monitoring" in tags:
         return rows

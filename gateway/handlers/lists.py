@@ -1,4 +1,4 @@
-"""Requests that look: what there is in the topology, with counts, and how the broker is.
+"""Lists of what exists, with counts, and the status.
 
 Who may log in may see what is in the connection's virtual host, as long as there is a permission there. Of users,
 permissions, transactions, connections and other virtual hosts, those without the tag "administrator" or "monitoring"
@@ -97,7 +97,7 @@ def _may_see(client: Client, vhost: str) -> bool:
 
 
 def topology_list(channel: Channel, operation: TopologyList, reply: Reply) -> None:
-    """A list of what there is.
+    """List what exists.
 
     Raises:
         InvalidRequest: there is no such list.
@@ -161,8 +161,10 @@ def _list_transactions(client: Client, reply: Reply) -> None:
 
 
 def status_get(channel: Channel, _operation: StatusGet, reply: Reply) -> None:
-    """How the broker is. Those who do not see all are told of the queues in their virtual hosts and of how many
-    connections, channels and consumers are theirs.
+    """The broker's state.
+
+    Those who do not see all are told of the queues in their virtual hosts, and of how many connections, channels and
+    consumers are theirs.
     """
     client = channel.client
     if _sees_all(client.tags):

@@ -1,4 +1,4 @@
-"""Requests by which a queue is read in parallel: cut into slices and looked at; or set aside first, and acknowledged.
+"""Slices, reads and reservations: requests by which a queue is read in parallel.
 
 All of them take the permission to read the queue, as consuming does, and are answered by the queue's shard.
 """
@@ -30,7 +30,7 @@ def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None
     Raises:
         AccessRefused: not permitted.
         NotFound: no such queue.
-        ResourceLocked: it is another connection's alone.
+        ResourceLocked: it is exclusive to another connection.
         InvalidRequest: that can be no reservation's name.
     """
     client, reservation = channel.client, operation.reservation
@@ -43,7 +43,9 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
     """Look at messages by their numbers, and leave all as it is.
 
     Raises:
-        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: it is exclusive to another connection.
         InvalidRequest: that can be no reservation's name, or the range ends before it begins.
     """
     client, first, end, reservation = channel.client, operation.first, operation.end, operation.reservation
@@ -56,8 +58,8 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         seen, following = msgspec.convert(answer, tuple[list[tuple[int, bool, int, RecordBatch]], int | None])
         return {
             "deliveries": [
-                {**delivery_table(0, 0, redelivered, run, deliveries), "first": number}
-                for number, redelivered, deliveries, run in seen
+                {**delivery_table(0, 0, redelivered, batch, deliveries), "first": number}
+                for number, redelivered, deliveries, batch in seen
             ],
             "next": following,
         }
@@ -67,10 +69,12 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
 
 
 def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:
-    """Set the first ready messages aside under a name; or find those that are, and begin their time anew.
+    """Reserve the first ready messages under a name; or find those that are reserved, and begin their time anew.
 
     Raises:
-        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: it is exclusive to another connection.
         InvalidRequest: that can be no reservation's name.
     """
     client, name = channel.client, operation.reservation
@@ -86,10 +90,12 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
 
 
 def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -> None:
-    """What is reserved is done with, all or some of it; or it returns to its place.
+    """Acknowledge what is reserved, all or some of it; or requeue it.
 
     Raises:
-        AccessRefused, NotFound, ResourceLocked: as `queue_slices`.
+        AccessRefused: not permitted.
+        NotFound: no such queue.
+        ResourceLocked: it is exclusive to another connection.
         InvalidRequest: that can be no reservation's name; or the ranges do not rise, or are given where it returns.
     """
     client, name = channel.client, operation.reservation

@@ -1,4 +1,4 @@
-"""Replies put together: results given a shape, several questions with one answer, many commands with one outcome."""
+"""Answers put together: several questions with one answer, many commands with one outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,29 +30,29 @@ def done(reply: Reply) -> Reply:
     return shaped(reply, lambda _: None)
 
 
-def delivery_table(channel: int, tag: int, redelivered: bool, run: RecordBatch, deliveries: int) -> dict[str, Any]:
+def delivery_table(channel: int, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int) -> dict[str, Any]:
     """The fields of a BasicDeliver that has no consumer, by name."""
-    run = to_native(run)
+    batch = to_native(batch)
     delivery = BasicDeliver(
         channel,
         "",
         tag,
         redelivered,
-        run.exchange,
-        run.routing_key,
-        run.flags,
-        run.timestamp_ms,
-        run.origin,
-        run.serial,
-        run.count,
-        run.records,
+        batch.exchange,
+        batch.routing_key,
+        batch.flags,
+        batch.timestamp_ms,
+        batch.origin,
+        batch.serial,
+        batch.count,
+        batch.records,
         deliveries,
     )
     return {name: getattr(delivery, name) for name in delivery.__struct_fields__}
 
 
 class AnswerCollector:
-    """Waits for several answers; those that are errors are left out.
+    """Waits for several answers, and leaves out those that are errors.
 
     Args:
         expected: how many.
@@ -65,7 +65,7 @@ class AnswerCollector:
         self._came: list[Any] = []
 
     def take(self, outcome: Outcome) -> None:
-        """One has answered, or will not."""
+        """Take an answer, or the error that stands for one."""
         if not isinstance(outcome, RequestError):
             self._came.append(outcome)
         self._missing -= 1

@@ -19,7 +19,7 @@ class _Gathering:
         self.queues: list[dict[str, Any]] = []
 
     def take(self, outcome: Outcome) -> None:
-        """One process has answered, or will not."""
+        """Take the answer of a process, or that there is none."""
         if not isinstance(outcome, RequestError):
             if outcome["role"] == "shard":
                 self.queues.extend(outcome.pop("queues"))

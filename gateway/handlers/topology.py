@@ -1,4 +1,4 @@
-"""Requests about exchanges, queues and bindings: who may make which, then commands for the coordinator.
+"""Exchanges, queues and bindings: permissions, then commands for the coordinator.
 
 The permissions each needs are RabbitMQ's: https://www.rabbitmq.com/docs/access-control#authorisation
 """
@@ -34,7 +34,7 @@ DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 
 
 def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply) -> None:
-    """Make an exchange; or with `passive` see whether it is there.
+    """Declare an exchange; or with `passive` see whether it exists.
 
     Raises:
         AccessRefused: the default exchange, or not permitted.
@@ -64,7 +64,7 @@ def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply)
 
 
 def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -> None:
-    """Remove an exchange.
+    """Delete an exchange.
 
     Raises:
         AccessRefused: the default exchange, or not permitted.
@@ -76,12 +76,12 @@ def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -
 
 
 def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> None:
-    """Make a queue; or with `passive` count what is in it.
+    """Declare a queue; or with `passive` count what is in it.
 
     Raises:
         AccessRefused: not permitted.
         NotFound: it was asked for passively, and is not there.
-        ResourceLocked: it is another connection's alone.
+        ResourceLocked: it is exclusive to another connection.
     """
     client, name = channel.client, operation.queue
     there = client.state.topology.queues.get((client.vhost, name))
@@ -107,11 +107,11 @@ def queue_declare(channel: Channel, operation: QueueDeclare, reply: Reply) -> No
 
 
 def queue_delete(channel: Channel, operation: QueueDelete, reply: Reply) -> None:
-    """Remove a queue; the result is how many messages that were ready went with it.
+    """Delete a queue; the result is how many messages that were ready went with it.
 
     Raises:
         AccessRefused: not permitted.
-        ResourceLocked: it is another connection's alone.
+        ResourceLocked: it is exclusive to another connection.
         NotFound: it is not there.
     """
     client = channel.client
@@ -128,7 +128,7 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key:
     Raises:
         AccessRefused: the default exchange, or not permitted.
         NotFound: one of them is not there.
-        ResourceLocked: the queue is another connection's alone.
+        ResourceLocked: the queue is exclusive to another connection.
         InvalidRequest: the key has no sensible meaning for that exchange.
     """
     client = channel.client
@@ -142,10 +142,12 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key:
 
 
 def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None:
-    """Take a queue from an exchange.
+    """Unbind a queue from an exchange.
 
     Raises:
-        AccessRefused, NotFound, ResourceLocked: as `queue_bind`.
+        AccessRefused: the default exchange, or not permitted.
+        NotFound: no such queue.
+        ResourceLocked: the queue is exclusive to another connection.
     """
     client = channel.client
     _check_ends(client, "queue", operation.queue, operation.exchange)
@@ -158,7 +160,9 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
     """Bind an exchange to another.
 
     Raises:
-        AccessRefused, NotFound, InvalidRequest: as `queue_bind`.
+        AccessRefused: the default exchange, or not permitted.
+        NotFound: one of them is not there.
+        InvalidRequest: the key has no sensible meaning for that exchange.
     """
     client = channel.client
     _not_default(operation.destination, "bound")
@@ -179,10 +183,10 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
 
 
 def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -> None:
-    """Take an exchange from another.
+    """Unbind an exchange from another.
 
     Raises:
-        AccessRefused: as `queue_bind`.
+        AccessRefused: the default exchange, or not permitted.
     """
     client = channel.client
     _not_default(operation.destination, "unbound")

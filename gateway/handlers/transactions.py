@@ -1,4 +1,4 @@
-"""Requests about transactions: an attempt is sealed by the shards, all else the coordinator decides.
+"""Begin, seal, commit, abort: an attempt is sealed by the shards, all else the coordinator decides.
 
     begin ─► coordinator       publish … ─► shards       seal ─► every shard, summed       commit, abort ─► coordinator
 
@@ -27,7 +27,7 @@ NOUN: Final = "transaction"
 
 
 def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Reply) -> None:
-    """Make a transaction, or find the one of that name.
+    """Begin a transaction, or find the one of that name.
 
     Raises:
         InvalidRequest: that can be no name.
@@ -48,7 +48,7 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
 
 
 def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply) -> None:
-    """Have every shard take nothing more of an attempt; the result is what it has on all of them together.
+    """Seal an attempt on every shard; the result is what it has on all of them together.
 
     Sealing again is as once: who hears that a shard did not answer in time asks again.
 
@@ -69,7 +69,7 @@ def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply)
 
 
 def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Reply) -> None:
-    """Have the coordinator decide that what these attempts staged appears.
+    """Commit what these attempts staged, by the coordinator's decision.
 
     Raises:
         InvalidRequest: that can be no name.
@@ -83,7 +83,7 @@ def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Re
 
 
 def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Reply) -> None:
-    """Have the coordinator decide that nothing of it appears.
+    """Abort a transaction, by the coordinator's decision.
 
     Raises:
         InvalidRequest: that can be no name.

@@ -16,7 +16,9 @@ UNDER_WAY_MAX: Final = 32
 
 
 class CommandPacing:
-    """See the module. Each channel has one command at a time, so what waits is bounded by their number.
+    """Sends the commands of one connection, so many at a time.
+
+    Each channel has one command at a time, so what waits is bounded by their number.
 
     Args:
         perform: sends a command.

@@ -14,7 +14,7 @@ class ConsumerLink(Protocol):
 
     Attributes:
         life: how often the shard went away; what was delivered in another life cannot be settled.
-        publish: `Confirms.add` of the link.
+        publish: `PublishWindow.add` of the link.
     """
 
     life: int
@@ -30,42 +30,43 @@ class ConsumerLink(Protocol):
         """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
 
     def permit(self, consumer: "Consumer", size: int) -> None:
-        """There is room for so many bytes beyond the consumer's window."""
+        """Allow `size` bytes beyond the consumer's window."""
 
     def cancel(self, consumer: "Consumer", reply: Reply) -> None:
-        """No more deliveries; what it holds it keeps."""
+        """Stop deliveries; what the consumer holds it keeps."""
 
     def release(self, consumer: "Consumer") -> None:
         """Forget a consumer; what it holds returns to its queue."""
 
     def settle(self, consumer: "Consumer", start: int, end: int) -> None:
-        """Messages [start, end) are done with."""
+        """Acknowledge messages [start, end)."""
 
-    def give_back(self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
-        """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+    def nack(self, consumer: "Consumer", start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
 
     def renew(self, consumer: "Consumer", start: int, end: int) -> None:
-        """Messages [start, end) are still worked on."""
+        """Begin the consumer timeout of messages [start, end) anew."""
 
     def taken(self, consumer: "Consumer") -> None:
-        """The client's socket has room: give the consumer credit for what it took."""
+        """Give the consumer credit for what the client's socket took."""
 
 
 class Receiver(Protocol):
-    """Whoever takes deliveries: a channel."""
+    """Whoever takes deliveries: a channel's consumers."""
 
     def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
-        """Messages for one of its consumers."""
+        """Take messages for one of its consumers."""
 
     def cancelled(self, consumer: "Consumer", fault: RequestError | None) -> None:
-        """It gets nothing more: its queue is deleted where there is no fault."""
+        """Forget a consumer that gets nothing more: its queue is deleted where there is no fault."""
 
     def wanted(self, consumer: "Consumer", size: int) -> None:
-        """The next message for a consumer does not fit into its window."""
+        """Find room for the next message of a consumer, which does not fit into its window."""
 
     def spent(self, consumer: "Consumer", size: int, used: int) -> None:
-        """Of room for `size` bytes beyond its window so much was used; or less than nothing, where what was used before
-        is free, too.
+        """Account for room for `size` bytes beyond a consumer's window, of which so much was used.
+
+        `used` is below 0 where what was used before is free, too.
         """
 
 
@@ -129,5 +130,5 @@ class Consumer:
 
 
 HeldDelivery = tuple[Consumer, int]
-"""A consumer and the life of its link in which it was given messages: they go into the tag ledger with each delivery.
+"""A consumer and the life of its link in which it was given messages: they stand behind each delivery tag.
 An ack for what was delivered before a shard died is not to settle what it numbered anew."""

@@ -1,4 +1,4 @@
-"""One shard as seen from a gateway: consumers, requests, dead letters, alarms; publish_window.py has publishes."""
+"""One shard as seen from a gateway: consumers, requests under way, dead letters, alarms."""
 
 import math
 import time
@@ -69,7 +69,7 @@ class AlarmListener(Protocol):
 
 
 class ShardLink:
-    """See the module. All calls are made on the loop's thread; nothing here waits.
+    """The link to one shard. All calls are made on the loop's thread; nothing here waits.
 
     Args:
         dialer: the link to the shard.
@@ -129,8 +129,6 @@ class ShardLink:
         """Whether the shard is there."""
         return self.dialer.is_open
 
-    # --- requests -------------------------------------------------------------------------------------------------
-
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Send a request. While the shard is away it waits; at the deadline it is refused.
 
@@ -146,9 +144,7 @@ class ShardLink:
             self._waiting.append(asked)
 
     def ask_once(self, message: Any, reply: Reply) -> None:
-        """As `ask`, for what may not be carried out twice: refused where the shard is not there, and where it goes away
-        before it has answered. In between there is no deadline.
-        """
+        """Ask what may not be carried out twice: refused where the shard is away, or goes before it has answered."""
         if self.dialer.is_open:
             self._send(_Asked(message, reply, math.inf, is_once=True))
         else:
@@ -191,10 +187,8 @@ class ShardLink:
         """How many consumers are known to the shard, those of basic.get included."""
         return len(self._consumers)
 
-    # --- consumers ------------------------------------------------------------------------------------------------
-
     def add_consumer(self, receiver: Receiver, queue: int, tag: str) -> Consumer:
-        """A new holder of messages of one queue of this shard."""
+        """Make a consumer of one queue of this shard; it may hold messages from now on."""
         number = self._next_number
         self._next_number += 1
         consumer = Consumer(receiver, self, number, queue, tag)
@@ -224,13 +218,13 @@ class ShardLink:
         self.ask(Get(0, consumer.number, consumer.queue, auto_ack, room), reply)
 
     def permit(self, consumer: Consumer, size: int) -> None:
-        """There is room for so many bytes beyond the consumer's window."""
+        """Allow `size` bytes beyond the consumer's window."""
         consumer.permitted += size
         self.dialer.post(Permit(consumer.number, size))
         self._changed()
 
     def cancel(self, consumer: Consumer, reply: Reply) -> None:
-        """No more deliveries; what it holds it keeps."""
+        """Stop deliveries; what the consumer holds it keeps."""
         consumer.running = False
         if self.dialer.is_open:
             self.ask(Cancel(0, consumer.number), reply)
@@ -238,7 +232,7 @@ class ShardLink:
             reply(None)
 
     def release(self, consumer: Consumer) -> None:
-        """The consumer is gone: what it holds returns to its place."""
+        """Forget a consumer; what it holds is requeued."""
         if self._consumers.pop(consumer.number, None) is None:
             return
         consumer.running = False
@@ -249,7 +243,7 @@ class ShardLink:
         self._changed()
 
     def settle(self, consumer: Consumer, start: int, end: int) -> None:
-        """Messages [start, end) are done with."""
+        """Acknowledge messages [start, end)."""
         ranges = consumer.settled
         if ranges and ranges[-1][1] == start:
             ranges[-1] = (ranges[-1][0], end)
@@ -257,17 +251,17 @@ class ShardLink:
             ranges.append((start, end))
         self._touched.add(consumer)
 
-    def give_back(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
-        """Messages [start, end) were not taken: back to their place, after a while; or done with, as dead letters."""
+    def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
+        """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
         self.confirms.close_batch()
         self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
-        """Messages [start, end) are still being worked on."""
+        """Begin the consumer timeout of messages [start, end) anew."""
         self.dialer.post(Renew(consumer.number, [(start, end)]))
 
     def taken(self, consumer: Consumer) -> None:
-        """The consumer's socket has room: tell the shard what it has taken, once that is worth it."""
+        """Give the consumer credit for what the client's socket took, once that is worth a message."""
         if consumer.owed * DELIVERY_CREDIT_SHARE >= consumer.window and consumer.running:
             self.dialer.post(Credit(consumer.number, consumer.owed))
             consumer.owed = 0
@@ -297,7 +291,7 @@ class ShardLink:
             consumer.receiver.spent(consumer, message.size, message.used)
 
     def _forget_loans(self, consumer: Consumer) -> None:
-        """What was lent for a consumer's messages comes no more, or is not handed to its socket any more."""
+        """Repay what was lent for a consumer's messages: they come no more."""
         permitted, consumer.permitted = consumer.permitted, 0
         borrowed, consumer.borrowed = consumer.borrowed, 0
         if permitted or borrowed:
@@ -308,8 +302,6 @@ class ShardLink:
         if consumer is not None:
             consumer.running = False
             consumer.receiver.cancelled(consumer, Unavailable(message.text) if message.text else None)
-
-    # --- the link -------------------------------------------------------------------------------------------------
 
     def receive(self) -> bool:
         """Take in what the shard sent; returns whether more is left."""
@@ -363,8 +355,10 @@ class ShardLink:
                 self._send(asked)
 
     def _is_wanted(self, asked: _Asked) -> bool:
-        """Whether a request that was not carried out still should be: not when its channel is gone, and with it whoever
-        asked, nor when a consumer that was to be resumed has been cancelled.
+        """Whether a request that was not carried out still should be.
+
+        Not when its channel is gone, and with it whoever asked, nor when a consumer that was to be resumed has been
+        cancelled.
         """
         number: int | None = getattr(asked.message, "consumer", None)
         if number is None:

@@ -17,7 +17,7 @@ from shardmq.gateway.native.consume import basic_cancel, basic_consume, basic_ge
 from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
-from shardmq.gateway.state.time_slices import Turn
+from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
@@ -68,11 +68,11 @@ def carry_out(channel: NativeChannel, operation: Operation) -> None:
 def catch_up(channel: NativeChannel) -> None:
     """Carry out what was held on a channel, as far as nothing holds it any more."""
     outbox = channel.outbox
-    turn = Turn()
+    time_slice = TimeSlice()
     while channel.held and not (channel.is_waiting or outbox.is_unread or outbox.is_closing):
-        if turn.is_over:
+        if time_slice.is_over:
             channel.is_waiting = True
-            outbox.state.turns.wait(partial(_go_on, channel))
+            outbox.state.time_slices.wait(partial(_go_on, channel))
             break
         operation, size = channel.held.popleft()
         outbox.hold_less(size)

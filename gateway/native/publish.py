@@ -13,7 +13,7 @@ import msgpack
 
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
 from shardmq.gateway.native.channel import NativeChannel
-from shardmq.gateway.state.time_slices import Turn
+from shardmq.gateway.state.time_slices import TimeSlice
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX
 from shardmq.message.record import Record, check, check_count, check_plain, properties_bytes, unpack
 from shardmq.protocol.native.operations.basic import BasicPublish
@@ -47,12 +47,12 @@ def _check_in_slices(channel: NativeChannel, operation: BasicPublish, slices: "S
     """Go on with the check of a publish; what follows on its channel waits until it is through."""
     if channel.outbox.is_closing or not channel.is_open:
         return
-    turn = Turn()
+    time_slice = TimeSlice()
     try:
         while not slices.is_done:
-            if turn.is_over:
+            if time_slice.is_over:
                 channel.is_waiting = True
-                channel.outbox.state.turns.wait(partial(_check_in_slices, channel, operation, slices))
+                channel.outbox.state.time_slices.wait(partial(_check_in_slices, channel, operation, slices))
                 return
             slices.step()
         channel.publisher.publish(operation, slices.records)

@@ -83,7 +83,7 @@ class Channel:
         for (consumer, life), start, end in settled:
             if life == consumer.link.life:
                 consumer.unacked -= end - start
-                consumer.link.give_back(consumer, start, end, requeue, delay_ms)
+                consumer.link.nack(consumer, start, end, requeue, delay_ms)
         self.consumers.after_settling()
         self.client.state.changed()
 

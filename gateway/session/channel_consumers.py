@@ -135,7 +135,7 @@ class ChannelConsumers:
                     for waiting in self._shared.drop(consumer):
                         end = waiting.first + waiting.run.count
                         large_messages.count_sent(self.client, consumer, waiting.run)
-                        consumer.link.give_back(consumer, waiting.first, end, requeue=True)
+                        consumer.link.nack(consumer, waiting.first, end, requeue=True)
                 self._cancelled[consumer] = True
                 self.after_settling()
             reply(outcome)

@@ -152,7 +152,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         """Stop reading until the others were served: this client had its share of the pass."""
         if READ_TURN not in self._reading_held_by:
             self._hold_reading(READ_TURN)
-            self.state.turns.wait(partial(self._resume_reading, READ_TURN))
+            self.state.time_slices.wait(partial(self._resume_reading, READ_TURN))
 
     def pause_writing(self) -> None:
         """Note that the transport holds more than the client has read of late."""

@@ -1,4 +1,4 @@
-"""Delivery tags of one channel. Tags rise by one from 1; what is outstanding is kept as spans, one a delivered run."""
+"""Delivery tags of one channel, kept as ranges: they rise by one from 1, and each delivery is one span of them."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -50,14 +50,14 @@ class DeliveryTags(Generic[Holder]):
         if len(spans) > self._head:
             last = spans[-1]
             if last.end == first and last.sequence + first - last.first == sequence and last.holder == holder:
-                last.end += count  # what follows closely is one span: many small runs are acknowledged together
+                last.end += count  # what follows closely is one span: many small deliveries are acknowledged together
                 return first
         spans.append(_Span(first, first + count, holder, sequence))
         self._firsts.append(first)
         return first
 
     def settle(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
-        """Take tags `first` to `last`, both included, out of the ledger.
+        """Settle tags `first` to `last`, both included: they are outstanding no longer.
 
         Returns:
             Whose they are, as sequence ranges [start, end): (holder, start, end).
@@ -117,7 +117,11 @@ class DeliveryTags(Generic[Holder]):
         return ranges
 
     def look(self, first: int, last: int) -> list[tuple[Holder, int, int]]:
-        """As `settle`, and leave it as it is."""
+        """Whose tags `first` to `last` are, as `settle` returns it; they stay outstanding.
+
+        Raises:
+            ChannelError: PRECONDITION_FAILED when one of them is not outstanding.
+        """
         end = last + 1
         place = self._locate(first, end)
         seen: list[tuple[Holder, int, int]] = []
@@ -131,7 +135,7 @@ class DeliveryTags(Generic[Holder]):
         return seen
 
     def pass_on(self, holder: Holder, start: int, end: int, other: Holder) -> int:
-        """Whatever of the messages [start, end) `holder` has is `other`'s from now on, under the same tags.
+        """Give `other` what `holder` has of the messages [start, end), under the same tags.
 
         Returns:
             How many that were.
@@ -153,7 +157,7 @@ class DeliveryTags(Generic[Holder]):
         return passed
 
     def settle_all(self) -> list[tuple[Holder, int, int]]:
-        """As `settle`, of all that is outstanding."""
+        """Settle all that is outstanding; returns what `settle` does."""
         taken = [
             (span.holder, span.sequence, span.sequence + span.end - span.first) for span in self._spans[self._head :]
         ]
@@ -161,7 +165,7 @@ class DeliveryTags(Generic[Holder]):
         return taken
 
     def restore(self, first: int, holder: Holder, start: int, end: int) -> None:
-        """Messages [start, end) are outstanding again, under the tags from `first` on, which are settled now."""
+        """Have messages [start, end) outstanding again, under the tags from `first` on, which are settled now."""
         place = bisect_right(self._firsts, first, self._head)
         count = end - start
         self.outstanding += count
@@ -174,7 +178,7 @@ class DeliveryTags(Generic[Holder]):
         self._firsts.insert(place, first)
 
     def take_all(self) -> list[tuple[int, Holder, int, int]]:
-        """As `settle_all`, each with the first of its tags: what `restore` takes."""
+        """Settle all that is outstanding; returns it with the first tag of each, as `restore` takes it."""
         taken = [
             (span.first, span.holder, span.sequence, span.sequence + span.end - span.first)
             for span in self._spans[self._head :]

@@ -1,4 +1,4 @@
-"""One limit for what all consumers of a channel hold together; what comes beyond it waits here, in the order it came.
+"""One prefetch for all consumers of a channel; what comes beyond it waits here, in the order it came.
 
 Each consumer's shard knows its own limit alone, and every one of them may use up the whole of the channel's: so more
 may come than there is room for. It waits until something is settled, and counts as held by its consumer meanwhile.
@@ -26,7 +26,7 @@ PAUSED: Final = -1
 
 
 class SharedPrefetch:
-    """See the module.
+    """The limit of what a channel's consumers hold together, and what waits for room within it.
 
     Args:
         limit: how many messages, at least 1.
@@ -44,12 +44,17 @@ class SharedPrefetch:
         self._waiting: deque[tuple[Consumer, int, Delivered]] = deque()  # with the life of its link
 
     def put(self, consumer: Consumer, delivered: Delivered) -> None:
-        """Messages have come."""
+        """Add messages that have come."""
         self._waiting.append((consumer, consumer.link.life, delivered))
 
     def take(self, room: int | None) -> tuple[Consumer, Delivered] | None:
-        """The next messages that their shard has not lost meanwhile: at most so many, or all of a consumer that takes
-        no room; None where there are none.
+        """Take the next messages that their shard has not lost meanwhile.
+
+        Args:
+            room: how many at most, but for a consumer that takes no room; None for all.
+
+        Returns:
+            None where there are none.
         """
         waiting = self._waiting
         while waiting and (room is None or room > 0):
@@ -63,7 +68,7 @@ class SharedPrefetch:
         return None
 
     def drop(self, consumer: Consumer, start: int = 0, end: int | None = None) -> list[Delivered]:
-        """A consumer's messages [start, end) wait no longer; returns those that its shard has not lost."""
+        """Drop a consumer's messages [start, end); returns those that its shard has not lost."""
         kept: deque[tuple[Consumer, int, Delivered]] = deque()
         dropped: list[Delivered] = []
         for whose, life, delivered in self._waiting:
@@ -86,9 +91,9 @@ class SharedPrefetch:
 
 def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:
     """The first `count` messages, and the others."""
-    run = delivered.run
-    place = record_ends(run.records, count)[-1]
+    batch = delivered.run
+    place = record_ends(batch.records, count)[-1]
     replace = msgspec.structs.replace
-    head = replace(run, count=count, records=run.records[:place])
-    tail = replace(run, serial=run.serial + count, count=run.count - count, records=run.records[place:])
+    head = replace(batch, count=count, records=batch.records[:place])
+    tail = replace(batch, serial=batch.serial + count, count=batch.count - count, records=batch.records[place:])
     return replace(delivered, run=head), replace(delivered, first=delivered.first + count, run=tail)

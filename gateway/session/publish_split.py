@@ -1,7 +1,7 @@
-"""Publishes whose messages differ in what the broker looks at: cut into parts that go the same way on the same terms.
+"""A publish whose messages differ in what the broker looks at, cut into parts that go the same way.
 
     records of one publish:   a a b b b c a      a, b, c: priority, time to live, queues
-    parts:                   └─┴─┘└─┴─┴─┘└─┘└─┘  in order; each is a run of its own
+    parts:                   └─┴─┘└─┴─┴─┘└─┘└─┘  in order; each is a record batch of its own
 
 Messages without properties, and those whose properties mean nothing to the broker, never come here: their key alone
 settles where they go, and a publish is one part. A priority counts where a queue has priorities; where all have, they

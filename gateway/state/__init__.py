@@ -6,6 +6,6 @@ permissions.py    A user's permissions in a virtual host, applied to names.
 alarms.py         Which alarms are on, and which connections they block.
 message_loans.py  Room for large messages: lent to connections, message by message, within one limit for each and one
                   for all.
-time_slices.py    Turns: what takes long for one connection is done in pieces, one piece a pass, and the others are
-                  served in between.
+time_slices.py    Time slices: what takes long for one connection is done in pieces, one a pass; others are served in
+                  between.
 """

@@ -16,14 +16,14 @@ class Publishing(Protocol):
     """A connection that may be publishing."""
 
     def block(self, reason: str) -> None:
-        """Its publishes are held from now on."""
+        """Hold its publishes from now on."""
 
     def unblock(self) -> None:
-        """They are taken again."""
+        """Take its publishes again."""
 
 
 class Alarms:
-    """Which are on. Whoever publishes is told when the first goes on, and when the last goes off.
+    """Which alarms are on. Connections that publish are told when the first goes on, and when the last goes off.
 
     Attributes:
         reason: what is short, where; "" while nothing is.
@@ -35,17 +35,17 @@ class Alarms:
         self._publishing: set[Publishing] = set()
 
     def join(self, connection: Publishing) -> None:
-        """Tell a connection from now on, and at once where an alarm is on."""
+        """Tell a connection of alarms from now on, and at once where one is on."""
         self._publishing.add(connection)
         if self.reason:
             connection.block(self.reason)
 
     def leave(self, connection: Publishing) -> None:
-        """A connection is gone."""
+        """Forget a connection that is gone."""
         self._publishing.discard(connection)
 
     def turn(self, process: str, resource: str, is_on: bool, text: str) -> None:
-        """An alarm of a process goes on or off."""
+        """Turn an alarm of a process on or off."""
         if is_on:
             self._on[process, resource] = text
         else:
@@ -53,13 +53,13 @@ class Alarms:
         self._changed()
 
     def forget(self, process: str) -> None:
-        """Nothing is known of a process any more."""
+        """Forget the alarms of a process that is away."""
         for alarm in [alarm for alarm in self._on if alarm[0] == process]:
             del self._on[alarm]
         self._changed()
 
     def of(self, process: str) -> list[str]:
-        """What a process says of its alarms that are on."""
+        """The texts of a process's alarms that are on."""
         return [text for (owner, _), text in sorted(self._on.items()) if owner == process]
 
     def _changed(self) -> None:
@@ -73,7 +73,7 @@ class Alarms:
                 connection.unblock()
 
     def _reason(self) -> str:
-        """In RabbitMQ's words, and what each process says itself."""
+        """What is short, in RabbitMQ's words, and what each process says itself."""
         if not self._on:
             return ""
         resources = " & ".join(sorted({resource for _, resource in self._on}))

@@ -18,7 +18,7 @@ from shardmq.gateway.state.alarms import Alarms, MemoryWatch
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
-from shardmq.gateway.state.time_slices import Turns
+from shardmq.gateway.state.time_slices import TimeSlices
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.vitals import vitals
@@ -58,7 +58,7 @@ class GatewayState:
         find_route: `routes.find`, bound once, as every publish calls it.
         alarms: of this process and all shards.
         lender: of room for large messages.
-        turns: of connections with much to do.
+        time_slices: of connections with much to do.
         passes: how many there were.
         windows_bytes: what the n-th consumer has an n-th part of at most.
         unread_bytes: what clients that are behind have not read, together.
@@ -95,7 +95,7 @@ class GatewayState:
             self.table,
         )
         self.alarms = Alarms()
-        self.turns = Turns(asyncio.get_running_loop())
+        self.time_slices = TimeSlices(asyncio.get_running_loop())
         self.passes = 0
         self.links = [self._shard_link(number, address) for number, address in enumerate(shards)]
         self.all_links: tuple[ShardLink | CoordinatorLink, ...] = (self.coordinator, *self.links)

@@ -51,12 +51,12 @@ class Lender:
         return bool(self._queue) and not self._fits(self.lent, self._queue[0].wanted, self._bytes_max)
 
     def line_up(self, account: "Account") -> None:
-        """A connection's next request fits into its own limit."""
+        """Queue a connection whose next request fits into its own limit."""
         self._queue.append(account)
         self.serve()
 
     def leave(self, account: "Account") -> None:
-        """A connection is gone."""
+        """Forget a connection that is gone."""
         if account in self._queue:
             self._queue.remove(account)
 
@@ -106,7 +106,7 @@ class Account:
             self._line_up()
 
     def grant(self) -> None:
-        """There is room for the first request."""
+        """Lend to the first request: there is room for it."""
         self._is_lined_up = False
         size, grant = self._waiting.popleft()
         self.lent += size
@@ -118,7 +118,7 @@ class Account:
         self._line_up()
 
     def arrived(self, size: int, used: int) -> None:
-        """What was granted is on its way no longer; so many bytes of it are in use, the others repaid."""
+        """Note that what was lent has arrived; so many bytes of it are in use, the others are repaid."""
         if self._is_closed:
             return
         self._arriving -= size
@@ -126,7 +126,7 @@ class Account:
         self.repay(size - used)
 
     def repay(self, size: int) -> None:
-        """So many bytes are free again."""
+        """Give `size` bytes back."""
         if self._is_closed:
             return
         self.lent -= size
@@ -135,7 +135,7 @@ class Account:
         self._lender.serve()
 
     def close(self) -> None:
-        """The connection is gone, and all it had is free again."""
+        """Give everything back: the connection is gone."""
         self._is_closed = True
         self._lender.lent -= self.lent
         self._lender.arriving -= self._arriving

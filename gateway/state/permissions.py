@@ -59,12 +59,13 @@ def _compiled(expression: str) -> _Expression:
 class Permissions:
     """What one user may do in one virtual host.
 
-    All sessions of that user there have the same one (`Hub.rights`). Whoever owns it calls `forget` when permissions
-    change: what was allowed is remembered by name, so that asking again costs one lookup (0.05 µs; a publish asks).
+    All sessions of that user there have the same one (`GatewayState.permissions`). Whoever owns it calls `forget` when
+    permissions change: what was allowed is remembered by name, so that asking again costs one lookup (0.05 µs; a
+    publish asks).
 
     Args:
         topology: the replica that has the permissions.
-        user: whose rights.
+        user: whose permissions.
         vhost: where.
     """
 
@@ -79,7 +80,7 @@ class Permissions:
         self._readable: set[str] = set()
 
     def forget(self) -> None:
-        """The permissions may have changed."""
+        """Forget what was allowed: the permissions may have changed."""
         self._configurable.clear()
         self._writable.clear()
         self._readable.clear()

@@ -1,4 +1,4 @@
-"""Turns: what takes long for one connection is done in pieces, one piece a pass, and the others are served in between.
+"""Time slices: what takes long for one connection is done in pieces, one a pass; others are served in between.
 
 A piece ends after about PIECE_SECONDS of work. Whoever has more to do waits for the next turn; of all that wait, one
 has its turn in each pass. So a pass takes as long as the others need, and one piece, however many connections flood.
@@ -21,8 +21,8 @@ LEAST_READ_BYTES: Final = 16 << 10
 """What is read at once of a connection whose bytes take long; of others, all there is room for."""
 
 
-class Turns:
-    """See the module."""
+class TimeSlices:
+    """Gives those that have more to do one time slice after the other, one in each pass."""
 
     __slots__ = ("_loop", "_waiting")
 
@@ -43,8 +43,8 @@ class Turns:
         go_on()
 
 
-class Turn:
-    """One piece of work, which is to end in time."""
+class TimeSlice:
+    """The time of one piece of work."""
 
     __slots__ = ("_end",)
 
@@ -53,5 +53,5 @@ class Turn:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is the others' turn."""
+        """Whether the piece is to end: it is the others' turn."""
         return time.monotonic() > self._end

@@ -4,7 +4,6 @@ UPWARD_IMPORTS: set[str] = set()
 CIRCLES: dict[str, int] = {}
 WITHOUT_TWIN: set[str] = set()
 LONG_FILES: set[str] = {
-    "gateway/links/shard.py",
     "shardmq/bus/messages/shard.py",
     "tests/client/test_core_recovery.py",
     "tests/client/test_transaction_core.py",

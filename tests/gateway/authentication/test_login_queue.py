@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from shardmq.errors import AuthenticationFailed, ReplyCode
-from shardmq.gateway.authentication import login_queue as turnstile
-from shardmq.gateway.authentication.failed_logins import FREE, Suspicion, Who
+from shardmq.gateway.authentication import login_queue
+from shardmq.gateway.authentication.failed_logins import FREE, FailedLogins, Who
 from shardmq.gateway.authentication.login_queue import (
     KNOWN_PLACES,
     PLACES,
     STRANGE_SUSPECTS_MAX,
     SUSPECTS_OF_SOURCE_MAX,
-    Turnstile,
+    LoginQueue,
 )
 
 GUEST = Who("10.0.0.1", "guest")
@@ -33,7 +33,7 @@ async def is_in(task: "asyncio.Task[None]") -> bool:
 @pytest.mark.parametrize("other", [GUEST, Who("10.0.0.1", "ann"), Who("10.0.0.2", "guest")])
 def test_a_source_and_a_user_have_so_many_places_and_who_waits_gets_the_next(other: Who) -> None:
     async def story() -> None:
-        gate = Turnstile(Suspicion())
+        gate = LoginQueue(FailedLogins())
         taken = [await gate.enter(GUEST) for _ in range(PLACES)]
         late = asyncio.create_task(gate.enter(other))
         assert not await is_in(late)
@@ -49,9 +49,9 @@ def test_a_source_and_a_user_have_so_many_places_and_who_waits_gets_the_next(oth
 @pytest.mark.parametrize("attacked", [Who("10.0.0.1", "ann"), Who("10.0.0.2", "guest")])
 def test_who_has_logged_in_from_there_has_places_that_others_cannot_take(attacked: Who) -> None:
     async def story() -> None:
-        suspicion = Suspicion()
-        suspicion.succeeded(GUEST)
-        gate = Turnstile(suspicion)
+        failed_logins = FailedLogins()
+        failed_logins.succeeded(GUEST)
+        gate = LoginQueue(failed_logins)
         for _ in range(PLACES):
             await gate.enter(attacked)
         for _ in range(KNOWN_PLACES):
@@ -65,9 +65,9 @@ def test_who_has_logged_in_from_there_has_places_that_others_cannot_take(attacke
 
 def test_who_is_known_takes_no_places_of_strangers() -> None:
     async def story() -> None:
-        suspicion = Suspicion()
-        suspicion.succeeded(GUEST)
-        gate = Turnstile(suspicion)
+        failed_logins = FailedLogins()
+        failed_logins.succeeded(GUEST)
+        gate = LoginQueue(failed_logins)
         for _ in range(PLACES + 1):
             await gate.enter(GUEST)
         await gate.enter(Who("10.0.0.1", "ann"))
@@ -78,12 +78,12 @@ def test_who_is_known_takes_no_places_of_strangers() -> None:
 
 def test_who_attacks_from_many_addresses_leaves_places_for_who_is_not_suspected() -> None:
     async def story() -> None:
-        suspicion = Suspicion()
+        failed_logins = FailedLogins()
         many = [Who(f"10.1.{number}.1", f"user-{number}") for number in range(STRANGE_SUSPECTS_MAX)]
         for who in many:
             for _ in range(2 * FREE):
-                suspicion.failed(who)
-        gate = Turnstile(suspicion)
+                failed_logins.failed(who)
+        gate = LoginQueue(failed_logins)
         for who in many:
             await gate.enter(who)
         late = asyncio.create_task(gate.enter(many[0]))
@@ -96,11 +96,11 @@ def test_who_attacks_from_many_addresses_leaves_places_for_who_is_not_suspected(
 
 def test_the_least_suspected_is_first() -> None:
     async def story() -> None:
-        suspicion = Suspicion()
+        failed_logins = FailedLogins()
         guilty, clean = Who("10.0.0.9", "guest"), Who("10.0.0.2", "guest")
         for _ in range(PLACES):
-            suspicion.failed(guilty)
-        gate = Turnstile(suspicion)
+            failed_logins.failed(guilty)
+        gate = LoginQueue(failed_logins)
         taken = [await gate.enter(guilty) for _ in range(PLACES)]
         queue = [asyncio.create_task(gate.enter(each)) for each in (guilty, guilty, clean)]
         assert not await is_in(queue[2])
@@ -114,13 +114,13 @@ def test_the_least_suspected_is_first() -> None:
 
 
 def test_suspects_wait_in_small_numbers_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile, "HANDSHAKE_SECONDS", 0.05)
+    monkeypatch.setattr(login_queue, "HANDSHAKE_SECONDS", 0.05)
 
     async def story() -> None:
-        suspicion = Suspicion()
+        failed_logins = FailedLogins()
         for _ in range(2 * FREE):
-            suspicion.failed(GUEST)
-        gate = Turnstile(suspicion)
+            failed_logins.failed(GUEST)
+        gate = LoginQueue(failed_logins)
         taken = [await gate.enter(GUEST) for _ in range(PLACES)]
         waiting = [asyncio.create_task(gate.enter(GUEST)) for _ in range(SUSPECTS_OF_SOURCE_MAX)]
         await asyncio.sleep(0)

@@ -6,28 +6,32 @@ from collections.abc import Callable
 import pytest
 
 from shardmq.gateway.authentication import password_hashing as hashing
-from shardmq.gateway.authentication.failed_logins import FREE, Suspicion, Who
-from shardmq.gateway.authentication.password_hashing import CLEAN_THREADS, Hashing
+from shardmq.gateway.authentication.failed_logins import FREE, FailedLogins, Who
+from shardmq.gateway.authentication.password_hashing import CLEAN_THREADS, PasswordHashing
 from shardmq.topology.passwords import hash_password
 
 STORED = hash_password("secret")
 GUILTY = Who("10.0.0.9", "guest")
 
 
-def guilty(suspicion: Suspicion) -> None:
+def guilty(failed_logins: FailedLogins) -> None:
     for _ in range(2 * FREE):
-        suspicion.failed(GUILTY)
+        failed_logins.failed(GUILTY)
 
 
-def made(suspicion: Suspicion, known: Callable[[str, str, str], bool] = lambda *_: False) -> tuple[Hashing, list[str]]:
+def made(
+    failed_logins: FailedLogins, known: Callable[[str, str, str], bool] = lambda *_: False
+) -> tuple[PasswordHashing, list[str]]:
     found: list[str] = []
     stored = {"guest": STORED, "ann": STORED}
-    return Hashing(suspicion, lambda user: stored.get(user, ""), known, lambda user, *_: found.append(user)), found
+    return PasswordHashing(
+        failed_logins, lambda user: stored.get(user, ""), known, lambda user, *_: found.append(user)
+    ), found
 
 
 def test_a_right_password_is_right_and_told_of_and_others_are_not() -> None:
     async def story() -> None:
-        one, found = made(Suspicion())
+        one, found = made(FailedLogins())
         answers = [
             await one.is_right(Who("a", user), password)
             for user, password in (("guest", "secret"), ("guest", "wrong"), ("nobody", "secret"))
@@ -42,8 +46,8 @@ def test_what_was_found_meanwhile_is_not_compared_again() -> None:
     async def story() -> None:
         found: list[str] = []
         known: set[str] = set()
-        one = Hashing(
-            Suspicion(),
+        one = PasswordHashing(
+            FailedLogins(),
             lambda _user: STORED,
             lambda user, *_: user in known,
             lambda user, *_: (found.append(user), known.add(user)),
@@ -72,9 +76,9 @@ def test_who_is_suspected_has_one_thread_and_the_last_turn(monkeypatch: pytest.M
     monkeypatch.setattr(hashing, "_is_password", watched)
 
     async def story() -> None:
-        suspicion = Suspicion()
-        guilty(suspicion)
-        one, _ = made(suspicion)
+        failed_logins = FailedLogins()
+        guilty(failed_logins)
+        one, _ = made(failed_logins)
         suspects = [asyncio.create_task(one.is_right(GUILTY, GUILTY.source)) for _ in range(6)]
         await asyncio.sleep(0)
         clean = [asyncio.create_task(one.is_right(Who("10.0.0.1", "ann"), "10.0.0.1")) for _ in range(4)]
@@ -89,7 +93,7 @@ def test_who_is_suspected_has_one_thread_and_the_last_turn(monkeypatch: pytest.M
 
 def test_sources_take_turns() -> None:
     async def story() -> None:
-        one, _ = made(Suspicion())
+        one, _ = made(FailedLogins())
         flood = [asyncio.create_task(one.is_right(Who("10.0.0.1", f"u{number}"), "x")) for number in range(20)]
         await asyncio.sleep(0)
         single = asyncio.create_task(one.is_right(Who("10.0.0.2", "ann"), "secret"))
@@ -102,9 +106,9 @@ def test_sources_take_turns() -> None:
 
 def test_who_gives_up_waiting_harms_nobody() -> None:
     async def story() -> None:
-        suspicion = Suspicion()
-        guilty(suspicion)
-        one, _ = made(suspicion)
+        failed_logins = FailedLogins()
+        guilty(failed_logins)
+        one, _ = made(failed_logins)
         tasks = [asyncio.create_task(one.is_right(GUILTY, "x")) for _ in range(5)]
         await asyncio.sleep(0)
         for task in tasks:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from shardmq.gateway.authentication.refused_logins import COMPLAINTS_MAX, NAMES_MAX, SUMMARY_SECONDS, Refusals
+from shardmq.gateway.authentication.refused_logins import COMPLAINTS_MAX, NAMES_MAX, SUMMARY_SECONDS, RefusedLogins
 
 
 @pytest.fixture(autouse=True)
@@ -13,7 +13,7 @@ def _all_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_ten_refusals_a_minute_have_a_line_and_the_rest_one_together(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = RefusedLogins()
     refusals.tick(1000.0)
     for number in range(500):
         refusals.add(f"10.0.0.{number % 2}", "guest", "no")
@@ -32,7 +32,7 @@ def test_ten_refusals_a_minute_have_a_line_and_the_rest_one_together(caplog: pyt
 
 
 def test_what_is_remembered_of_names_is_bounded_and_each_line_is_one(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = RefusedLogins()
     for number in range(3 * NAMES_MAX):
         refusals.add(f"10.0.{number // 250}.{number % 250}", f"u{number}\n{'x' * 10_000}", "user '\n' is not known")
     refusals.sum_up()
@@ -41,7 +41,7 @@ def test_what_is_remembered_of_names_is_bounded_and_each_line_is_one(caplog: pyt
 
 
 def test_the_minute_begins_with_the_first_refusal_even_before_the_first_tick(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = RefusedLogins()
     for _ in range(COMPLAINTS_MAX):
         refusals.add("10.0.0.1", "ann", "no")
     refusals.tick(5000.0)
