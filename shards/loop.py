@@ -37,7 +37,7 @@ from shardmq.shards.handlers.reservations import Reservations
 from shardmq.shards.handlers.transactions import Transactions
 from shardmq.shards.queues.compaction import Compactor
 from shardmq.shards.queues.factory import make_queue
-from shardmq.shards.queues.subqueue import EXPIRE_RUNS
+from shardmq.shards.queues.subqueue import EXPIRE_BATCHES
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.state.deduplication import ProducerSequences
 from shardmq.shards.state.shard import COORDINATOR, GATEWAY, PeerState, ShardState
@@ -84,26 +84,26 @@ class ShardLoop:
         self._name = name
         self._store = store
         self._listener = listener
-        self._journal = WriteBuffer(store, memory_bytes)
+        self._buffer = WriteBuffer(store, memory_bytes)
         self._watch = Watch(name, Path(store.file).parent, rss_bytes_max, disk_free_bytes_min)
         contents = store.load()
-        self._holdings = ShardState(name, store, self._journal, SteadyClock.resumed(contents.clock))
-        self._collector = Compactor(self._journal, self._holdings.take_out)
-        self._timers = DelayedMessages(self._holdings)
-        self._transactions = Transactions(self._holdings, self._timers)
-        self._publishing = Publishing(self._holdings, self._timers, self._transactions)
-        self._consuming = Consuming(self._holdings, self._timers)
-        self._commits = AtomicCommits(self._holdings, self._consuming)
-        self._letters = DeadLetterSender(self._holdings)
-        self._reservations = Reservations(self._holdings)
-        self._snapshots = Reads(self._holdings, self._reservations)
+        self._state = ShardState(name, store, self._buffer, SteadyClock.resumed(contents.clock))
+        self._compactor = Compactor(self._buffer, self._state.take_out)
+        self._delays = DelayedMessages(self._state)
+        self._transactions = Transactions(self._state, self._delays)
+        self._publishing = Publishing(self._state, self._delays, self._transactions)
+        self._consuming = Consuming(self._state, self._delays)
+        self._atomic_commits = AtomicCommits(self._state, self._consuming)
+        self._dead_letters = DeadLetterSender(self._state)
+        self._reservations = Reservations(self._state)
+        self._reads = Reads(self._state, self._reservations)
         dropped = self._load(contents)
-        self._enrolment = Enrolment(self._holdings, store.file, store.identity)
-        self._copies = StoreCopies(store, self._journal.demand)
+        self._enrolment = Enrolment(self._state, store.file, store.identity)
+        self._copies = StoreCopies(store, self._buffer.demand)
         listener.reason_against = self._enrolment.reason_against
         listener.is_early = self._enrolment.is_early
         self._administration = Administration(
-            self._holdings, self._timers, self._letters, self._reservations, self._enrolment, dropped
+            self._state, self._delays, self._dead_letters, self._reservations, self._enrolment, dropped
         )
         self._more = False
         self.is_conversing = False
@@ -112,14 +112,14 @@ class ShardLoop:
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             **self._publishing.handlers,
             **self._consuming.handlers,
-            **self._letters.handlers,
-            **self._commits.handlers,
+            **self._dead_letters.handlers,
+            **self._atomic_commits.handlers,
             **self._administration.handlers,
             **self._transactions.handlers,
             **self._enrolment.handlers,
             **self._copies.handlers,
             **self._reservations.handlers,
-            **self._snapshots.handlers,
+            **self._reads.handlers,
             Inspect: self._inspect,
             LinkOpened: self._opened,
             LinkLost: self._lost,
@@ -127,38 +127,38 @@ class ShardLoop:
 
     def _load(self, contents: StoredState) -> list[tuple[int, list[Segment]]]:
         """Make the queues that were stored; returns what is left of those that were being deleted."""
-        holdings = self._holdings
+        state = self._state
         known = {declared.id: declared for declared in contents.queues}
         for damage in contents.damaged:
             if damage.database in STAGED_DATABASES:
-                holdings.quarantine.hold(number_of(damage.key[: NUMBER.size]), damage)
+                state.quarantine.hold(number_of(damage.key[: NUMBER.size]), damage)
             else:
-                holdings.take_out(damage, known.get(damage.queue or 0))
-        out = holdings.quarantine.queues
+                state.take_out(damage, known.get(damage.queue or 0))
+        out = state.quarantine.queues
         stored = stored_queues(contents, out.keys())
-        waiting, parked = self._timers.scan(stored)
+        waiting, delayed = self._delays.scan(stored)
         self._reservations.scan(stored, [each for each in contents.reservations if each.queue not in out])
         for declared in contents.queues:
             if declared.id in out:
                 continue
             found = stored[declared.id]
-            found.parked = parked.get(declared.id, [])
+            found.delayed = delayed.get(declared.id, [])
             try:
-                hosted = holdings.add(make_queue(declared, self._journal, holdings.clock, found))
+                hosted = state.add(make_queue(declared, self._buffer, state.clock, found))
             except RowDamaged as damage:  # some queues read messages to count their bytes
-                holdings.take_out(damage, declared)
+                state.take_out(damage, declared)
                 continue
             if declared.id in waiting:
-                self._timers.adopt(hosted, *waiting[declared.id])
+                self._delays.adopt(hosted, *waiting[declared.id])
             self._reservations.adopt(declared.id)
-            holdings.active[declared.id] = hosted
+            state.active[declared.id] = hosted
         for queue, producer, ranges in contents.producers:
-            if queue in holdings.queues:
-                hosted = holdings.queues[queue]
+            if queue in state.queues:
+                hosted = state.queues[queue]
                 hosted.producers = hosted.producers or ProducerSequences()
                 hosted.producers.load(producer, ranges)
         self._transactions.load(contents)
-        self._journal.note(holdings.clock.note())
+        self._buffer.note(state.clock.note())
         return [(number, stored[number].segments) for number in contents.dropped]
 
     # --- the pass ---------------------------------------------------------------------------------------------------
@@ -167,37 +167,37 @@ class ShardLoop:
         """How long a pass may be put off if nothing comes."""
         working = (
             self._more,
-            self._holdings.slices.is_behind,
+            self._state.slices.is_behind,
             self._transactions.is_rolling,
-            self._snapshots.is_behind,
+            self._reads.is_behind,
             self._copies.is_behind,
             self._listener.more,
         )
         if any(working):
             return 0.0
         now = time.monotonic()
-        waits = (self._journal.wait_seconds(now), self._holdings.agenda.wait_seconds())
+        waits = (self._buffer.wait_seconds(now), self._state.schedule.wait_seconds())
         return min([max(0.0, self._tick_at - now), *[wait for wait in waits if wait is not None]])
 
-    def turn(self) -> None:
+    def run_pass(self) -> None:
         """One pass."""
-        now = self._journal.now = time.monotonic()
-        self._holdings.agenda.begin()
-        self._holdings.slices.begin()
+        now = self._buffer.now = time.monotonic()
+        self._state.schedule.begin()
+        self._state.slices.begin()
         self._transactions.roll()
-        self._snapshots.begin()
+        self._reads.begin()
         events: list[Event] = self._listener.receive()
         self.is_conversing = 0 < len(events) <= CONVERSATION_EVENTS and _bytes(events) <= CONVERSATION_BYTES
         while self._listener.more and _bytes(events) < PASS_BYTES:
             events += self._listener.receive()
-        events = self._copies.sift(events, now)
+        events = self._copies.hold_back(events, now)
         handlers = self._handlers
         for peer, message in events:
             try:
                 handlers[type(message)](peer, message)
             except RowDamaged as damage:
                 self._refuse_damaged(peer, message, damage)
-        if self._holdings.agenda.keep(self._holdings.take_out) or events:
+        if self._state.schedule.run_due(self._state.take_out) or events:
             self._is_stirred = True
         due = now >= self._tick_at
         self._finish(due)
@@ -209,14 +209,14 @@ class ShardLoop:
 
     def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
         """Carrying out a request met something damaged: its queue is out of service, and whoever asked is told."""
-        holdings = self._holdings
-        holdings.take_out(damage)
+        state = self._state
+        state.take_out(damage)
         assert damage.queue is not None
-        text = holdings.quarantine.text(damage.queue)
+        text = state.quarantine.text(damage.queue)
         if isinstance(message, Publish):
-            peer.post(PublishRefusal(holdings.clients[peer].published, ReplyCode.RESOURCE_ERROR, text))
+            peer.post(PublishRefusal(state.peers[peer].published, ReplyCode.RESOURCE_ERROR, text))
         elif hasattr(message, "request"):
-            holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+            state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
 
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
@@ -225,7 +225,7 @@ class ShardLoop:
         space = self._store.space
         room = space.look()
         for mark in self._watch.look(now, room, space.left <= 0):
-            for peer in self._holdings.clients:
+            for peer in self._state.peers:
                 self._alarm(peer, mark)
         if not self._copies.is_copying:
             self._store.give_back(now, room, self._watch.is_pressed)
@@ -234,11 +234,11 @@ class ShardLoop:
 
     def _finish(self, collect: bool) -> None:
         """Deliver, commit, answer."""
-        holdings = self._holdings
+        state = self._state
         damages: list[RowDamaged] = []
-        for hosted in holdings.active.values():
+        for hosted in state.active.values():
             try:
-                hosted.ring.deliver()
+                hosted.consumers.deliver()
                 queue = hosted.queue
                 queue.seal()
                 due_ms = queue.next_expiry_ms
@@ -247,57 +247,57 @@ class ShardLoop:
                 continue
             if due_ms is not None and (hosted.expiry_at is None or due_ms < hosted.expiry_at):
                 hosted.expiry_at = due_ms
-                holdings.agenda.at(due_ms, partial(self._expire, queue.id, due_ms))
-            if queue.deaths is not None:
-                self._letters.look(hosted)
-        holdings.active.clear()
+                state.schedule.at(due_ms, partial(self._expire, queue.id, due_ms))
+            if queue.outbox is not None:
+                self._dead_letters.look(hosted)
+        state.active.clear()
         for found in damages:
-            holdings.take_out(found)
+            state.take_out(found)
         self._consuming.end_permits()
-        self._letters.send()
+        self._dead_letters.send()
         if collect or self._more:
-            self._more = self._store.space.left > 0 and self._collector.work()  # it writes before it makes room
-        self._timers.note(self._journal.now)
-        self._journal.commit()
+            self._more = self._store.space.left > 0 and self._compactor.work()  # it writes before it makes room
+        self._delays.note(self._buffer.now)
+        self._buffer.commit()
         self._publishing.confirm()
         self._listener.flush()
 
     def _expire(self, number: int, due_ms: int) -> None:
         """The message at a queue's head may have waited for too long."""
-        hosted = self._holdings.queues.get(number)
+        hosted = self._state.queues.get(number)
         if hosted is not None and hosted.expiry_at == due_ms:  # or an earlier one has come between
             hosted.expiry_at = None
-            hosted.queue.expire(self._holdings.agenda.now_ms, EXPIRE_RUNS)
-            self._holdings.active[number] = hosted
+            hosted.queue.expire(self._state.schedule.now_ms, EXPIRE_BATCHES)
+            self._state.active[number] = hosted
 
     def stop(self) -> None:
         """The last pass: everything that is known goes to disk exactly."""
         self._copies.close()
-        self._holdings.active.clear()  # nothing is handed out any more: the marks below are exact
-        for hosted in self._holdings.queues.values():
+        self._state.active.clear()  # nothing is handed out any more: the marks below are exact
+        for hosted in self._state.queues.values():
             hosted.queue.mark_exactly()
-        self._journal.note(self._holdings.clock.note())
-        self._journal.demand()
+        self._buffer.note(self._state.clock.note())
+        self._buffer.demand()
         self._finish(collect=False)
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     def _opened(self, peer: Peer, _: LinkOpened) -> None:
-        self._holdings.clients.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
+        self._state.peers.setdefault(peer, PeerState())  # a caller that calls twice is told of twice
         if peer.role == COORDINATOR:
             self._enrolment.opened(peer)
-            self._holdings.say_unused(peer)
-            self._holdings.say_out_of_service(peer)
+            self._state.say_unused(peer)
+            self._state.say_out_of_service(peer)
         elif peer.role == GATEWAY:
-            self._letters.opened(peer)
+            self._dead_letters.opened(peer)
             for mark in self._watch.on.values():
                 self._alarm(peer, mark)
 
     def _lost(self, peer: Peer, _: LinkLost) -> None:
         self._copies.lost(peer)
-        client = self._holdings.clients.pop(peer, None)
+        client = self._state.peers.pop(peer, None)
         self._publishing.lost(peer)
-        self._letters.lost(peer)
+        self._dead_letters.lost(peer)
         if client is not None:
             self._consuming.lost(client)
 
@@ -314,8 +314,8 @@ class ShardLoop:
             **vitals(self._name, "shard"),
             "store": self._store.sizes(),
             "alarms": [mark.text for mark in self._watch.on.values()],
-            "damaged": self._holdings.quarantine.table(),
-            "delayed": self._timers.pending,
+            "damaged": self._state.quarantine.table(),
+            "delayed": self._delays.pending,
             "staged": self._transactions.table(),
             "queues": self._administration.tables(),
         }

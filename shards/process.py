@@ -59,17 +59,17 @@ def run(options: ShardOptions) -> None:
     store = Store.open(options.data_dir / options.name, options.index)
     sockets = context(options.security)
     listener: Listener[ToShard] = Listener(sockets, options.listen, "shard", options.name, ToShard)
-    worker = ShardLoop(
+    loop = ShardLoop(
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
     waiter = Poller([listener.socket])
     notify.ready()
     while not stop.asked:
-        if not (worker.is_conversing and waiter.watch(WATCH_SECONDS)):
-            waiter.wait(worker.wait_seconds())
-        worker.turn()
+        if not (loop.is_conversing and waiter.watch(WATCH_SECONDS)):
+            waiter.wait(loop.wait_seconds())
+        loop.run_pass()
     notify.stopping()
-    worker.stop()
+    loop.stop()
     listener.close()
     sockets.term()
     store.close()

@@ -1,7 +1,7 @@
 """Looks through a shard's closed store: every row is read, and what refers to what. Nothing is changed.
 
 What is found is told with what a repair would do about it (`Finding.edits`), so that a look and a repair cannot differ.
-Only queues, lanes and attempts are held in memory; messages are read one segment at a time.
+Only queues, subqueues and attempts are held in memory; messages are read one segment at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from shardmq.shards.check.closed_store import ClosedStore
-from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.storage.schema import DATABASES, DROPPED, MARKS, NUMBER, PLACE, QUEUES, number_of
 from shardmq.storage.repair.findings import NO_REPAIR, Finding, Ranges, Repair, numbers_text
 from shardmq.topology.entities import Queue as Declared
@@ -55,7 +55,7 @@ class Look:
     Attributes:
         queues: ids of queues that have a row, with what it says where that can be read.
         dropped: ids of queues that are being deleted.
-        ends: behind the last message of each queue's lane that was found.
+        ends: behind the last message of each queue's subqueue that was found.
     """
 
     def __init__(self, name: str, store: ClosedStore, registry: Registry | None, seen: Callable[[], None]) -> None:
@@ -174,14 +174,14 @@ def _without_declaration(look: Look, number: int, key: bytes, what: str, queue: 
 
 
 def look_at_marks(look: Look) -> Iterator[Finding]:
-    """What of each lane was handed out before. A mark that is too high marks messages redelivered that were not."""
+    """What of each subqueue was handed out before. A mark that is too high marks messages redelivered that were not."""
     for key, content in look.store.rows(MARKS):
         look.seen()
         if content is not None and len(content) == NUMBER.size and len(key) in (NUMBER.size, PLACE.size):
             continue
         queue = number_of(key[: NUMBER.size])
-        lane = number_of(key[NUMBER.size :])
-        mark = max(look.ends.get((queue, lane), 0), lane << LANE_BITS) + MARK_LOST_LEAP
+        subqueue = number_of(key[NUMBER.size :])
+        mark = max(look.ends.get((queue, subqueue), 0), subqueue << SUBQUEUE_BITS) + MARK_LOST_LEAP
         yield look.found(
             MARKS,
             key,

@@ -18,10 +18,10 @@ from shardmq.shards.storage.schema import (
     DAMAGED,
     ENDED,
     NUMBER,
-    PARKED,
     PLACE,
     PRODUCERS,
     RESERVATIONS,
+    RETURNED,
     STATE,
     TIMER,
     TIMERS,
@@ -30,7 +30,7 @@ from shardmq.shards.storage.schema import (
 from shardmq.storage.repair.findings import Edit, Finding, Repair
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_run: Final = msgspec.msgpack.Decoder(RecordBatch).decode
+_decode_batch: Final = msgspec.msgpack.Decoder(RecordBatch).decode
 _decode_ranges: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 _decode_reservation: Final = msgspec.msgpack.Decoder(Reservation).decode
 _decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
@@ -52,8 +52,8 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
         queue, _, _, count = TIMER.unpack(key)
         if not look.is_known(queue):
             yield strange_queue(look, TIMERS, key, queue)
-        messages = count & ~PARKED
-        if count & PARKED:
+        messages = count & ~RETURNED
+        if count & RETURNED:
             if content != b"":
                 yield look.found(
                     TIMERS,
@@ -62,7 +62,7 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
                     queue=queue,
                     repair=Repair("makes the row anew", edits=((TIMERS, key, b""),)),
                 )
-        elif not _is_run(content, messages):
+        elif not _is_batch(content, messages):
             yield look.found(
                 TIMERS,
                 key,
@@ -95,7 +95,7 @@ def look_at_producers(look: Look) -> Iterator[Finding]:
 
 
 def look_at_reservations(look: Look) -> Iterator[Finding]:
-    """Messages that are set aside under a name."""
+    """Messages that are held under a name."""
     for key, content in look.store.rows(RESERVATIONS):
         look.seen()
         queue = number_of(key[: NUMBER.size])
@@ -165,12 +165,12 @@ def _ended(look: Look) -> tuple[Edit, ...]:
     return ((STATE, ENDED, _encode(list(ended))),)
 
 
-def _is_run(content: bytes | None, messages: int) -> bool:
+def _is_batch(content: bytes | None, messages: int) -> bool:
     try:
-        run = _decode_run(content or b"")
+        batch = _decode_batch(content or b"")
     except msgspec.DecodeError:
         return False
-    return run.count == messages and is_whole(run)
+    return batch.count == messages and is_whole(batch)
 
 
 def _is_ranges(content: bytes | None) -> bool:

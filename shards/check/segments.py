@@ -18,12 +18,12 @@ from shardmq.message.record_batch import RecordBatch, record_ends
 from shardmq.ranges import RangeSet
 from shardmq.shards.check.closed_store import ClosedStore
 from shardmq.shards.check.queues import Look, lost, strange_queue
-from shardmq.shards.queues.delivery import LANE_BITS
-from shardmq.shards.segments.segment import NumberedRun, Segment, body_sizes
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
+from shardmq.shards.segments.segment import NumberedBatch, Segment, body_sizes
 from shardmq.shards.storage.schema import INDEX, NUMBER, PLACE, SEGMENTS, extent_of, number_of, segment_of
 from shardmq.storage.repair.findings import Finding, Repair
 
-_decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
+_decode_batches: Final = msgspec.msgpack.Decoder(list[NumberedBatch]).decode
 
 Pair = tuple[bytes, bytes | None, bytes | None, bool, bool]
 """A key, what its entry and its messages say, and whether each is there."""
@@ -45,23 +45,23 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
         if not look.is_known(queue):
             yield strange_queue(look, INDEX if has_entry else SEGMENTS, key, queue)
         entry = entry_of(key, entry_content)
-        runs = runs_of(key, body_content)
+        batches = runs_of(key, body_content)
         if entry is not None:
             _note_end(look, queue, entry.end)
-        elif runs is not None:
-            _note_end(look, queue, _end_of(runs))
-        finding = _judged(look, key, entry, runs, has_entry, has_body)
+        elif batches is not None:
+            _note_end(look, queue, _end_of(batches))
+        finding = _judged(look, key, entry, batches, has_entry, has_body)
         if finding is not None:
             yield finding
 
 
 def _judged(
-    look: Look, key: bytes, entry: Segment | None, runs: list[NumberedRun] | None, has_entry: bool, has_body: bool
+    look: Look, key: bytes, entry: Segment | None, batches: list[NumberedBatch] | None, has_entry: bool, has_body: bool
 ) -> Finding | None:
     """What is wrong with a segment, and what a repair does about it."""
     queue, first = PLACE.unpack(key)
     both = ((INDEX, key, None), (SEGMENTS, key, None))
-    if runs is None:
+    if batches is None:
         what = "the messages are not what was written" if has_body else "the messages are not there"
         if entry is None:
             what += ", nor is what is noted of them" if has_entry or not has_body else ", and nothing is noted of them"
@@ -80,12 +80,12 @@ def _judged(
             queue=queue,
             repair=Repair(lost(entry.live, numbers), edits=both, messages=entry.live, numbers=numbers),
         )
-    if entry is not None and _agree(entry, runs):
+    if entry is not None and _agree(entry, batches):
         return None
     what = "what is noted of the messages is not what was written" if has_entry else "nothing is noted of the messages"
     if entry is not None:
         what = "what is noted of the messages is of others"
-    rebuilt = _rebuilt(look, key, runs)
+    rebuilt = _rebuilt(look, key, batches)
     mend = f"keeps messages {first} to {rebuilt.end - 1}; those that were acknowledged come again"
     return look.found(INDEX, key, what, queue=queue, repair=Repair(mend, edits=((INDEX, key, extent_of(rebuilt)),)))
 
@@ -101,28 +101,28 @@ def entry_of(key: bytes, content: bytes | None) -> Segment | None:
     return entry if entry.end > entry.first and 0 < entry.live <= entry.count else None
 
 
-def runs_of(key: bytes, content: bytes | None) -> list[NumberedRun] | None:
+def runs_of(key: bytes, content: bytes | None) -> list[NumberedBatch] | None:
     """A segment's messages; None where one of them cannot be read."""
     if content is None:
         return None
     try:
-        runs = _decode_runs(content)
+        batches = _decode_batches(content)
     except msgspec.DecodeError:
         return None
     following = number_of(key[NUMBER.size :])
-    for first, run in runs:
-        if first < following or not is_whole(run):
+    for first, batch in batches:
+        if first < following or not is_whole(batch):
             return None
-        following = first + run.count
-    return runs or None
+        following = first + batch.count
+    return batches or None
 
 
-def is_whole(run: RecordBatch) -> bool:
-    """Whether a run has as many messages as it says, one behind the other."""
-    if run.count < 1:
+def is_whole(batch: RecordBatch) -> bool:
+    """Whether a batch has as many messages as it says, one behind the other."""
+    if batch.count < 1:
         return False
     try:
-        return record_ends(run.records, run.count)[-1] == len(run.records)
+        return record_ends(batch.records, batch.count)[-1] == len(batch.records)
     except (UnpackException, ValueError):
         return False
 
@@ -144,38 +144,38 @@ def pairs(store: ClosedStore, entries: int, bodies: int) -> Iterator[Pair]:
             entry, body = next(first, None), next(second, None)
 
 
-def _agree(entry: Segment, runs: list[NumberedRun]) -> bool:
+def _agree(entry: Segment, batches: list[NumberedBatch]) -> bool:
     return (
-        entry.end == _end_of(runs)
-        and entry.count == sum([run.count for _, run in runs])
-        and entry.bytes == sum([len(run.records) for _, run in runs])
+        entry.end == _end_of(batches)
+        and entry.count == sum([batch.count for _, batch in batches])
+        and entry.bytes == sum([len(batch.records) for _, batch in batches])
     )
 
 
-def _end_of(runs: list[NumberedRun]) -> int:
-    first, run = runs[-1]
-    return first + run.count
+def _end_of(batches: list[NumberedBatch]) -> int:
+    first, batch = batches[-1]
+    return first + batch.count
 
 
 def _note_end(look: Look, queue: int, end: int) -> None:
-    lane = queue, (end - 1) >> LANE_BITS
-    look.ends[lane] = max(look.ends.get(lane, 0), end)
+    subqueue = queue, (end - 1) >> SUBQUEUE_BITS
+    look.ends[subqueue] = max(look.ends.get(subqueue, 0), end)
 
 
-def _rebuilt(look: Look, key: bytes, runs: list[NumberedRun]) -> Segment:
+def _rebuilt(look: Look, key: bytes, batches: list[NumberedBatch]) -> Segment:
     """A segment as its messages tell it: numbers between them were never there."""
     queue, first = PLACE.unpack(key)
     segment = Segment(queue, first, durable=True, born=0.0)
-    segment.end = _end_of(runs)
+    segment.end = _end_of(batches)
     gone = RangeSet([(first, segment.end)])
-    for start, run in runs:
-        gone.remove(start, start + run.count)
-        segment.count += run.count
-        segment.bytes += len(run.records)
-        segment.mortal = segment.mortal or run.ttl_ms is not None
+    for start, batch in batches:
+        gone.remove(start, start + batch.count)
+        segment.count += batch.count
+        segment.bytes += len(batch.records)
+        segment.can_expire = segment.can_expire or batch.ttl_ms is not None
     segment.live = segment.count
     segment.gone = gone or None
     declared = look.queues.get(queue)
     if declared is not None and "x-max-length-bytes" in declared.arguments:
-        segment.body_bytes = sum([size for _, run in runs for size in body_sizes(run)])
+        segment.body_bytes = sum([size for _, batch in batches for size in body_sizes(batch)])
     return segment

@@ -113,10 +113,10 @@ def _is_staged(content: bytes | None, messages: int) -> bool:
     if content is None:
         return False
     try:
-        _, _, run = _decode_staged(content)
+        _, _, batch = _decode_staged(content)
     except msgspec.DecodeError:
         return False
-    return run.count == messages and is_whole(run)
+    return batch.count == messages and is_whole(batch)
 
 
 def _reads(decode: object, content: bytes | None) -> bool:

@@ -23,12 +23,12 @@ class AtomicCommits:
     """What a shard does with commits.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         consuming: settles and returns messages.
     """
 
-    def __init__(self, holdings: ShardState, consuming: Consuming) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState, consuming: Consuming) -> None:
+        self._state = state
         self._consuming = consuming
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {AtomicCommit: self._transact}
 
@@ -38,7 +38,7 @@ class AtomicCommits:
             self._check_queues(message)
             self._check_held(peer, message)
         except RequestError as refusal:
-            self._holdings.refuse(peer, message.request, refusal.code, refusal.text)
+            self._state.refuse(peer, message.request, refusal.code, refusal.text)
             return
         for publish in message.publishes:
             self._publish(publish.queues, publish.run)
@@ -46,49 +46,49 @@ class AtomicCommits:
             self._consuming.settle(peer, settled)
         for returned in message.returned:
             try:
-                self._consuming.give_back(peer, returned)
+                self._consuming.requeue(peer, returned)
             except RowDamaged as damage:  # it has returned, as far as the disk knows; the rest of this is done as well
-                self._holdings.take_out(damage)
-        self._holdings.journal.demand()
+                self._state.take_out(damage)
+        self._state.buffer.demand()
         peer.post(Answer(message.request))
 
     def _check_room(self, message: AtomicCommit) -> None:
         """Make sure that the disk has room for what is published."""
-        space = self._holdings.store.space
+        space = self._state.store.space
         if message.publishes:
             space.left -= sum([len(publish.run.records) * len(publish.queues) for publish in message.publishes])
             if space.left < 0:
-                raise Unavailable(self._holdings.disk_full())
+                raise Unavailable(self._state.disk_full())
 
     def _check_queues(self, message: AtomicCommit) -> None:
         """Make sure that every queue takes what is published to it."""
-        holdings = self._holdings
+        state = self._state
         bounded: dict[HostedQueue, list[RecordBatch]] = {}
         for publish in message.publishes:
             for number in publish.queues:
-                hosted = holdings.queues.get(number)
+                hosted = state.queues.get(number)
                 if hosted is None or hosted.is_condemned:
-                    raise holdings.missing(number)
+                    raise state.missing(number)
                 if hosted.refuses:
                     bounded.setdefault(hosted, []).append(publish.run)
-        for hosted, runs in bounded.items():
-            if not hosted.queue.has_room(runs, hosted.ring.credit()):
+        for hosted, batches in bounded.items():
+            if not hosted.queue.has_room(batches, hosted.consumers.credit()):
                 raise PreconditionFailed(f"{hosted.title} is full; consume from it, or commit again later")
 
     def _check_held(self, peer: Peer, message: AtomicCommit) -> None:
         """Make sure that consumers still hold what is to be settled: it may have returned by itself."""
-        client = self._holdings.clients[peer]
+        client = self._state.peers[peer]
         consumers = client.consumers
         settlements: list[Ack | Nack] = [*message.settled, *message.returned]
         for settlement in settlements:
             consumer = consumers.get(settlement.consumer)
             if consumer is not None and isinstance(settlement, Nack):
-                hosted = self._holdings.queues[consumer.queue.id]
-                if hosted.is_bounded:  # what is damaged there is met before anything is done
-                    self._holdings.catch_up(hosted)
+                hosted = self._state.queues[consumer.queue.id]
+                if hosted.drops_head:  # what is damaged there is met before anything is done
+                    self._state.catch_up(hosted)
             if consumer is None:
                 if settlement.consumer in client.cut_off:
-                    raise self._holdings.missing(client.cut_off[settlement.consumer])
+                    raise self._state.missing(client.cut_off[settlement.consumer])
                 continue
             for start, end in settlement.ranges:
                 if sum([stop - first for first, stop in consumer.held.within(start, end)]) < end - start:
@@ -98,9 +98,9 @@ class AtomicCommits:
                         "there; what was made of it is not to be committed"
                     )
 
-    def _publish(self, queues: tuple[int, ...], run: RecordBatch) -> None:
+    def _publish(self, queues: tuple[int, ...], batch: RecordBatch) -> None:
         for number in queues:
-            hosted = self._holdings.queues[number]
-            # Where there are bounds, all runs together were found to be within them.
-            hosted.queue.append(run, UNLIMITED)
-            self._holdings.active[number] = hosted
+            hosted = self._state.queues[number]
+            # Where there is a length limit, all batches together were found to be within them.
+            hosted.queue.append(batch, UNLIMITED)
+            self._state.active[number] = hosted

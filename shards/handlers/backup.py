@@ -54,7 +54,7 @@ class StoreCopies:
         """Whether a copy is on its way."""
         return self._copy is not None
 
-    def sift(self, events: list[Event], now: float) -> list[Event]:
+    def hold_back(self, events: list[Event], now: float) -> list[Event]:
         """What is to be carried out of what has come, with what was held back before."""
         self._now = now
         if self._holds_until is None:

@@ -38,19 +38,19 @@ class Consuming:
     """What a shard does for consumers.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         timers: for what is returned with a delay.
     """
 
-    def __init__(self, holdings: ShardState, timers: DelayedMessages) -> None:
-        self._holdings = holdings
-        self._timers = timers
+    def __init__(self, state: ShardState, timers: DelayedMessages) -> None:
+        self._state = state
+        self._delays = timers
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Consume: self._consume,
             Cancel: self._cancel,
             Release: self._release,
             Ack: self.settle,
-            Nack: self.give_back,
+            Nack: self.requeue,
             Renew: self._renew,
             Credit: self._credit,
             Qos: self._qos,
@@ -61,35 +61,36 @@ class Consuming:
 
     def lost(self, client: PeerState) -> None:
         """A session is over, and all its consumers with it."""
-        holdings = self._holdings
+        state = self._state
         for consumer in client.consumers.values():
             try:
                 hosted = self._free(consumer)
             except RowDamaged as damage:
-                holdings.take_out(damage)
+                state.take_out(damage)
                 continue
-            if hosted is not None and not len(hosted.ring) and hosted.queue.declared.auto_delete:
-                holdings.agenda.at(holdings.agenda.now_ms + LOST_MS, partial(holdings.look_unused, hosted))
+            if hosted is not None and not len(hosted.consumers) and hosted.queue.declared.auto_delete:
+                state.schedule.at(state.schedule.now_ms + LOST_MS, partial(state.look_unused, hosted))
 
     # --- beginning and end ------------------------------------------------------------------------------------------
 
     def _consume(self, peer: Peer, message: Consume) -> None:
-        holdings = self._holdings
-        hosted = holdings.found(peer, message.request, message.queue)
+        state = self._state
+        hosted = state.found(peer, message.request, message.queue)
         if hosted is None:
             return
-        consumers = holdings.clients[peer].consumers
-        ring = hosted.ring
-        if message.consumer in consumers:
-            holdings.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, f"consumer {message.consumer} exists")
+        known, consumers = state.peers[peer].consumers, hosted.consumers
+        if message.consumer in known:
+            state.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, f"consumer {message.consumer} exists")
             return
-        if ring.exclusive is not None or (message.exclusive and len(ring)):
-            text = f"{hosted.title} in exclusive use" if ring.exclusive else f"{hosted.title} has consumers already"
-            holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+        if consumers.exclusive is not None or (message.exclusive and len(consumers)):
+            text = (
+                f"{hosted.title} in exclusive use" if consumers.exclusive else f"{hosted.title} has consumers already"
+            )
+            state.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
-        if message.exclusive and hosted.queue.terms.single_active_consumer:  # RabbitMQ's rule: one or the other
+        if message.exclusive and hosted.queue.arguments.single_active_consumer:  # RabbitMQ's rule: one or the other
             text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
-            holdings.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            state.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
             return
         consumer = Consumer(
             peer,
@@ -105,60 +106,60 @@ class Consuming:
         if not message.auto_ack:
             self._limit(consumer, message.timeout_ms)
         consumer.settles = not message.auto_ack or message.settled_late
-        holdings.catch_up(hosted)
-        consumers[message.consumer] = consumer
-        ring.join(consumer)
+        state.catch_up(hosted)
+        known[message.consumer] = consumer
+        consumers.join(consumer)
         hosted.is_kept = False
-        holdings.use(hosted)
-        holdings.unused.pop(message.queue, None)
-        holdings.active[message.queue] = hosted
+        state.use(hosted)
+        state.unused.pop(message.queue, None)
+        state.active[message.queue] = hosted
         peer.post(Answer(message.request))
 
     def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
         """Give a consumer deadlines, if it or its queue has a time for them."""
-        timeout_ms = timeout_ms or consumer.queue.terms.consumer_timeout_ms or 0
+        timeout_ms = timeout_ms or consumer.queue.arguments.consumer_timeout_ms or 0
         if timeout_ms:
             overdue = partial(self._overdue, consumer)
-            consumer.timeouts = AckTimeouts(timeout_ms, self._holdings.agenda, consumer.held, overdue)
+            consumer.timeouts = AckTimeouts(timeout_ms, self._state.schedule, consumer.held, overdue)
 
     def _cancel(self, peer: Peer, message: Cancel) -> None:
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is not None:
             self._leave(consumer)
         peer.post(Answer(message.request))
 
     def _release(self, peer: Peer, message: Release) -> None:
-        client = self._holdings.clients[peer]
+        client = self._state.peers[peer]
         client.cut_off.pop(message.consumer, None)
         consumer = client.consumers.pop(message.consumer, None)
         if consumer is not None:
             hosted = self._free(consumer)
             if hosted is not None:
-                self._holdings.look_unused(hosted)
+                self._state.look_unused(hosted)
 
     def _leave(self, consumer: Consumer) -> None:
         """No more is delivered to it."""
-        holdings, number = self._holdings, consumer.queue.id
-        hosted = holdings.queues[number]
-        holdings.catch_up(hosted)
-        hosted.ring.leave(consumer)
-        holdings.use(hosted)
-        holdings.active[number] = hosted
-        holdings.look_unused(hosted)
+        state, number = self._state, consumer.queue.id
+        hosted = state.queues[number]
+        state.catch_up(hosted)
+        hosted.consumers.leave(consumer)
+        state.use(hosted)
+        state.active[number] = hosted
+        state.look_unused(hosted)
 
     def _free(self, consumer: Consumer) -> HostedQueue | None:
         """It is gone; what it holds goes back to its place."""
-        holdings, number = self._holdings, consumer.queue.id
-        hosted = holdings.queues.get(number)
+        state, number = self._state, consumer.queue.id
+        hosted = state.queues.get(number)
         if hosted is None:
             return None
-        hosted.ring.leave(consumer)
+        hosted.consumers.leave(consumer)
         if consumer.timeouts is not None:
             consumer.timeouts.close()
         if consumer.held:
-            consumer.queue.give_back(list(consumer.held))
-        holdings.use(hosted)
-        holdings.active[number] = hosted
+            consumer.queue.requeue(list(consumer.held))
+        state.use(hosted)
+        state.active[number] = hosted
         return hosted
 
     # --- what was delivered -----------------------------------------------------------------------------------------
@@ -166,43 +167,45 @@ class Consuming:
     def _stir(self, consumer: Consumer) -> HostedQueue:
         """A consumer may have credit again: its queue has its turn in this pass."""
         number = consumer.queue.id
-        hosted = self._holdings.active[number] = self._holdings.queues[number]
+        hosted = self._state.active[number] = self._state.queues[number]
         if consumer.is_waiting:
-            hosted.ring.wake(consumer)
+            hosted.consumers.wake(consumer)
         return hosted
 
     def settle(self, peer: Peer, message: Ack) -> None:
         """Messages are done with."""
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
             return
         for start, end in message.ranges:
             consumer.queue.settle(consumer.release(start, end))
         self._stir(consumer)
 
-    def give_back(self, peer: Peer, message: Nack) -> None:
+    def requeue(self, peer: Peer, message: Nack) -> None:
         """Messages were not taken."""
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
             return
         queue = consumer.queue
-        hosted = self._holdings.queues[queue.id]
-        if hosted.is_bounded:
-            self._holdings.catch_up(hosted)  # before something returns that is older than what came in this pass
+        hosted = self._state.queues[queue.id]
+        if hosted.drops_head:
+            self._state.catch_up(hosted)  # before something returns that is older than what came in this pass
         self._stir(consumer)
         for start, end in message.ranges:
             parts = consumer.release(start, end)
             if not message.requeue:
                 queue.reject(parts)
             elif message.delay_ms:
-                self._timers.park(hosted, queue.park(parts), self._holdings.clock.now_ms() + message.delay_ms)
+                self._delays.delay_return(
+                    hosted, queue.delay_return(parts), self._state.clock.now_ms() + message.delay_ms
+                )
             else:
-                queue.give_back(parts)
-        if hosted.is_bounded:
+                queue.requeue(parts)
+        if hosted.drops_head:
             queue.trim()  # before anybody is served, as on RabbitMQ
 
     def _renew(self, peer: Peer, message: Renew) -> None:
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is not None and consumer.timeouts is not None:
             consumer.timeouts.renew(message.ranges)
 
@@ -214,13 +217,13 @@ class Consuming:
         self._stir(consumer)
 
     def _credit(self, peer: Peer, message: Credit) -> None:
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is not None:
             consumer.room = min(consumer.window, consumer.room + message.window)
             self._stir(consumer)
 
     def _permit(self, peer: Peer, message: Permit) -> None:
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is not None:
             consumer.permit = message.size
             consumer.is_asking = False
@@ -236,16 +239,16 @@ class Consuming:
                 consumer.permit = 0
 
     def _qos(self, peer: Peer, message: Qos) -> None:
-        consumer = self._holdings.clients[peer].consumers.get(message.consumer)
+        consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
-            number = self._holdings.clients[peer].cut_off.get(message.consumer)
+            number = self._state.peers[peer].cut_off.get(message.consumer)
             if number is not None:
-                self._holdings.refuse_missing(peer, message.request, number)
+                self._state.refuse_missing(peer, message.request, number)
                 return
             text = f"no consumer {message.consumer}"
-            self._holdings.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
+            self._state.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
             return
-        self._holdings.catch_up(self._holdings.queues[consumer.queue.id])
+        self._state.catch_up(self._state.queues[consumer.queue.id])
         consumer.prefetch = message.prefetch
         consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
@@ -254,26 +257,26 @@ class Consuming:
     # --- one by one -------------------------------------------------------------------------------------------------
 
     def _get(self, peer: Peer, message: Get) -> None:
-        holdings = self._holdings
-        hosted = holdings.found(peer, message.request, message.queue)
+        state = self._state
+        hosted = state.found(peer, message.request, message.queue)
         if hosted is None:
             return
         queue = hosted.queue
-        consumers = holdings.clients[peer].consumers
+        consumers = state.peers[peer].consumers
         consumer = consumers.get(message.consumer)
         if consumer is not None and consumer.queue is not queue:
             text = f"consumer {message.consumer} gets from queue {consumer.queue.id}"
-            holdings.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, text)
+            state.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, text)
             return
-        holdings.use(hosted)
-        holdings.catch_up(hosted)
-        holdings.active[queue.id] = hosted
+        state.use(hosted)
+        state.catch_up(hosted)
+        state.active[queue.id] = hosted
         stored = queue.stored_bytes()
-        parcels = queue.take(1, message.room, alone=False) if stored <= message.room else []
-        if not parcels:
+        deliveries = queue.take(1, message.room, alone=False) if stored <= message.room else []
+        if not deliveries:
             peer.post(Answer(message.request, stored or queue.head_bytes() or None))
             return
-        first, redelivered, deliveries, run = parcels[0]
+        first, redelivered, delivery_count, batch = deliveries[0]
         if message.auto_ack:
             queue.settle([(first, first + 1)])
         else:
@@ -281,4 +284,4 @@ class Consuming:
                 consumer = consumers[message.consumer] = Consumer(peer, message.consumer, queue, 0, False, 0)
                 self._limit(consumer, 0)
             consumer.hold(first, first + 1, redelivered)
-        peer.post(Got(message.request, first, redelivered, run, queue.ready, deliveries))
+        peer.post(Got(message.request, first, redelivered, batch, queue.ready, delivery_count))

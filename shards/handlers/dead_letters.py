@@ -40,15 +40,15 @@ class DeadLetterSender:
     """All dead letters of a shard.
 
     Args:
-        holdings: the queues.
+        state: the queues.
     """
 
-    def __init__(self, holdings: ShardState) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
         self._gateways: deque[Peer] = deque()
         self._waiting: dict[int, HostedQueue] = {}
         self._out: dict[int, list[_Letter]] = {}
-        self._letters = self._bytes = 0
+        self._dead_letters = self._bytes = 0
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             DeadLetterAccepted: self._arrived,
             DeadLetterRefused: self._refused,
@@ -64,38 +64,38 @@ class DeadLetterSender:
         if gateway not in self._gateways:
             return
         self._gateways.remove(gateway)
-        for number, letters in list(self._out.items()):
-            for letter in [letter for letter in letters if letter.peer is gateway]:
+        for number, dead_letters in list(self._out.items()):
+            for letter in [letter for letter in dead_letters if letter.peer is gateway]:
                 self._retry(number, list(letter.left))
                 self._done(number, letter)
 
     def look(self, hosted: HostedQueue) -> None:
         """Something may have died in a queue that has a way out for it."""
-        deaths = hosted.queue.deaths
-        if deaths is not None and deaths.waiting:
+        outbox = hosted.queue.outbox
+        if outbox is not None and outbox.waiting:
             self._waiting[hosted.queue.id] = hosted
 
     def send(self) -> None:
         """Send as many as may be under way, queue by queue, to the gateways in turn."""
-        while self._waiting and self._gateways and self._letters < LETTERS_MAX and self._bytes < LETTERS_BYTES_MAX:
+        while self._waiting and self._gateways and self._dead_letters < LETTERS_MAX and self._bytes < LETTERS_BYTES_MAX:
             number, hosted = next(iter(self._waiting.items()))
             del self._waiting[number]
-            deaths = hosted.queue.deaths
-            if hosted.is_gone or deaths is None:
+            outbox = hosted.queue.outbox
+            if hosted.is_gone or outbox is None:
                 continue
             try:
-                dead = deaths.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes))
+                dead = outbox.take(min(LETTER_BYTES, LETTERS_BYTES_MAX - self._bytes))
             except RowDamaged as damage:
-                self._holdings.take_out(damage)
+                self._state.take_out(damage)
                 continue
-            for death in dead:
+            for dead_letter in dead:
                 gateway = self._gateways[0]
                 self._gateways.rotate(-1)
-                first, reason, deliveries, run, producer, gone = death
-                gateway.post(DeadLetter(number, first, reason, run, deliveries, producer, gone))
-                letter = _Letter(gateway, first, first + run.count, len(run.records))
+                first, reason, delivery_count, batch, producer, gone = dead_letter
+                gateway.post(DeadLetter(number, first, reason, batch, delivery_count, producer, gone))
+                letter = _Letter(gateway, first, first + batch.count, len(batch.records))
                 self._out.setdefault(number, []).append(letter)
-                self._letters += 1
+                self._dead_letters += 1
                 self._bytes += letter.bytes
             self.look(hosted)
 
@@ -106,18 +106,18 @@ class DeadLetterSender:
             self._done(number, letter)
 
     def _arrived(self, peer: Peer, message: DeadLetterAccepted) -> None:
-        hosted = self._holdings.queues.get(message.queue)
-        deaths = hosted.queue.deaths if hosted is not None else None
+        hosted = self._state.queues.get(message.queue)
+        outbox = hosted.queue.outbox if hosted is not None else None
         parts = self._answered(peer, message.queue, message.ranges)
-        if hosted is not None and deaths is not None:
-            deaths.buried(parts)
-            self._holdings.active[message.queue] = hosted
+        if hosted is not None and outbox is not None:
+            outbox.buried(parts)
+            self._state.active[message.queue] = hosted
 
     def _refused(self, peer: Peer, message: DeadLetterRefused) -> None:
         parts = self._answered(peer, message.queue, message.ranges)
         if parts:
-            agenda = self._holdings.agenda
-            agenda.at(agenda.now_ms + AGAIN_MS, partial(self._retry, message.queue, parts))
+            schedule = self._state.schedule
+            schedule.at(schedule.now_ms + AGAIN_MS, partial(self._retry, message.queue, parts))
 
     def _answered(self, peer: Peer, number: int, ranges: Ranges) -> Ranges:
         """Those of these messages that this gateway had and has not answered for."""
@@ -131,15 +131,15 @@ class DeadLetterSender:
         return sorted(found)
 
     def _retry(self, number: int, ranges: Ranges) -> None:
-        hosted = self._holdings.queues.get(number)
-        if hosted is not None and hosted.queue.deaths is not None:
-            hosted.queue.deaths.retry(ranges)
+        hosted = self._state.queues.get(number)
+        if hosted is not None and hosted.queue.outbox is not None:
+            hosted.queue.outbox.retry(ranges)
             self._waiting[number] = hosted
 
     def _done(self, number: int, letter: _Letter) -> None:
-        letters = self._out[number]
-        letters.remove(letter)
-        if not letters:
+        dead_letters = self._out[number]
+        dead_letters.remove(letter)
+        if not dead_letters:
             del self._out[number]
-        self._letters -= 1
+        self._dead_letters -= 1
         self._bytes -= letter.bytes

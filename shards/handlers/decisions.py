@@ -15,8 +15,8 @@ from shardmq.shards.storage.entries import DamagedStage, Staged, StagedPlace
 ROLL_BYTES: Final = 4 << 20
 """About what one pass carries out of what is decided; others have their turns in between."""
 
-ROLL_RUN_BYTES: Final = 2048
-"""What a run counts for besides its records, which is about what it costs."""
+ROLL_BATCH_BYTES: Final = 2048
+"""What a batch counts for besides its records, which is about what it costs."""
 
 ROLL_ROOM_BYTES: Final = 32 << 20
 """What the disk must have free before a portion joins its queues: a few of them, and what they displace. A message that
@@ -24,10 +24,10 @@ goes to many queues takes as much room in each. Where the disk is full, no pass 
 the queues that have had their part."""
 
 READ_BYTES: Final = 256 << 10
-"""Staged runs that are read at a time: a portion may be over when a few of them have gone to many queues."""
+"""Staged batches that are read at a time: a portion may be over when a few of them have gone to many queues."""
 
-DROPPED_RUNS_PER_PASS: Final = 2000
-"""Staged runs removed in one commit; every page they free is work for LMDB."""
+DROPPED_BATCHES_PER_PASS: Final = 2000
+"""Staged batches removed in one commit; every page they free is work for LMDB."""
 
 Attempts = dict[int, dict[int, StagedAttempt]]
 """Those that have something staged, by transaction and number."""
@@ -62,15 +62,15 @@ class Decisions:
     """Carries out what is decided.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         timers: for what joins them later.
         attempts: what is staged; attempts of which nothing is left are removed.
     """
 
-    def __init__(self, holdings: ShardState, timers: DelayedMessages, attempts: Attempts) -> None:
-        self._holdings = holdings
-        self._store, self._journal = holdings.store, holdings.journal
-        self._timers = timers
+    def __init__(self, state: ShardState, timers: DelayedMessages, attempts: Attempts) -> None:
+        self._state = state
+        self._store, self._buffer = state.store, state.buffer
+        self._delays = timers
         self._attempts = attempts
         self._concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be
@@ -126,14 +126,14 @@ class Decisions:
                 self._finish(conclusion)
 
     def _join(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
-        """Have runs join their queues, in order of attempts and their numbers; returns what is left of the portion."""
+        """Have batches join their queues, in order of attempts and numbers; returns what is left of the portion."""
         while conclusion.attempts and room > 0:
             attempt = here[conclusion.attempts[0]]
             kept = conclusion.kept
             if attempt.messages > kept.get(attempt.number, 0):
                 room = self._join_some(conclusion, attempt, room)
             if attempt.messages == kept.get(attempt.number, 0):
-                room -= ROLL_RUN_BYTES
+                room -= ROLL_BATCH_BYTES
                 if attempt.number not in kept:
                     self._forget(here, attempt)
                 conclusion.attempts.popleft()
@@ -150,55 +150,55 @@ class Decisions:
             place = staged.place
             conclusion.since = place.sequence + place.messages
             if isinstance(staged, DamagedStage):
-                conclusion.why = self._holdings.quarantine.hold(conclusion.transaction, staged.damage)
+                conclusion.why = self._state.quarantine.hold(conclusion.transaction, staged.damage)
                 self._keep(conclusion, place)
                 continue
             left = self._join_queues(staged)
             if left:
-                conclusion.why = self._holdings.quarantine.text(left[0])
+                conclusion.why = self._state.quarantine.text(left[0])
                 self._keep(conclusion, place)
             if left != staged.queues:
-                self._journal.unstage(place)
+                self._buffer.unstage(place)
             if left and left != staged.queues:
-                self._journal.stage(staged._replace(queues=left))
+                self._buffer.stage(staged._replace(queues=left))
             if not left:
                 attempt.remove(place)
-            room -= (place.bytes + ROLL_RUN_BYTES) * len(staged.queues)
+            room -= (place.bytes + ROLL_BATCH_BYTES) * len(staged.queues)
         return room
 
     def _keep(self, conclusion: Conclusion, place: StagedPlace) -> None:
-        """A run stays staged: it was promised, and cannot be where it was to go."""
+        """A batch stays staged: it was promised, and cannot be where it was to go."""
         conclusion.kept[place.attempt] = conclusion.kept.get(place.attempt, 0) + place.messages
 
     def _join_queues(self, staged: Staged) -> tuple[int, ...]:
-        """A run joins its queues as if it came now; returns those that are out of service, and have not got it.
+        """A batch joins its queues as if it came now; returns those that are out of service, and have not got it.
 
         One that is condemned gets it too: it may yet be kept.
         """
-        holdings, run = self._holdings, staged.run
-        now_ms = holdings.agenda.now_ms
+        state, batch = self._state, staged.batch
+        now_ms = state.schedule.now_ms
         left = []
         for number in staged.queues:
-            hosted = holdings.queues.get(number)
+            hosted = state.queues.get(number)
             if hosted is None:
-                if number in holdings.quarantine:
+                if number in state.quarantine:
                     left.append(number)
                 continue
             if staged.delay_ms:
-                self._timers.delay(hosted, run, now_ms + staged.delay_ms)
+                self._delays.delay(hosted, batch, now_ms + staged.delay_ms)
             else:
-                self._timers.publish(hosted, run, now_ms)
-                holdings.active[number] = hosted
+                self._delays.publish(hosted, batch, now_ms)
+                state.active[number] = hosted
         return tuple(left)
 
     def _drop(self, conclusion: Conclusion, here: dict[int, StagedAttempt], room: int) -> int:
         """Remove what attempts staged that do not count; returns what is left of the portion."""
-        count_max = min(DROPPED_RUNS_PER_PASS, room // ROLL_RUN_BYTES + 1)
+        count_max = min(DROPPED_BATCHES_PER_PASS, room // ROLL_BATCH_BYTES + 1)
         places = self._store.staging.places(conclusion.transaction, conclusion.behind, count_max)
         for place in places:
             if place.attempt in conclusion.kept:
                 continue
-            self._journal.unstage(place)
+            self._buffer.unstage(place)
             attempt = here[place.attempt]
             attempt.remove(place)
             if not attempt.messages:
@@ -209,25 +209,25 @@ class Decisions:
                     self._forget(here, attempt)
         else:
             conclusion.behind = places[-1]
-        return room - len(places) * ROLL_RUN_BYTES
+        return room - len(places) * ROLL_BATCH_BYTES
 
     def _forget(self, here: dict[int, StagedAttempt], attempt: StagedAttempt) -> None:
         """Nothing of an attempt is left."""
         del here[attempt.number]
         if attempt.is_sealed:
-            self._journal.seal(attempt.transaction, attempt.number, None)
+            self._buffer.seal(attempt.transaction, attempt.number, None)
 
     def _stick(self, conclusion: Conclusion) -> None:
         """All that can be carried out is: whoever waits for the rest is told why it cannot."""
         self._stuck[conclusion.transaction] = conclusion
         for peer, request in conclusion.asked:
-            self._holdings.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
+            self._state.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
         conclusion.asked.clear()
 
     def _finish(self, conclusion: Conclusion) -> None:
         """Nothing of a transaction is left: say so to whoever waits for it, once that is on disk."""
         del self._attempts[conclusion.transaction]
-        self._holdings.quarantine.let_go(conclusion.transaction)
-        self._journal.conclude(conclusion.transaction, None, None)
+        self._state.quarantine.let_go(conclusion.transaction)
+        self._buffer.conclude(conclusion.transaction, None, None)
         for peer, request in conclusion.asked:
             peer.post(Answer(request))

@@ -1,8 +1,8 @@
-"""What waits for a time: delayed publishes, and messages that were returned with a delay (parked).
+"""What waits for a time: delayed publishes, and messages that were returned with a delay (delayed).
 
 Both lie in the store, in the order in which they are due, and nowhere else: a million of them take no memory. Of each
 queue is known how many there are and when to look next. When a delayed publish is due, it is appended to its queue as
-if it came now; parked messages have kept their place in the queue, and are ready there again.
+if it came now; delayed messages have kept their place in the queue, and are ready there again.
 """
 
 from collections.abc import Mapping
@@ -38,34 +38,34 @@ class DelayedMessages:
     """Everything in a shard that waits for a time.
 
     Args:
-        holdings: the queues.
+        state: the queues.
     """
 
-    def __init__(self, holdings: ShardState) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
         self._serial = 0
         self._noted_at = 0.0
         self.pending = 0
 
     def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
-        """At start, before there are queues: (messages that wait, first time) and parked messages, by queue.
+        """At start, before there are queues: (messages that wait, first time) and delayed messages, by queue.
 
-        Timers of parked messages that are there no more are removed: transient ones, whose numbers others will have.
+        Timers of delayed messages that are there no more are removed: transient ones, whose numbers others will have.
         """
         waiting: dict[int, tuple[int, int]] = {}
-        parked: dict[int, Ranges] = {}
-        for timer in self._holdings.store.timers.all():
-            found = stored.get(timer.queue) if timer.parked else None
+        delayed: dict[int, Ranges] = {}
+        for timer in self._state.store.timers.all():
+            found = stored.get(timer.queue) if timer.is_return else None
             if found is not None and not found.has_living(timer.serial, timer.serial + timer.messages):
-                self._holdings.journal.fire(timer)
+                self._state.buffer.fire(timer)
                 continue
             count, due_ms = waiting.get(timer.queue, (0, timer.due_ms))
             waiting[timer.queue] = count + timer.messages, due_ms
-            if timer.parked:
-                parked.setdefault(timer.queue, []).append((timer.serial, timer.serial + timer.messages))
+            if timer.is_return:
+                delayed.setdefault(timer.queue, []).append((timer.serial, timer.serial + timer.messages))
             else:
                 self._serial = max(self._serial, timer.serial)
-        return waiting, {queue: sorted(ranges) for queue, ranges in parked.items()}
+        return waiting, {queue: sorted(ranges) for queue, ranges in delayed.items()}
 
     def adopt(self, hosted: HostedQueue, count: int, due_ms: int) -> None:
         """At start: so much of a queue waits, from then on."""
@@ -73,22 +73,22 @@ class DelayedMessages:
         self.pending += count
         self._expect(hosted, due_ms)
 
-    def delay(self, hosted: HostedQueue, run: RecordBatch, due_ms: int) -> None:
-        """A run joins a queue later."""
+    def delay(self, hosted: HostedQueue, batch: RecordBatch, due_ms: int) -> None:
+        """A batch joins a queue later."""
         self._serial += 1
-        durable = hosted.queue.declared.durable and run.flags & PERSISTENT != 0
-        self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, run.count, False, durable, run))
+        durable = hosted.queue.declared.durable and batch.flags & PERSISTENT != 0
+        self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, batch.count, False, durable, batch))
 
-    def publish(self, hosted: HostedQueue, run: RecordBatch, now_ms: int) -> None:
+    def publish(self, hosted: HostedQueue, batch: RecordBatch, now_ms: int) -> None:
         """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
         queue = hosted.queue
-        run.timestamp_ms = now_ms
-        taken = queue.append(run, hosted.ring.credit()) if hosted.refuses else queue.append(run)
-        if taken < run.count and queue.terms.overflow != "reject-publish-dlx":  # there, it is a dead letter now
-            self.delay(hosted, self._holdings.cutter.cut(run, taken, run.count), now_ms + REFUSED_MS)
+        batch.timestamp_ms = now_ms
+        taken = queue.append(batch, hosted.consumers.credit()) if hosted.refuses else queue.append(batch)
+        if taken < batch.count and queue.arguments.overflow != "reject-publish-dlx":  # there, it is a dead letter now
+            self.delay(hosted, self._state.slicer.cut(batch, taken, batch.count), now_ms + REFUSED_MS)
 
-    def park(self, hosted: HostedQueue, ranges: Ranges, due_ms: int) -> None:
-        """Messages that a queue has parked are ready again later."""
+    def delay_return(self, hosted: HostedQueue, ranges: Ranges, due_ms: int) -> None:
+        """Messages that a queue has delayed are ready again later."""
         queue = hosted.queue
         for start, end in ranges:
             self._wait(hosted, Timer(queue.id, due_ms, start, end - start, True, queue.declared.durable))
@@ -100,19 +100,19 @@ class DelayedMessages:
 
     def clear(self, queue: int, count_max: int) -> int:
         """Delete some timers of a deleted queue; returns how many there were. Once in a pass."""
-        timers = self._holdings.store.timers.of_queue(queue, count_max)
+        timers = self._state.store.timers.of_queue(queue, count_max)
         for timer in timers:
-            self._holdings.journal.fire(timer)
+            self._state.buffer.fire(timer)
         return len(timers)
 
     def note(self, now: float) -> None:
         """Note the time if that is due: after a restart of the machine it must not go back."""
         if self.pending and now - self._noted_at >= NOTE_SECONDS:
             self._noted_at = now
-            self._holdings.journal.note(self._holdings.clock.note())
+            self._state.buffer.note(self._state.clock.note())
 
     def _wait(self, hosted: HostedQueue, timer: Timer) -> None:
-        self._holdings.journal.wait(timer)
+        self._state.buffer.wait(timer)
         hosted.delayed += timer.messages
         self.pending += timer.messages
         self._expect(hosted, timer.due_ms)
@@ -120,30 +120,30 @@ class DelayedMessages:
     def _expect(self, hosted: HostedQueue, due_ms: int) -> None:
         if hosted.timers_at is None or due_ms < hosted.timers_at:
             hosted.timers_at = due_ms
-            self._holdings.agenda.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
+            self._state.schedule.at(due_ms, partial(self._look, hosted.queue.id, due_ms))
 
     def _look(self, number: int, due_ms: int) -> None:
-        hosted = self._holdings.queues.get(number)
+        hosted = self._state.queues.get(number)
         if hosted is not None and hosted.timers_at == due_ms:  # or an earlier one has come between
             hosted.timers_at = None
             self._fire(hosted)
 
     def _fire(self, hosted: HostedQueue) -> None:
-        holdings, queue = self._holdings, hosted.queue
-        now_ms = holdings.agenda.now_ms
-        size = FIRE_BYTES if holdings.store.space.left > 0 else FIRE_FULL_BYTES
-        timers, following = holdings.store.timers.due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
+        state, queue = self._state, hosted.queue
+        now_ms = state.schedule.now_ms
+        size = FIRE_BYTES if state.store.space.left > 0 else FIRE_FULL_BYTES
+        timers, following = state.store.timers.due(queue.id, hosted.fired_ms, now_ms, FIRE_TIMERS, size)
         for timer in timers:
-            holdings.journal.fire(timer)
+            state.buffer.fire(timer)
             hosted.fired_ms = timer.due_ms
             hosted.delayed -= timer.messages
             self.pending -= timer.messages
-            if timer.run is None:
-                queue.unpark([(timer.serial, timer.serial + timer.messages)])
+            if timer.batch is None:
+                queue.end_delay([(timer.serial, timer.serial + timer.messages)])
             else:
-                self.publish(hosted, timer.run, now_ms)
+                self.publish(hosted, timer.batch, now_ms)
         if timers:
-            holdings.active[queue.id] = hosted
+            state.active[queue.id] = hosted
         if following is not None:
             # Never at a time that has come: an older appointment for it may be due in this very pass, and the store
             # would show what was fired a moment ago once more.

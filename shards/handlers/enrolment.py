@@ -30,13 +30,13 @@ class Enrolment:
     """The shard's part in being recognised.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         file: the store's, for errors.
         identity: as it is in the store.
     """
 
-    def __init__(self, holdings: ShardState, file: object, identity: StoreIdentity) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState, file: object, identity: StoreIdentity) -> None:
+        self._state = state
         self._file = file
         self.identity = identity
         self.handlers: Final[dict[type, Callable[[Peer, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
@@ -48,7 +48,7 @@ class Enrolment:
         mine = self.identity
         queues = [
             (declared.id, declared.vhost, declared.name)
-            for hosted in self._holdings.queues.values()
+            for hosted in self._state.queues.values()
             if (declared := hosted.queue.declared).durable
         ]
         peer.post(Identity(mine.store, mine.shard, mine.broker, mine.generation, mine.queue, mine.is_adopted, queues))
@@ -75,10 +75,10 @@ class Enrolment:
         mine = self.identity
         if mine.broker not in ("", message.broker):
             text = f"shard {mine.shard} belongs to broker {mine.broker}, not to {message.broker}"
-            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
         elif message.generation < mine.generation:
             text = f"shard {mine.shard} has heard of coordinator generation {mine.generation}"
-            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
         else:
             if (message.broker, message.generation) != (mine.broker, mine.generation):
                 self._become(broker=message.broker, generation=message.generation)
@@ -89,4 +89,4 @@ class Enrolment:
 
     def _become(self, **changes: Any) -> None:
         self.identity = msgspec.structs.replace(self.identity, **changes)
-        self._holdings.journal.identify(self.identity)
+        self._state.buffer.identify(self.identity)

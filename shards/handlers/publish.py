@@ -20,16 +20,16 @@ class Publishing:
     """What a shard does with publishes.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         timers: for what is published with a delay.
         transactions: for what is published in one.
     """
 
-    def __init__(self, holdings: ShardState, timers: DelayedMessages, transactions: Transactions) -> None:
-        self._holdings = holdings
-        self._queues, self._active, self._clients = holdings.queues, holdings.active, holdings.clients
-        self._journal, self._space = holdings.journal, holdings.store.space
-        self._timers = timers
+    def __init__(self, state: ShardState, timers: DelayedMessages, transactions: Transactions) -> None:
+        self._state = state
+        self._queues, self._active, self._peers = state.queues, state.active, state.peers
+        self._buffer, self._space = state.buffer, state.store.space
+        self._delays = timers
         self._transactions = transactions
         self._confirming: dict[Peer, PeerState] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish, Gone: self._gone}
@@ -45,12 +45,12 @@ class Publishing:
         self._confirming.pop(peer, None)
 
     def _publish(self, peer: Peer, message: Publish) -> None:
-        client = self._clients[peer]
+        client = self._peers[peer]
         client.published += 1
         self._confirming[peer] = client
         self._space.left -= len(message.run.records) * len(message.queues)
         if self._space.left < 0:
-            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._holdings.disk_full()))
+            peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._state.disk_full()))
             return
         if message.transaction:
             self._stage(peer, client, message)
@@ -58,28 +58,28 @@ class Publishing:
         if message.delay_ms:
             self._publish_later(peer, client, message)
             return
-        run = message.run
+        batch = message.run
         refused: tuple[int, int] | None = None
         for number in message.queues:
             hosted = self._queues.get(number)
             if hosted is None or hosted.is_condemned:
                 refused = 0, number
             elif message.producer or hosted.refuses:
-                taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, run, 0)
-                if taken < run.count and (refused is None or taken < refused[0]):
+                taken = self._publish_once(hosted, message) if message.producer else self._take(hosted, batch, 0)
+                if taken < batch.count and (refused is None or taken < refused[0]):
                     refused = taken, number
                 self._active[number] = hosted
             else:
-                hosted.queue.append(run)
+                hosted.queue.append(batch)
                 self._active[number] = hosted
         if refused is not None:
             self._refuse(peer, client, message, *refused)
 
     def _publish_later(self, peer: Peer, client: PeerState, message: Publish) -> None:
-        holdings = self._holdings
+        state = self._state
         refused: int | None = None
         for number in message.queues:
-            hosted = holdings.queues.get(number)
+            hosted = state.queues.get(number)
             if hosted is None or hosted.is_condemned:
                 refused = number
             elif not message.producer:
@@ -90,7 +90,7 @@ class Publishing:
             self._refuse(peer, client, message, 0, refused)
 
     def _stage(self, peer: Peer, client: PeerState, message: Publish) -> None:
-        """Keep a run for its transaction: for all of its queues or none, as what is sent again is staged once."""
+        """Keep a batch for its transaction: for all of its queues or none, as what is sent again is staged once."""
         for number in message.queues:
             hosted = self._queues.get(number)
             if hosted is None or hosted.is_condemned:
@@ -102,8 +102,8 @@ class Publishing:
 
     def _publish_once(self, hosted: HostedQueue, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""
-        run, producer, sequence = message.run, message.producer, message.sequence
-        count = run.count
+        batch, producer, sequence = message.run, message.producer, message.sequence
+        count = batch.count
         producers = hosted.producers
         if producers is None:
             producers = hosted.producers = ProducerSequences()
@@ -111,19 +111,19 @@ class Publishing:
             # Nearly everything comes in order, to a queue that takes all. The long way takes four times as long.
             seen = producers.seen.get(producer)
             if seen is not None and seen.extend(sequence, sequence + count):
-                hosted.queue.append(run)
+                hosted.queue.append(batch)
                 if not seen.is_due:
-                    self._remember(hosted, producers, seen, run)
+                    self._remember(hosted, producers, seen, batch)
                 return count
         if producers.has_forgotten(producer, sequence):
             return 0
         for start, end in producers.unseen(producer, sequence, sequence + count):
-            piece = self._holdings.cutter.cut(run, start - sequence, end - sequence)
+            piece = self._state.slicer.cut(batch, start - sequence, end - sequence)
             taken = self._take(hosted, piece, message.delay_ms)
             if producer >= LETTER_PRODUCERS and _passes_on(hosted):
                 taken = piece.count
             if taken:
-                self._remember(hosted, producers, producers.saw(producer, start, start + taken), run)
+                self._remember(hosted, producers, producers.saw(producer, start, start + taken), batch)
             if taken < piece.count:
                 return start - sequence + taken
         return count
@@ -135,26 +135,28 @@ class Publishing:
             if hosted is not None and hosted.producers is not None:
                 hosted.producers.gone(message.producer, message.ranges)
 
-    def _take(self, hosted: HostedQueue, run: RecordBatch, delay_ms: int) -> int:
+    def _take(self, hosted: HostedQueue, batch: RecordBatch, delay_ms: int) -> int:
         if delay_ms:
             # From now on and not from when the pass began: it may have been sent since.
-            self._timers.delay(hosted, run, self._holdings.clock.now_ms() + delay_ms)
-            return run.count
-        return hosted.queue.append(run, hosted.ring.credit()) if hosted.refuses else hosted.queue.append(run)
+            self._delays.delay(hosted, batch, self._state.clock.now_ms() + delay_ms)
+            return batch.count
+        return hosted.queue.append(batch, hosted.consumers.credit()) if hosted.refuses else hosted.queue.append(batch)
 
-    def _remember(self, hosted: HostedQueue, producers: ProducerSequences, seen: SequenceSet, run: RecordBatch) -> None:
+    def _remember(
+        self, hosted: HostedQueue, producers: ProducerSequences, seen: SequenceSet, batch: RecordBatch
+    ) -> None:
         """Write down what a queue has of a producer; of transient messages only for as long as they live themselves."""
         producers.seen.move_to_end(seen.producer)
-        if hosted.is_durable and run.flags & PERSISTENT:
-            self._journal.saw(hosted.queue.id, seen)
+        if hosted.is_durable and batch.flags & PERSISTENT:
+            self._buffer.saw(hosted.queue.id, seen)
         forgotten = producers.surplus()
         if forgotten is not None and hosted.is_durable:
-            self._journal.forget(hosted.queue.id, forgotten)
+            self._buffer.forget(hosted.queue.id, forgotten)
 
     def _refuse(self, peer: Peer, client: PeerState, message: Publish, taken: int, number: int) -> None:
-        hosted = self._holdings.queues.get(number)
+        hosted = self._state.queues.get(number)
         if hosted is None:
-            missing = self._holdings.missing(number)
+            missing = self._state.missing(number)
             code, text = missing.code, missing.text
         elif hosted.is_condemned:
             code, text = ReplyCode.RESOURCE_ERROR, f"{hosted.title} is being deleted just now; publish again"
@@ -166,16 +168,16 @@ class Publishing:
             )
         else:
             code = ReplyCode.RESOURCE_ERROR
-            text = f"{hosted.title} is full ({_bounds(hosted)}); consume from it, or publish again later"
+            text = f"{hosted.title} is full ({_limits_of(hosted)}); consume from it, or publish again later"
         peer.post(PublishRefusal(client.published, code, text, taken))
 
 
 def _passes_on(hosted: HostedQueue) -> bool:
     """Whether what the queue has no place for is a dead letter of its own from then on."""
-    return hosted.queue.deaths is not None and hosted.queue.terms.overflow == "reject-publish-dlx"
+    return hosted.queue.outbox is not None and hosted.queue.arguments.overflow == "reject-publish-dlx"
 
 
-def _bounds(hosted: HostedQueue) -> str:
-    terms = hosted.queue.terms
-    bounds = (("x-max-length", terms.max_length), ("x-max-length-bytes", terms.max_length_bytes))
-    return ", ".join([f"{name} {value}" for name, value in bounds if value is not None])
+def _limits_of(hosted: HostedQueue) -> str:
+    arguments = hosted.queue.arguments
+    limits = (("x-max-length", arguments.max_length), ("x-max-length-bytes", arguments.max_length_bytes))
+    return ", ".join([f"{name} {value}" for name, value in limits if value is not None])

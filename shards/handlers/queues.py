@@ -36,9 +36,9 @@ class Administration:
     """What a shard does with queues as a whole.
 
     Args:
-        holdings: them.
+        state: them.
         timers: what waits for a time in them.
-        letters: what is on its way out of them.
+        dead_letters: what is on its way out of them.
         reservations: what is reserved in them.
         enrolment: remembers the ids of queues.
         dropped: queues that were being deleted when the process ended: (id, segments).
@@ -46,20 +46,20 @@ class Administration:
 
     def __init__(
         self,
-        holdings: ShardState,
+        state: ShardState,
         timers: DelayedMessages,
-        letters: DeadLetterSender,
+        dead_letters: DeadLetterSender,
         reservations: Reservations,
         enrolment: Enrolment,
         dropped: list[tuple[int, list[Segment]]],
     ) -> None:
-        self._holdings = holdings
-        self._timers = timers
-        self._letters = letters
+        self._state = state
+        self._delays = timers
+        self._dead_letters = dead_letters
         self._reservations = reservations
         self._enrolment = enrolment
         for number, segments in dropped:
-            holdings.slices.add(self._clear(number, segments), partial(holdings.journal.clear, number))
+            state.slices.add(self._clear(number, segments), partial(state.buffer.clear, number))
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             AssignQueue: self._assign,
             PrepareDelete: self._condemn,
@@ -71,91 +71,90 @@ class Administration:
 
     def table(self, hosted: HostedQueue) -> dict[str, Any]:
         """A queue's counts and consumers, as `shardmq status` shows them."""
-        self._holdings.catch_up(hosted)
+        self._state.catch_up(hosted)
         return {
-            **hosted.queue.table(len(hosted.ring)),
+            **hosted.queue.table(len(hosted.consumers)),
             "delayed": hosted.delayed,
             "producers": len(hosted.producers) if hosted.producers is not None else 0,
-            "consumer_list": [consumer.table() for consumer in hosted.ring],
+            "consumer_list": [consumer.table() for consumer in hosted.consumers],
         }
 
     def tables(self) -> list[dict[str, Any]]:
         """All queues, those out of service among them, as `shardmq status` shows them."""
         found = []
-        for hosted in list(self._holdings.queues.values()):
+        for hosted in list(self._state.queues.values()):
             try:
                 found.append(self.table(hosted))
             except RowDamaged as damage:
-                self._holdings.take_out(damage)
-        return found + [out.table() for out in self._holdings.quarantine.queues.values()]
+                self._state.take_out(damage)
+        return found + [out.table() for out in self._state.quarantine.queues.values()]
 
     def _assign(self, peer: Peer, message: AssignQueue) -> None:
-        holdings = self._holdings
+        state = self._state
         here: list[Queue] = []
         for declared in message.queues:
-            if declared.id in holdings.quarantine:
-                holdings.quarantine.learn(declared)
+            if declared.id in state.quarantine:
+                state.quarantine.learn(declared)
                 continue
             here.append(declared)
-            hosted = holdings.queues.get(declared.id)
+            hosted = state.queues.get(declared.id)
             if hosted is not None and not _is_same(hosted.queue.declared, declared):
                 text = (
                     f"queue '{declared.name}' in vhost '{declared.vhost}' has the id {declared.id}, which is that of "
                     f"{hosted.title} here: the coordinator's store is not the one these queues were declared with"
                 )
-                holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
                 return
-        durable = [declared for declared in here if declared.durable and declared.id not in holdings.queues]
+        durable = [declared for declared in here if declared.durable and declared.id not in state.queues]
         if durable:
             self._enrolment.given(durable)
         for declared in here:
-            hosted = holdings.queues.get(declared.id)
+            hosted = state.queues.get(declared.id)
             if hosted is not None:
                 hosted.is_condemned = False
                 if hosted.is_leaving:
-                    holdings.look_unused(hosted)
+                    state.look_unused(hosted)
                 continue
-            holdings.add(make_queue(declared, holdings.journal, holdings.clock))
+            state.add(make_queue(declared, state.buffer, state.clock))
             if declared.durable:
-                holdings.journal.declare(declared)
+                state.buffer.declare(declared)
         peer.post(Answer(message.request))
 
     def _condemn(self, peer: Peer, message: PrepareDelete) -> None:
-        hosted = self._holdings.queues.get(message.queue)
+        hosted = self._state.queues.get(message.queue)
         if hosted is None:
-            self._holdings.refuse_missing(peer, message.request, message.queue)
+            self._state.refuse_missing(peer, message.request, message.queue)
             return
-        self._holdings.catch_up(hosted)
-        if message.if_unused and len(hosted.ring):
-            text = (
-                f"{hosted.title} in use: it has {len(hosted.ring)} consumers; cancel them, or delete without if-unused"
-            )
-            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+        self._state.catch_up(hosted)
+        if message.if_unused and len(hosted.consumers):
+            count = len(hosted.consumers)
+            text = f"{hosted.title} in use: it has {count} consumers; cancel them, or delete without if-unused"
+            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
         elif message.if_empty and hosted.queue.ready:
             text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
-            self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
         else:
             hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
             peer.post(Answer(message.request))
 
     def _drop(self, peer: Peer, message: DropQueue) -> None:
-        holdings = self._holdings
-        out = holdings.quarantine.queues.get(message.queue)
+        state = self._state
+        out = state.quarantine.queues.get(message.queue)
         if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
-            holdings.refuse_missing(peer, message.request, message.queue)
+            state.refuse_missing(peer, message.request, message.queue)
             return
-        holdings.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
-        hosted = holdings.queues.get(message.queue)
+        state.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
+        hosted = state.queues.get(message.queue)
         if hosted is None:
             peer.post(Answer(message.request, 0))
             return
-        holdings.catch_up(hosted)
-        del holdings.queues[message.queue]
+        state.catch_up(hosted)
+        del state.queues[message.queue]
         hosted.is_gone = True
-        holdings.active.pop(message.queue, None)
-        holdings.unused.pop(message.queue, None)
+        state.active.pop(message.queue, None)
+        state.unused.pop(message.queue, None)
         queue = hosted.queue
-        for other, client in holdings.clients.items():
+        for other, client in state.peers.items():
             for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is queue]:
                 del client.consumers[consumer.number]
                 if consumer.timeouts is not None:
@@ -163,37 +162,37 @@ class Administration:
                 other.post(Cancelled(consumer.number))
         count = queue.ready  # what consumers hold is theirs: its acknowledgements may be on their way
         segments = queue.retire()
-        self._timers.retire(hosted)
-        self._letters.retire(queue.id)
+        self._delays.retire(hosted)
+        self._dead_letters.retire(queue.id)
         self._reservations.retire(queue)
         if queue.declared.durable:
-            holdings.journal.drop(queue.id)
+            state.buffer.drop(queue.id)
             for producer in hosted.producers.seen if hosted.producers is not None else ():
-                holdings.journal.forget(queue.id, producer)
-        holdings.slices.add(self._clear(queue.id, segments), partial(holdings.journal.clear, queue.id))
+                state.buffer.forget(queue.id, producer)
+        state.slices.add(self._clear(queue.id, segments), partial(state.buffer.clear, queue.id))
         peer.post(Answer(message.request, count))
 
     def _clear(self, number: int, segments: list[Segment]) -> Steps:
         """Remove what a deleted queue left: in later passes, as what this one writes cannot be found in the store."""
         yield SLICE_BYTES
         for segment in segments:
-            self._holdings.journal.end(segment)
+            self._state.buffer.end(segment)
             yield max(segment.bytes, SEGMENT_COST_BYTES)
-        while self._timers.clear(number, DROPPED_TIMERS) == DROPPED_TIMERS:
+        while self._delays.clear(number, DROPPED_TIMERS) == DROPPED_TIMERS:
             yield SLICE_BYTES  # they are found in the store until the pass is over
 
     def _purge(self, peer: Peer, message: Purge) -> None:
-        hosted = self._holdings.found(peer, message.request, message.queue)
+        hosted = self._state.found(peer, message.request, message.queue)
         if hosted is not None:
-            self._holdings.catch_up(hosted)
+            self._state.catch_up(hosted)
             count, steps = hosted.queue.purge()
-            self._holdings.active[message.queue] = hosted
+            self._state.active[message.queue] = hosted
             done = partial(self._purged, peer, message, count)
-            self._holdings.slices.add(self._while_there(hosted, steps), done)
+            self._state.slices.add(self._while_there(hosted, steps), done)
 
     def _purged(self, peer: Peer, message: Purge, count: int) -> None:
-        if message.queue in self._holdings.quarantine:
-            self._holdings.refuse_missing(peer, message.request, message.queue)
+        if message.queue in self._state.quarantine:
+            self._state.refuse_missing(peer, message.request, message.queue)
         else:
             peer.post(Answer(message.request, count))
 
@@ -205,20 +204,20 @@ class Administration:
                 return
 
     def _counts(self, peer: Peer, message: Counts) -> None:
-        hosted = self._holdings.found(peer, message.request, message.queue)
+        hosted = self._state.found(peer, message.request, message.queue)
         if hosted is not None:
-            if message.is_declared and not len(hosted.ring):
+            if message.is_declared and not len(hosted.consumers):
                 hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
-            self._holdings.use(hosted)
-            self._holdings.catch_up(hosted)
-            peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.ring))))
+            self._state.use(hosted)
+            self._state.catch_up(hosted)
+            peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.consumers))))
 
     def _peek(self, peer: Peer, message: Peek) -> None:
-        hosted = self._holdings.found(peer, message.request, message.queue)
+        hosted = self._state.found(peer, message.request, message.queue)
         if hosted is not None:
-            self._holdings.catch_up(hosted)
+            self._state.catch_up(hosted)
             peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
-            self._holdings.active[message.queue] = hosted
+            self._state.active[message.queue] = hosted
 
 
 def _is_same(there: Queue, declared: Queue) -> bool:

@@ -13,7 +13,7 @@ from shardmq.bus.messages.base import Answer
 from shardmq.bus.messages.shard import Read, Slices
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
-from shardmq.shards.queues.delivery import LANE_BITS, Delivery
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS, Delivery
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
@@ -31,12 +31,12 @@ class Reads:
     """What a shard does for those who read queues in parallel.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         reservations: what is reserved in them.
     """
 
-    def __init__(self, holdings: ShardState, reservations: Reservations) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState, reservations: Reservations) -> None:
+        self._state = state
         self._reservations = reservations
         self._waiting: deque[tuple[Peer, Read]] = deque()
         self._room = PASS_BYTES
@@ -52,15 +52,15 @@ class Reads:
         self._room = PASS_BYTES
         while self._waiting and self._room > 0:
             peer, message = self._waiting.popleft()
-            if peer in self._holdings.clients:
+            if peer in self._state.peers:
                 try:
                     self._show(peer, message)
                 except RowDamaged as damage:
-                    self._holdings.take_out(damage)
-                    self._holdings.refuse_missing(peer, message.request, message.queue)
+                    self._state.take_out(damage)
+                    self._state.refuse_missing(peer, message.request, message.queue)
 
     def _slices(self, peer: Peer, message: Slices) -> None:
-        hosted = self._holdings.found(peer, message.request, message.queue)
+        hosted = self._state.found(peer, message.request, message.queue)
         if hosted is None:
             return
         if message.reservation:
@@ -69,8 +69,8 @@ class Reads:
                 return
             ranges = list(held.left)
         else:
-            self._holdings.catch_up(hosted)
-            ranges = [part for lane in hosted.queue.lanes for part in lane.between(0, lane.next)]
+            self._state.catch_up(hosted)
+            ranges = [part for subqueue in hosted.queue.subqueues for part in subqueue.between(0, subqueue.next)]
         peer.post(Answer(message.request, slices_of(ranges, message.count)))
 
     def _read(self, peer: Peer, message: Read) -> None:
@@ -80,7 +80,7 @@ class Reads:
             self._waiting.append((peer, message))
 
     def _show(self, peer: Peer, message: Read) -> None:
-        hosted = self._holdings.found(peer, message.request, message.queue)
+        hosted = self._state.found(peer, message.request, message.queue)
         if hosted is None:
             return
         held: ActiveReservation | None = None
@@ -93,20 +93,20 @@ class Reads:
                     f"reservation '{message.reservation}' of {hosted.title} was acknowledged: its messages are "
                     "done with; reserve under another name to read what came since"
                 )
-                self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
                 return
         else:
-            self._holdings.catch_up(hosted)
-        glanced = self._holdings.journal.glanced
-        parcels, following = _shown(hosted.queue, held, message)
-        shown = sum([len(parcel.run.records) for parcel in parcels])
-        self._room -= max(shown, self._holdings.journal.glanced - glanced)
-        peer.post(Answer(message.request, (parcels, following)))
+            self._state.catch_up(hosted)
+        read_once_bytes = self._state.buffer.read_once_bytes
+        deliveries, following = _shown(hosted.queue, held, message)
+        shown = sum([len(delivery.batch.records) for delivery in deliveries])
+        self._room -= max(shown, self._state.buffer.read_once_bytes - read_once_bytes)
+        peer.post(Answer(message.request, (deliveries, following)))
 
 
 def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
-    """Cut numbers into parts that differ by one at most, but where a lane ends in one: then it is two, so that none
-    has the numbers in it that the lane will give next.
+    """Cut numbers into parts that differ by one at most, but where a subqueue ends in one: then it is two, so that none
+    has the numbers in it that the subqueue will give next.
 
     Args:
         ranges: which numbers, in rising order.
@@ -120,7 +120,7 @@ def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
     parts: list[tuple[int, int, int]] = []
     first = has = behind = done = split = 0
     for start, end in ranges:
-        if has and start >> LANE_BITS != first >> LANE_BITS:
+        if has and start >> SUBQUEUE_BITS != first >> SUBQUEUE_BITS:
             parts.append((first, behind, has))
             split, has = split + has, 0
         while start < end:
@@ -143,14 +143,14 @@ def _shown(queue: Queue, held: ActiveReservation | None, message: Read) -> tuple
     if held is not None:
         numbers = held.left.walk(message.first, message.end)
     else:
-        numbers = chain.from_iterable([lane.between(message.first, message.end) for lane in queue.lanes])
+        numbers = chain.from_iterable([subqueue.between(message.first, message.end) for subqueue in queue.subqueues])
     ranges, following = _first(numbers, message.count)
     if not ranges:
         return [], None
-    parcels = queue.show(ranges, held.fresh_from if held is not None else {})
-    shown = parcels[-1].first + parcels[-1].run.count
+    deliveries = queue.show(ranges, held.fresh_from if held is not None else {})
+    shown = deliveries[-1].first + deliveries[-1].batch.count
     left = next((max(start, shown) for start, end in ranges if end > shown), following)
-    return parcels, left
+    return deliveries, left
 
 
 def _first(numbers: Iterator[tuple[int, int]], count: int) -> tuple[Ranges, int | None]:

@@ -1,12 +1,12 @@
-"""Reservations: messages of a queue that are set aside under a name, for a time, to be acknowledged together.
+"""Reservations: messages of a queue that are held under a name, for a time, to be acknowledged together.
 
     ready ── reserve ──▶ held ── acknowledge ──▶ done with; when nothing is left, the name is kept for a while
       ▲                   │
       └── release, lease ─┘      at their place, marked redelivered
 
-Held messages are nobody else's: no consumer gets them, nothing expires, bounds do not count them, purging leaves them.
-All of it is on disk before it is answered. What is stored of a reservation is not written again when a part of it is
-acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
+Held messages are nobody else's: no consumer gets them, nothing expires, length limits do not count them, and a purge
+leaves them. All of it is on disk before it is answered. What is stored of a reservation is not written again when a
+part of it is acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ from shardmq.bus.messages.shard import EndReservation, Reserve
 from shardmq.errors import ReplyCode
 from shardmq.limits import RESERVATION_MS
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, Steps
@@ -61,7 +61,7 @@ class ActiveReservation:
         left: numbers of the messages that are left of it.
         until_ms: when its lease is over; when its name is forgotten, where it is acknowledged.
         span: from the first number it had, when it was made, to behind the last.
-        fresh_from: by lane, from which number on its messages were handed out to nobody before.
+        fresh_from: by subqueue, from which number on its messages were handed out to nobody before.
         is_acknowledged: whether all of it was.
         look_at: when its time is looked at next, if it is.
         waiting: what was asked of it while messages of it are acknowledged step by step; None while none are.
@@ -104,11 +104,11 @@ class Reservations:
     """All reservations of a shard.
 
     Args:
-        holdings: the queues.
+        state: the queues.
     """
 
-    def __init__(self, holdings: ShardState) -> None:
-        self._holdings = holdings
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
         self._names: dict[int, _Names] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
 
@@ -117,19 +117,19 @@ class Reservations:
 
         What is not there any more is left out, on disk as well: of transient messages, others will have the numbers.
         """
-        journal = self._holdings.journal
+        buffer = self._state.buffer
         for found in reservations:
             queue = stored.get(found.queue)
             if queue is None:
-                journal.reserve(found.queue, found.name, None)
+                buffer.reserve(found.queue, found.name, None)
                 continue
             left = [part for start, end in found.ranges for part in queue.living(start, end)]
-            fresh_from = {number >> LANE_BITS: number for number in found.fresh_from}
+            fresh_from = {number >> SUBQUEUE_BITS: number for number in found.fresh_from}
             held = ActiveReservation(found.name, RangeSet(left), found.until_ms, found.span, fresh_from)
             held.is_acknowledged = found.is_acknowledged
             self._names.setdefault(found.queue, _Names()).there[found.name] = held
             if list(held.left) != found.ranges:
-                journal.reserve(found.queue, found.name, _stored(found.queue, held))
+                buffer.reserve(found.queue, found.name, _stored(found.queue, held))
             queue.reserved += left
         for queue in stored.values():
             queue.reserved.sort()
@@ -147,7 +147,7 @@ class Reservations:
             names = self._names.get(hosted.queue.id)
             what = names.ended.get(name, UNKNOWN) if names is not None else UNKNOWN
             text = f"{hosted.title} has no reservation '{name}': {what}"
-            self._holdings.refuse(peer, request, ReplyCode.NOT_FOUND, text)
+            self._state.refuse(peer, request, ReplyCode.NOT_FOUND, text)
         return held
 
     def retire(self, queue: Queue) -> None:
@@ -155,16 +155,16 @@ class Reservations:
         names = self._names.pop(queue.id, None)
         if names is not None and queue.declared.durable:
             for name in names.there:
-                self._holdings.journal.reserve(queue.id, name, None)
+                self._state.buffer.reserve(queue.id, name, None)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def _reserve(self, peer: Peer, message: Reserve) -> None:
-        holdings = self._holdings
-        hosted = holdings.found(peer, message.request, message.queue)
+        state = self._state
+        hosted = state.found(peer, message.request, message.queue)
         if hosted is None:
             return
-        holdings.use(hosted)
+        state.use(hosted)
         held = self._held(message.queue, message.name)
         if held is not None and held.waiting is not None:
             held.waiting.append((peer, message))
@@ -173,33 +173,33 @@ class Reservations:
             names = self._names.setdefault(message.queue, _Names())
             if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
                 text = f"{hosted.title} has {RESERVATIONS_MAX} reservations; acknowledge or release some"
-                holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+                state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
                 return
             names.ended.pop(message.name, None)
             held = names.there[message.name] = self._make(hosted, message)
         if not held.is_acknowledged:
             # From now on and not from when the pass began: it may have been sent since.
-            held.until_ms = holdings.clock.now_ms() + (message.lease_ms or RESERVATION_MS)
+            held.until_ms = state.clock.now_ms() + (message.lease_ms or RESERVATION_MS)
             self._expect(message.queue, held)
             self._write(hosted, held)
         peer.post(Answer(message.request, (held.left.count, held.is_acknowledged)))
 
     def _make(self, hosted: HostedQueue, message: Reserve) -> ActiveReservation:
-        holdings, queue = self._holdings, hosted.queue
-        holdings.catch_up(hosted)
-        queue.expire(holdings.agenda.now_ms)
-        fresh_from = {lane.number: lane.cursor for lane in queue.lanes}
+        state, queue = self._state, hosted.queue
+        state.catch_up(hosted)
+        queue.expire(state.schedule.now_ms)
+        fresh_from = {subqueue.number: subqueue.cursor for subqueue in queue.subqueues}
         left = RangeSet(queue.reserve(message.messages_max or queue.ready))
-        holdings.active[queue.id] = hosted
+        state.active[queue.id] = hosted
         span = (left.first()[0], left.end) if left else (0, 0)
         return ActiveReservation(message.name, left, 0, span, fresh_from)
 
     def _end(self, peer: Peer, message: EndReservation) -> None:
-        holdings = self._holdings
-        hosted = holdings.found(peer, message.request, message.queue)
+        state = self._state
+        hosted = state.found(peer, message.request, message.queue)
         if hosted is None:
             return
-        holdings.use(hosted)
+        state.use(hosted)
         held = self._held(message.queue, message.name)
         if held is not None and held.waiting is not None:
             held.waiting.append((peer, message))
@@ -216,7 +216,7 @@ class Reservations:
                 f"range [{outside[0]}, {outside[1]}) is not within reservation '{message.name}' of {hosted.title}, "
                 f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising"
             )
-            holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
             return
         self._acknowledge(peer, message, hosted, held)
 
@@ -234,7 +234,7 @@ class Reservations:
 
         def done() -> None:
             if hosted.is_gone:
-                self._holdings.refuse_missing(peer, message.request, message.queue)
+                self._state.refuse_missing(peer, message.request, message.queue)
             else:
                 peer.post(Answer(message.request, before - held.left.count))
                 self._acknowledged(hosted, held)
@@ -242,7 +242,7 @@ class Reservations:
             for asker, request in waiting:
                 self.handlers[type(request)](asker, request)
 
-        self._holdings.slices.add(steps, done)
+        self._state.slices.add(steps, done)
 
     def _settle(self, hosted: HostedQueue, held: ActiveReservation, ranges: Ranges) -> Steps:
         """Have what is left of some ranges done with. Whoever ends this early has lost nothing: the rest is left."""
@@ -263,14 +263,14 @@ class Reservations:
             if parts:
                 held.left.extract(parts)
                 hosted.queue.settle_reserved(parts)
-                self._holdings.active[hosted.queue.id] = hosted
+                self._state.active[hosted.queue.id] = hosted
                 yield cost
 
     def _acknowledged(self, hosted: HostedQueue, held: ActiveReservation) -> None:
         """Some of it was: it may have been the last."""
         if not held.left and not held.is_acknowledged:
             held.is_acknowledged = True
-            held.until_ms = max(held.until_ms, self._holdings.clock.now_ms() + ACKNOWLEDGED_MS)
+            held.until_ms = max(held.until_ms, self._state.clock.now_ms() + ACKNOWLEDGED_MS)
             self._write(hosted, held)
             self._keep_few(hosted)
 
@@ -280,14 +280,14 @@ class Reservations:
             return 0
         count = held.left.count
         hosted.queue.release(list(held.left))
-        self._holdings.active[hosted.queue.id] = hosted
+        self._state.active[hosted.queue.id] = hosted
         self._forget(hosted, held, what)
         return count
 
     def _forget(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> None:
         self._names[hosted.queue.id].end(held.name, what)
         if hosted.is_durable:
-            self._holdings.journal.reserve(hosted.queue.id, held.name, None)
+            self._state.buffer.reserve(hosted.queue.id, held.name, None)
 
     def _keep_few(self, hosted: HostedQueue) -> None:
         """Forget the acknowledged one whose time is over first, if there are too many."""
@@ -297,24 +297,24 @@ class Reservations:
 
     def _write(self, hosted: HostedQueue, held: ActiveReservation) -> None:
         if hosted.is_durable:
-            journal = self._holdings.journal
-            journal.reserve(hosted.queue.id, held.name, _stored(hosted.queue.id, held))
-            journal.note(self._holdings.clock.note())  # its time is not to begin anew with the machine
+            buffer = self._state.buffer
+            buffer.reserve(hosted.queue.id, held.name, _stored(hosted.queue.id, held))
+            buffer.note(self._state.clock.note())  # its time is not to begin anew with the machine
 
     def _expect(self, number: int, held: ActiveReservation) -> None:
         if held.look_at is None or held.until_ms < held.look_at:
             held.look_at = held.until_ms
-            self._holdings.agenda.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
+            self._state.schedule.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
 
     def _look(self, number: int, name: str, due_ms: int) -> None:
         """The time of a reservation may be over."""
-        hosted, held = self._holdings.queues.get(number), self._held(number, name)
+        hosted, held = self._state.queues.get(number), self._held(number, name)
         if hosted is None or held is None or held.look_at != due_ms:  # or an earlier one has come between
             return
         held.look_at = None
         if held.waiting is not None:
-            held.until_ms = max(held.until_ms, self._holdings.agenda.now_ms + BUSY_MS)
-        if held.until_ms > self._holdings.agenda.now_ms:
+            held.until_ms = max(held.until_ms, self._state.schedule.now_ms + BUSY_MS)
+        if held.until_ms > self._state.schedule.now_ms:
             self._expect(number, held)
         elif held.is_acknowledged:
             self._forget(hosted, held, FORGOTTEN)

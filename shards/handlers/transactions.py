@@ -64,17 +64,17 @@ class Transactions:
     """What a shard does with transactions.
 
     Args:
-        holdings: the queues.
+        state: the queues.
         timers: for what joins them later.
     """
 
-    def __init__(self, holdings: ShardState, timers: DelayedMessages) -> None:
-        self._holdings = holdings
-        self._store, self._journal = holdings.store, holdings.journal
+    def __init__(self, state: ShardState, timers: DelayedMessages) -> None:
+        self._state = state
+        self._store, self._buffer = state.store, state.buffer
         self._attempts: Attempts = {}
         self._wide: dict[StagedAttempt, None] = {}
         self._ended = RangeSet()
-        self._decisions = Decisions(holdings, timers, self._attempts)
+        self._decisions = Decisions(state, timers, self._attempts)
         self._checking: deque[_Check] = deque()
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             Seal: self._seal,
@@ -119,10 +119,10 @@ class Transactions:
             publish: its number in the session.
             message: it. All its queues are here.
         """
-        transaction, number, run = message.transaction, message.producer, message.run
+        transaction, number, batch = message.transaction, message.producer, message.run
         if transaction in self._ended:
             return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, _over(transaction))
-        start, end = message.sequence, message.sequence + run.count
+        start, end = message.sequence, message.sequence + batch.count
         here = self._attempts.get(transaction)
         attempt = here.get(number) if here is not None else None
         if attempt is None:
@@ -141,10 +141,10 @@ class Transactions:
             )
             return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, text, unseen[0][0] - start)
         for first, stop in unseen:
-            piece = self._holdings.cutter.cut(run, first - start, stop - start)
+            piece = self._state.slicer.cut(batch, first - start, stop - start)
             place = StagedPlace(transaction, number, first, piece.count, len(piece.records))
             attempt.add(place)
-            self._journal.stage(Staged(place, message.queues, message.delay_ms, piece))
+            self._buffer.stage(Staged(place, message.queues, message.delay_ms, piece))
         if attempt.is_wide:
             self._wide[attempt] = None
         return None
@@ -168,7 +168,7 @@ class Transactions:
         sealed = Sealed(attempt.messages, attempt.bytes)
         if not attempt.is_sealed:
             attempt.is_sealed = True
-            self._journal.seal(attempt.transaction, attempt.number, sealed)
+            self._buffer.seal(attempt.transaction, attempt.number, sealed)
         peer.post(Answer(message.request, sealed))
 
     def _prepare(self, peer: Peer, message: Prepare) -> None:
@@ -199,8 +199,8 @@ class Transactions:
                         check.attempts.popleft()
             except RowDamaged as damage:
                 self._checking.popleft()
-                text = self._holdings.quarantine.hold(number, damage)
-                self._holdings.refuse(check.peer, check.message.request, ReplyCode.PRECONDITION_FAILED, text)
+                text = self._state.quarantine.hold(number, damage)
+                self._state.refuse(check.peer, check.message.request, ReplyCode.PRECONDITION_FAILED, text)
                 continue
             if not check.attempts:
                 self._checking.popleft()
@@ -210,14 +210,14 @@ class Transactions:
         """Whether a request comes too late; it is refused then."""
         if message.transaction not in self._ended:
             return False
-        self._holdings.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
+        self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
         return True
 
     def _conclude(self, peer: Peer, message: FollowDecision) -> None:
         transaction = message.transaction
         why = self._decisions.why_stuck(transaction)
         if why is not None:
-            self._holdings.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, why)
+            self._state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, why)
             return
         if not self._decisions.is_under_way(transaction):
             if transaction in self._ended:
@@ -227,7 +227,7 @@ class Transactions:
             # All that was counted for the commit was sealed here: what is not came since, and nobody has counted it.
             attempts = [number for number in message.attempts if number in here and here[number].is_sealed]
             self._ended.add(transaction, transaction + 1)
-            self._journal.conclude(transaction, attempts or None, list(self._ended))
+            self._buffer.conclude(transaction, attempts or None, list(self._ended))
             if not here:
                 peer.post(Answer(message.request))
                 return

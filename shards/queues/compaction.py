@@ -1,10 +1,10 @@
 """Keeping segments few and full. Both jobs copy live messages into new segments and remove the old in one transaction.
 
 merge     small neighbours become one, so that messages published one by one cost no index entry each
-collect   when less than half of a lane's stored messages are valid, its sparse segments are copied
+collect   when less than half of a subqueue's stored messages are valid, its sparse segments are copied
 
-Only lanes that said they changed are looked at: there may be ten thousand that did not. Segments younger than a second
-are left alone: in a flow they are gone before it would pay.
+Only subqueues that said they changed are looked at: there may be ten thousand that did not. Segments younger than a
+second are left alone: in a flow they are gone before it would pay.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from shardmq.message.record_batch import RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.segment_log import MERGE_SEGMENTS
 from shardmq.shards.segments.delivery_counts import DeliveryCounts
-from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedRun, Segment, body_sizes
+from shardmq.shards.segments.segment import SEGMENT_BYTES, NumberedBatch, Segment, body_sizes
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
@@ -35,14 +35,14 @@ class Compactor:
     """Does the work of both jobs in portions.
 
     Args:
-        journal: of the shard.
-        damaged: called with what is found damaged, which takes that lane's queue out of service.
+        buffer: of the shard.
+        damaged: called with what is found damaged, which takes that subqueue's queue out of service.
     """
 
-    def __init__(self, journal: WriteBuffer, damaged: Callable[[RowDamaged], None] = _raised) -> None:
-        self._journal = journal
+    def __init__(self, buffer: WriteBuffer, damaged: Callable[[RowDamaged], None] = _raised) -> None:
+        self._buffer = buffer
         self._damaged = damaged
-        self._cutter = BatchSlicer()
+        self._slicer = BatchSlicer()
 
     def work(self) -> bool:
         """One portion.
@@ -51,38 +51,38 @@ class Compactor:
             Whether there is more to do at once.
         """
         left = PASS_BYTES
-        untidy = self._journal.untidy
-        for lane in list(untidy):
-            if lane not in untidy:  # another of its queue's was damaged
+        compactable = self._buffer.compactable
+        for subqueue in list(compactable):
+            if subqueue not in compactable:  # another of its queue's was damaged
                 continue
             try:
-                left -= self._tidy(lane, left)
+                left -= self._compact(subqueue, left)
             except RowDamaged as damage:
                 self._damaged(damage)
-                untidy.pop(lane, None)
+                compactable.pop(subqueue, None)
                 continue
             if left <= 0:
                 return True
-            if lane.young < MERGE_SEGMENTS and not lane.is_sparse:
-                del untidy[lane]
+            if subqueue.young < MERGE_SEGMENTS and not subqueue.is_sparse:
+                del compactable[subqueue]
         return False
 
-    def _tidy(self, lane: Compactable, budget: int) -> int:
-        """Both jobs for one lane; returns how many bytes were copied."""
+    def _compact(self, subqueue: Compactable, budget: int) -> int:
+        """Both jobs for one subqueue; returns how many bytes were copied."""
         spent = 0
-        if lane.is_sparse:
-            spent += self._collect(lane, budget)
-        if lane.young >= MERGE_SEGMENTS and spent < budget:
-            spent += self._merge(lane, budget - spent)
+        if subqueue.is_sparse:
+            spent += self._copy_sparse(subqueue, budget)
+        if subqueue.young >= MERGE_SEGMENTS and spent < budget:
+            spent += self._merge(subqueue, budget - spent)
         return spent
 
     def _old(self, segment: Segment) -> bool:
-        return segment.born + _AGE_SECONDS <= self._journal.now
+        return segment.born + _AGE_SECONDS <= self._buffer.now
 
-    def _collect(self, lane: Compactable, budget: int) -> int:
+    def _copy_sparse(self, subqueue: Compactable, budget: int) -> int:
         """Copy what lives out of segments that are less than half alive, neighbours together."""
         spent = place = 0
-        segments = lane.index.segments
+        segments = subqueue.index.segments
         while place < len(segments) and spent < budget:
             stop = place
             size = 0
@@ -92,7 +92,7 @@ class Compactor:
                 if spent + size >= budget:
                     break
             if stop > place:
-                place += self._rewrite(lane, place, stop)
+                place += self._rewrite(subqueue, place, stop)
                 spent += size
             else:
                 place += 1
@@ -101,14 +101,14 @@ class Compactor:
     def _sparse(self, segment: Segment) -> bool:
         return segment.live * 2 < segment.count and self._old(segment)
 
-    def _merge(self, lane: Compactable, budget: int) -> int:
+    def _merge(self, subqueue: Compactable, budget: int) -> int:
         """Merge what is small, from the newest backwards, up to a segment that is not."""
-        segments = lane.index.segments
+        segments = subqueue.index.segments
         spent = 0
         stop = len(segments)
         while stop and not self._old(segments[stop - 1]):
             stop -= 1
-        lane.young = len(segments) - stop
+        subqueue.young = len(segments) - stop
         while stop and spent < budget:
             kind = _size_class(segments[stop - 1])
             if kind is None:
@@ -119,7 +119,7 @@ class Compactor:
                 start -= 1
                 size += segments[start].bytes
             if stop - start >= MERGE_SEGMENTS:
-                self._rewrite(lane, start, stop)
+                self._rewrite(subqueue, start, stop)
                 spent += size
             stop = start
         return spent
@@ -128,24 +128,24 @@ class Compactor:
         """Whether `left` may be merged with its neighbour: what was copied a moment ago is left alone, too."""
         return _size_class(left) == kind and self._old(left) and _alike(left, right)
 
-    def _rewrite(self, lane: Compactable, start: int, stop: int) -> int:
+    def _rewrite(self, subqueue: Compactable, start: int, stop: int) -> int:
         """Put the live messages of some neighbours into new segments; returns how many those are."""
-        old = lane.index.segments[start:stop]
-        live: list[NumberedRun] = []
+        old = subqueue.index.segments[start:stop]
+        live: list[NumberedBatch] = []
         for segment in old:
-            runs = segment.runs if segment.runs is not None else self._journal.store.read(segment)
-            live += runs if segment.gone is None else self._living(segment, runs)
-        new = _pack(old[0], _joined(live), self._journal.now)
+            batches = segment.batches if segment.batches is not None else self._buffer.store.read(segment)
+            live += batches if segment.gone is None else self._living(segment, batches)
+        new = _pack(old[0], _joined(live), self._buffer.now)
         _carry_counts(old, new)
-        lane.replace(start, stop, new)
+        subqueue.replace(start, stop, new)
         return len(new)
 
-    def _living(self, segment: Segment, runs: list[NumberedRun]) -> list[NumberedRun]:
+    def _living(self, segment: Segment, batches: list[NumberedBatch]) -> list[NumberedBatch]:
         pieces = []
-        for first, run in runs:
-            for begin, end in segment.living(first, first + run.count):
-                pieces.append((begin, self._cutter.cut(run, begin - first, end - first)))
-        self._cutter.forget()
+        for first, batch in batches:
+            for begin, end in segment.living(first, first + batch.count):
+                pieces.append((begin, self._slicer.cut(batch, begin - first, end - first)))
+        self._slicer.forget()
         return pieces
 
 
@@ -160,27 +160,27 @@ def _size_class(segment: Segment) -> int | None:
     return 1 if segment.bytes < _SMALL_BYTES else None
 
 
-def _joined(runs: list[NumberedRun]) -> list[NumberedRun]:
-    """The same messages in fewer runs, of up to _SMALL_BYTES."""
+def _joined(batches: list[NumberedBatch]) -> list[NumberedBatch]:
+    """The same messages in fewer batches, of up to _SMALL_BYTES."""
     groups: list[tuple[int, list[RecordBatch]]] = []
     end = -1
     size = 0
-    for first, run in runs:
-        size += len(run.records)
-        if first == end and size <= _SMALL_BYTES and can_join(groups[-1][1][-1], run):
-            groups[-1][1].append(run)
+    for first, batch in batches:
+        size += len(batch.records)
+        if first == end and size <= _SMALL_BYTES and can_join(groups[-1][1][-1], batch):
+            groups[-1][1].append(batch)
         else:
-            groups.append((first, [run]))
-            size = len(run.records)
-        end = first + run.count
+            groups.append((first, [batch]))
+            size = len(batch.records)
+        end = first + batch.count
     return [(first, group[0] if len(group) == 1 else join(group)) for first, group in groups]
 
 
-def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
-    """Segments of about SEGMENT_BYTES with these runs; the numbers that are missing count as gone."""
+def _pack(model: Segment, batches: list[NumberedBatch], now: float) -> list[Segment]:
+    """Segments of about SEGMENT_BYTES with these batches; the numbers that are missing count as gone."""
     segments: list[Segment] = []
     segment = None
-    for first, run in runs:
+    for first, batch in batches:
         if segment is None or segment.bytes >= SEGMENT_BYTES:
             segment = Segment(model.queue, first, model.durable, now)
             segments.append(segment)
@@ -188,15 +188,15 @@ def _pack(model: Segment, runs: list[NumberedRun], now: float) -> list[Segment]:
             if segment.gone is None:
                 segment.gone = RangeSet()
             segment.gone.add(segment.end, first)
-        assert segment.runs is not None
-        segment.runs.append((first, run))
-        segment.end = first + run.count
-        segment.count += run.count
-        segment.live += run.count
-        segment.bytes += len(run.records)
-        segment.mortal = segment.mortal or run.ttl_ms is not None
+        assert segment.batches is not None
+        segment.batches.append((first, batch))
+        segment.end = first + batch.count
+        segment.count += batch.count
+        segment.live += batch.count
+        segment.bytes += len(batch.records)
+        segment.can_expire = segment.can_expire or batch.ttl_ms is not None
         if model.body_bytes is not None:
-            segment.body_bytes = (segment.body_bytes or 0) + sum(body_sizes(run))
+            segment.body_bytes = (segment.body_bytes or 0) + sum(body_sizes(batch))
     return segments
 
 

@@ -1,4 +1,4 @@
-"""The queue with terms: priorities, times to live, bounds, delivery limits, dead letters, in any combination."""
+"""The queue with arguments: priorities, TTL, length limit, delivery limit, dead letters, in any combination."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,11 +14,11 @@ from shardmq.shards.queues.dead_letter_outbox import (
     REJECTED,
     DeadLetterOutbox,
 )
-from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.length_limit import LengthLimit
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.shards.queues.priority_levels import PriorityLevels
-from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Subqueue
+from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.segments.steps import Steps
@@ -35,243 +35,243 @@ class ConfiguredQueue:
 
     Args:
         declared: what it is.
-        journal: where its changes are written down.
+        buffer: where its changes are written down.
         clock: what times to live are measured by.
         stored: what a start found of it.
     """
 
     __slots__ = (
-        "_bounds",
+        "_length_limit",
         "_clock",
-        "_lanes",
-        "_parked",
+        "_levels",
+        "_delayed",
         "declared",
-        "deaths",
+        "outbox",
         "dropped",
         "expired",
         "id",
         "reserved",
-        "terms",
+        "arguments",
     )
 
     def __init__(
-        self, declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+        self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
     ) -> None:
-        terms = QueueArguments.of(declared.arguments)
+        arguments = QueueArguments.of(declared.arguments)
         self.id = declared.id
         self.declared = declared
-        self.terms = terms
+        self.arguments = arguments
         self._clock = clock
-        self._lanes = PriorityLevels(declared, journal, terms, stored)
-        self.deaths: DeadLetterOutbox | None = None
-        if terms.dead_letter_exchange is not None:
-            self.deaths = DeadLetterOutbox(self._lanes, declared.id, declared.durable)
+        self._levels = PriorityLevels(declared, buffer, arguments, stored)
+        self.outbox: DeadLetterOutbox | None = None
+        if arguments.dead_letter_exchange is not None:
+            self.outbox = DeadLetterOutbox(self._levels, declared.id, declared.durable)
         self.expired = self.dropped = 0
-        self._parked = RangeSet(self._lanes.keep_aside(stored.parked))
-        self.reserved = _count_of(self._lanes.keep_aside(stored.reserved))
-        self._bounds = LengthLimit.of(terms, self._lanes)
+        self._delayed = RangeSet(self._levels.keep_held(stored.delayed))
+        self.reserved = _count_of(self._levels.keep_held(stored.reserved))
+        self._length_limit = LengthLimit.of(arguments, self._levels)
         self._resume()
 
     @property
     def ready(self) -> int:
         """As `Queue.ready`."""
-        return self._lanes.ready
+        return self._levels.ready
 
     @property
     def valid(self) -> int:
         """As `Queue.valid`."""
-        return sum([lane.valid for lane in self._lanes])
+        return sum([subqueue.valid for subqueue in self._levels])
 
     @property
     def unacked(self) -> int:
         """As `Queue.unacked`."""
-        return sum([lane.unacked for lane in self._lanes])
+        return sum([subqueue.unacked for subqueue in self._levels])
 
     @property
     def next_expiry_ms(self) -> int | None:
         """As `Queue.next_expiry_ms`."""
-        return self._lanes.next_expiry_ms
+        return self._levels.next_expiry_ms
 
     @property
-    def lanes(self) -> Sequence[Subqueue]:
-        """As `Queue.lanes`."""
-        return self._lanes.order
+    def subqueues(self) -> Sequence[Subqueue]:
+        """As `Queue.subqueues`."""
+        return self._levels.order
 
     # --- messages come and go ---------------------------------------------------------------------------------------
 
-    def append(self, run: RecordBatch, credit: int = 0, /) -> int:
+    def append(self, batch: RecordBatch, credit: int = 0, /) -> int:
         """As `Queue.append`."""
-        if self.terms.ttl_ms is not None or run.ttl_ms is not None:
-            run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
-        bounds = self._bounds
-        if bounds is None:
-            self._lanes.append(run)
-            return run.count
-        taken = bounds.room_for(run, credit)
-        if taken < run.count:
-            if self.deaths is not None and bounds.overflow == "reject-publish-dlx":
-                self.deaths.add(self._lanes.refuse(BatchSlicer().cut(run, taken, run.count)), MAXLEN)
+        if self.arguments.ttl_ms is not None or batch.ttl_ms is not None:
+            batch.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
+        length_limit = self._length_limit
+        if length_limit is None:
+            self._levels.append(batch)
+            return batch.count
+        taken = length_limit.room_for(batch, credit)
+        if taken < batch.count:
+            if self.outbox is not None and length_limit.overflow == "reject-publish-dlx":
+                self.outbox.add(self._levels.refuse(BatchSlicer().cut(batch, taken, batch.count)), MAXLEN)
             if not taken:
                 return 0
-            run = BatchSlicer().cut(run, 0, taken)
-        bounds.append(run)
+            batch = BatchSlicer().cut(batch, 0, taken)
+        length_limit.append(batch)
         return taken
 
-    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
+    def has_room(self, batches: Sequence[RecordBatch], credit: int) -> bool:
         """As `Queue.has_room`."""
-        return self._bounds is None or self._bounds.has_room(runs, credit)
+        return self._length_limit is None or self._length_limit.has_room(batches, credit)
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """As `Queue.take`."""
-        parcels = (
-            self._take_living(limit, room, alone) if self._lanes.is_mortal else self._lanes.take(limit, room, alone)
+        deliveries = (
+            self._take_living(limit, room, alone) if self._levels.can_expire else self._levels.take(limit, room, alone)
         )
-        if self.terms.delivery_limit is not None:
-            parcels = [part for parcel in parcels for part in self._counted(parcel)]
-        if self._bounds is not None:
-            self._bounds.went(parcels)
-        return parcels
+        if self.arguments.delivery_limit is not None:
+            deliveries = [part for delivery in deliveries for part in self._counted(delivery)]
+        if self._length_limit is not None:
+            self._length_limit.went(deliveries)
+        return deliveries
 
     def stored_bytes(self) -> int:
         """As `Queue.stored_bytes`."""
-        return self._lanes.stored_bytes()
+        return self._levels.stored_bytes()
 
     def head_bytes(self) -> int:
         """As `Queue.head_bytes`."""
-        return self._lanes.head_bytes()
+        return self._levels.head_bytes()
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """As `Queue.peek`."""
-        return self._lanes.peek(offset, count, PEEK_BYTES)
+        return self._levels.peek(offset, count, PEEK_BYTES)
 
     def settle(self, ranges: Ranges) -> None:
         """As `Queue.settle`."""
-        self._lanes.settle(ranges)
+        self._levels.settle(ranges)
 
-    def give_back(self, ranges: Ranges) -> None:
+    def requeue(self, ranges: Ranges) -> None:
         """As `Queue.give_back`."""
         ranges = self._count(ranges)
-        self._lanes.give_back(ranges)
-        if self._bounds is not None:
-            self._bounds.came_back(ranges)
+        self._levels.requeue(ranges)
+        if self._length_limit is not None:
+            self._length_limit.came_back(ranges)
 
     def purge(self) -> tuple[int, Steps]:
         """As `Queue.purge`."""
-        purged = self._lanes.purge()
-        if self._bounds is not None:
-            self._bounds.bytes = 0
+        purged = self._levels.purge()
+        if self._length_limit is not None:
+            self._length_limit.bytes = 0
         return purged
 
     def extent(self, number: int) -> tuple[int, int]:
         """As `Queue.extent`."""
-        return self._lanes.extent(number)
+        return self._levels.extent(number)
 
     # --- messages die -----------------------------------------------------------------------------------------------
 
     def reject(self, ranges: Ranges) -> None:
         """As `Queue.reject`."""
-        if self.deaths is None:
-            self._lanes.settle(ranges)
+        if self.outbox is None:
+            self._levels.settle(ranges)
         else:
-            self._lanes.set_aside(ranges)
-            self.deaths.add(ranges, REJECTED)
+            self._levels.hold(ranges)
+            self.outbox.add(ranges, REJECTED)
 
     def time_out(self, ranges: Ranges) -> None:
         """As `Queue.time_out`."""
-        if self.terms.timeout_dead_letters:
-            self._lanes.set_aside(ranges)
-            self._bury(ranges, ACK_TIMEOUT)
+        if self.arguments.timeout_dead_letters:
+            self._levels.hold(ranges)
+            self._settle(ranges, ACK_TIMEOUT)
         else:
-            self.give_back(ranges)
+            self.requeue(ranges)
 
-    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
+    def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
         """As `Queue.expire`."""
-        ranges = self._lanes.withdraw_expired(now_ms, runs_max)
+        ranges = self._levels.withdraw_expired(now_ms, batches_max)
         if ranges:
-            if self._bounds is not None:
-                self._bounds.withdrew(ranges)
+            if self._length_limit is not None:
+                self._length_limit.withdrew(ranges)
             self.expired += _count_of(ranges)
-            self._bury(ranges, EXPIRED)
+            self._settle(ranges, EXPIRED)
 
     def catch_up(self) -> None:
         """As `Queue.catch_up`."""
-        if self._lanes.is_mortal:
-            for lane in self._lanes:
-                lane.offered()
-            self.expire(self._clock.now_ms(), EXPIRE_RUNS)
+        if self._levels.can_expire:
+            for subqueue in self._levels:
+                subqueue.offered()
+            self.expire(self._clock.now_ms(), EXPIRE_BATCHES)
         self.trim()
 
     def trim(self) -> None:
         """As `Queue.trim`."""
-        if self._bounds is not None:
-            self._bury(self._bounds.withdraw_excess(), MAXLEN)
+        if self._length_limit is not None:
+            self._settle(self._length_limit.withdraw_excess(), MAXLEN)
 
     # --- messages wait for a time -----------------------------------------------------------------------------------
 
-    def park(self, ranges: Ranges) -> Ranges:
+    def delay_return(self, ranges: Ranges) -> Ranges:
         """As `Queue.park`."""
         ranges = self._count(ranges)
-        self._lanes.set_aside(ranges)
+        self._levels.hold(ranges)
         for start, end in ranges:
-            self._parked.add(start, end)
+            self._delayed.add(start, end)
         return ranges
 
-    def unpark(self, ranges: Ranges) -> None:
+    def end_delay(self, ranges: Ranges) -> None:
         """As `Queue.unpark`."""
         for start, end in ranges:
-            parts = self._parked.within(start, end)
-            self._parked.remove(start, end)
-            self._lanes.put_back(parts)
-            if self._bounds is not None:
-                self._bounds.came_back(parts)
+            parts = self._delayed.within(start, end)
+            self._delayed.remove(start, end)
+            self._levels.release_held(parts)
+            if self._length_limit is not None:
+                self._length_limit.came_back(parts)
 
     # --- messages are reserved --------------------------------------------------------------------------------------
 
     def reserve(self, count: int) -> Ranges:
         """As `Queue.reserve`."""
-        ranges = self._lanes.reserve(count)
+        ranges = self._levels.reserve(count)
         self.reserved += _count_of(ranges)
-        if self._bounds is not None:
-            self._bounds.withdrew(ranges)
+        if self._length_limit is not None:
+            self._length_limit.withdrew(ranges)
         return ranges
 
     def release(self, ranges: Ranges) -> None:
         """As `Queue.release`."""
         self.reserved -= _count_of(ranges)
-        self._lanes.put_back(ranges)
-        if self._bounds is not None:
-            self._bounds.came_back(ranges)
+        self._levels.release_held(ranges)
+        if self._length_limit is not None:
+            self._length_limit.came_back(ranges)
 
     def settle_reserved(self, ranges: Ranges) -> None:
         """As `Queue.settle_reserved`."""
         self.reserved -= _count_of(ranges)
-        for lane, part in self._lanes.split(ranges):
-            lane.acked += _count_of(part)
-            lane.drop(part)
+        for subqueue, part in self._levels.split(ranges):
+            subqueue.acked += _count_of(part)
+            subqueue.drop(part)
 
     def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """As `Queue.show`."""
-        return self._lanes.show(ranges, PEEK_BYTES, fresh_from)
+        return self._levels.show(ranges, PEEK_BYTES, fresh_from)
 
     # --- passes, and the end ----------------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """As `Queue.seal`."""
         self.trim()
-        for lane in self._lanes:
-            lane.seal()
+        for subqueue in self._levels:
+            subqueue.seal()
 
     def mark_exactly(self) -> None:
         """As `Queue.mark_exactly`."""
-        for lane in self._lanes:
-            lane.mark_exactly()
+        for subqueue in self._levels:
+            subqueue.mark_exactly()
 
     def retire(self) -> list[Segment]:
         """As `Queue.retire`."""
         segments = []
-        for lane in self._lanes:
-            lane.close()
-            segments += lane.index.segments
+        for subqueue in self._levels:
+            subqueue.close()
+            segments += subqueue.index.segments
         return segments
 
     def table(self, consumers: int) -> dict[str, Any]:
@@ -284,72 +284,72 @@ class ConfiguredQueue:
             "durable": declared.durable,
             "ready": self.ready,
             "unacked": self.unacked,
-            "delayed": self._parked.count,
-            "dying": self.deaths.count if self.deaths is not None else 0,
+            "delayed": self._delayed.count,
+            "dying": self.outbox.count if self.outbox is not None else 0,
             "reserved": self.reserved,
             "consumers": consumers,
-            "segments": sum([len(lane.index.segments) for lane in self._lanes]),
-            **{name: sum([getattr(lane, name) for lane in self._lanes]) for name in _SUMS},
+            "segments": sum([len(subqueue.index.segments) for subqueue in self._levels]),
+            **{name: sum([getattr(subqueue, name) for subqueue in self._levels]) for name in _SUMS},
             "expired": self.expired,
             "dropped": self.dropped,
-            "dead_lettered": self.deaths.dead_lettered if self.deaths is not None else 0,
+            "dead_lettered": self.outbox.dead_lettered if self.outbox is not None else 0,
         }
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
         """At start: what was dying when the process ended, and can be told from what was not, dies again."""
-        refused = self._lanes.withdraw_refused()
+        refused = self._levels.withdraw_refused()
         if refused:
-            self._bury(refused, MAXLEN)
-        limit = self.terms.delivery_limit
+            self._settle(refused, MAXLEN)
+        limit = self.arguments.delivery_limit
         if limit is not None:
-            spent = self._lanes.keep_aside(self._lanes.over(limit))
-            if self._bounds is not None:
-                self._bounds.withdrew(spent)
-            self._bury(spent, DELIVERY_LIMIT)
+            spent = self._levels.keep_held(self._levels.over(limit))
+            if self._length_limit is not None:
+                self._length_limit.withdrew(spent)
+            self._settle(spent, DELIVERY_LIMIT)
         self.trim()
 
     def _take_living(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """As `PriorityLevels.take`, which stops where something has expired behind what has not."""
-        parcels: list[Delivery] = []
+        deliveries: list[Delivery] = []
         now_ms = self._clock.now_ms()
         while limit > 0:
             self.expire(now_ms)
-            got = self._lanes.take(limit, room, alone and not parcels)
-            parcels += got
-            if not got or not self._lanes.ready:
+            got = self._levels.take(limit, room, alone and not deliveries)
+            deliveries += got
+            if not got or not self._levels.ready:
                 break
-            limit -= sum([parcel.run.count for parcel in got])
-            room -= sum([len(parcel.run.records) for parcel in got])
-        return parcels
+            limit -= sum([delivery.batch.count for delivery in got])
+            room -= sum([len(delivery.batch.records) for delivery in got])
+        return deliveries
 
-    def _bury(self, ranges: Ranges, reason: str) -> None:
-        """Messages that were set aside are dead letters, or done with."""
-        if self.deaths is not None:
-            self.deaths.add(ranges, reason)
+    def _settle(self, ranges: Ranges, reason: str) -> None:
+        """Messages that were held are dead letters, or done with."""
+        if self.outbox is not None:
+            self.outbox.add(ranges, reason)
         else:
-            self._lanes.drop(ranges)
+            self._levels.drop(ranges)
             if reason != EXPIRED:
                 self.dropped += _count_of(ranges)
 
     def _count(self, ranges: Ranges) -> Ranges:
         """Unacked messages were delivered in vain; returns those that may be delivered again."""
-        limit = self.terms.delivery_limit
+        limit = self.arguments.delivery_limit
         if limit is None:
             return ranges
-        again, spent = self._lanes.count(ranges, limit)
+        again, spent = self._levels.count(ranges, limit)
         if spent:
-            self._lanes.set_aside(spent)
-            self._bury(spent, DELIVERY_LIMIT)
+            self._levels.hold(spent)
+            self._settle(spent, DELIVERY_LIMIT)
         return again
 
-    def _counted(self, parcel: Delivery) -> list[Delivery]:
-        """A parcel, cut where its messages were not delivered equally often."""
-        if not parcel.redelivered:
-            return [parcel]
-        pieces = self._lanes.divide(parcel.first, parcel.run)
-        return [Delivery(first, True, deliveries, run) for first, deliveries, run in pieces]
+    def _counted(self, delivery: Delivery) -> list[Delivery]:
+        """A delivery, cut where its messages were not delivered equally often."""
+        if not delivery.redelivered:
+            return [delivery]
+        pieces = self._levels.divide(delivery.first, delivery.batch)
+        return [Delivery(first, True, delivery_count, batch) for first, delivery_count, batch in pieces]
 
 
 def _count_of(ranges: Ranges) -> int:

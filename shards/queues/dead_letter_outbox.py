@@ -48,16 +48,16 @@ class DeadLetter(NamedTuple):
     Attributes:
         first: number of the first.
         reason: what they died of.
-        deliveries: how often each was delivered in vain, where the queue counts that.
-        run: themselves.
+        delivery_count: how often each was delivered in vain, where the queue counts that.
+        batch: themselves.
         producer: whose messages they are published as, by their numbers.
         gone: numbers of it that are never published again, as far as they are told.
     """
 
     first: int
     reason: str
-    deliveries: int
-    run: RecordBatch
+    delivery_count: int
+    batch: RecordBatch
     producer: int
     gone: Ranges
 
@@ -66,7 +66,7 @@ class DeadLetterOutbox:
     """The dead letters of one queue, in the order of their deaths.
 
     Args:
-        lanes: where they lie, set aside.
+        subqueues: where they lie, held.
         queue: its id.
         durable: whether it survives a restart.
 
@@ -75,13 +75,13 @@ class DeadLetterOutbox:
         dead_lettered: how many have left, since start.
     """
 
-    __slots__ = ("_lanes", "_lasting", "_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
+    __slots__ = ("_levels", "_lasting", "_dead_letters", "_out", "_passing", "_waiting", "count", "dead_lettered")
 
-    def __init__(self, lanes: PriorityLevels, queue: int, durable: bool) -> None:
-        self._lanes = lanes
+    def __init__(self, subqueues: PriorityLevels, queue: int, durable: bool) -> None:
+        self._levels = subqueues
         self._passing = LETTER_PRODUCERS + _PASSING + secrets.randbelow(_PASSING)
         self._lasting = LETTER_PRODUCERS + queue if durable else self._passing
-        self._letters = 0
+        self._dead_letters = 0
         self._waiting: deque[tuple[int, int, str]] = deque()
         self._out: dict[str, RangeSet] = {}
         self.count = 0
@@ -93,7 +93,7 @@ class DeadLetterOutbox:
         return bool(self._waiting)
 
     def add(self, ranges: Ranges, reason: str) -> None:
-        """Messages that were set aside are dead."""
+        """Messages that were held are dead."""
         waiting = self._waiting
         for start, end in ranges:
             self.count += end - start
@@ -103,28 +103,28 @@ class DeadLetterOutbox:
 
     def take(self, limit_bytes: int) -> list[DeadLetter]:
         """The next ones: as many as take `limit_bytes`, but one at least. They are out from here on."""
-        deaths: list[DeadLetter] = []
+        outbox: list[DeadLetter] = []
         waiting = self._waiting
         while waiting:
             start, end, reason = waiting.popleft()
             after = start
-            for first, deliveries, run in self._lanes.read([(start, end)], limit_bytes, alone=not deaths):
-                producer = self._lasting if run.flags & PERSISTENT else self._passing
-                deaths.append(DeadLetter(first, reason, deliveries, run, producer, self._gone(first)))
-                limit_bytes -= len(run.records)
-                after = first + run.count
+            for first, delivery_count, batch in self._levels.read([(start, end)], limit_bytes, alone=not outbox):
+                producer = self._lasting if batch.flags & PERSISTENT else self._passing
+                outbox.append(DeadLetter(first, reason, delivery_count, batch, producer, self._gone(first)))
+                limit_bytes -= len(batch.records)
+                after = first + batch.count
             self._out.setdefault(reason, RangeSet()).add(start, after)
             if after < end:
                 waiting.appendleft((after, end, reason))
                 break
-        return deaths
+        return outbox
 
     def _gone(self, first: int) -> Ranges:
         """What is to be told with a letter of numbers that are done with. All are below the letter's own: those above
         may be given anew after a crash.
         """
-        self._letters += 1
-        return [] if self._letters % GONE_EVERY else self._lanes.gaps_below(first, GONE_RANGES)
+        self._dead_letters += 1
+        return [] if self._dead_letters % GONE_EVERY else self._levels.gaps_below(first, GONE_RANGES)
 
     def buried(self, ranges: Ranges) -> None:
         """Those of these that are out have arrived; they are done with."""
@@ -134,7 +134,7 @@ class DeadLetterOutbox:
                 gone = out.remove(start, end)
                 self.count -= gone
                 self.dead_lettered += gone
-                self._lanes.drop(parts)
+                self._levels.drop(parts)
 
     def retry(self, ranges: Ranges) -> None:
         """Those of these that are out are the next ones to take again."""

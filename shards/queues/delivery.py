@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from shardmq.message.record_batch import RecordBatch
 
-LANE_BITS: Final = 55
-"""Bits of a message's number within its lane; the lane's number is above them. Nobody counts that far."""
+SUBQUEUE_BITS: Final = 55
+"""Bits of a message's number within its subqueue; the subqueue's number is above them. Nobody counts that far."""
 
-ALL_RUNS: Final = 1 << 62
+ALL_BATCHES: Final = 1 << 62
 """More than there can be."""
 
 
@@ -19,15 +19,15 @@ class Delivery(NamedTuple):
     Attributes:
         first: number of the first.
         redelivered: whether they were handed out before.
-        deliveries: how often each was, in vain, where the queue counts that.
-        run: themselves.
+        delivery_count: how often each was, in vain, where the queue counts that.
+        batch: themselves.
     """
 
     first: int
     redelivered: bool
-    deliveries: int
-    run: RecordBatch
+    delivery_count: int
+    batch: RecordBatch
 
 
-_parcel: Final[Callable[[tuple[int, bool, int, RecordBatch]], Delivery]] = partial(tuple.__new__, Delivery)
+_delivery: Final[Callable[[tuple[int, bool, int, RecordBatch]], Delivery]] = partial(tuple.__new__, Delivery)
 """Parcel(...), in 110 ns instead of 250; most of them carry one message."""

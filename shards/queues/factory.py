@@ -10,7 +10,7 @@ from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
 from shardmq.topology.entities import Queue as Declared
 
-_MESSAGES_TERMS: Final = (
+_MESSAGE_ARGUMENTS: Final = (
     "x-message-ttl",
     "x-max-length",
     "x-max-length-bytes",
@@ -23,15 +23,15 @@ _MESSAGES_TERMS: Final = (
 
 
 def make_queue(
-    declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+    declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
 ) -> Queue:
     """The queue for a declaration.
 
     Args:
         declared: what it is; its arguments were checked.
-        journal: where its changes are written down.
+        buffer: where its changes are written down.
         clock: what times to live are measured by.
         stored: what a start found of it.
     """
-    kind = ConfiguredQueue if any(name in declared.arguments for name in _MESSAGES_TERMS) else PlainQueue
-    return kind(declared, journal, clock, stored)
+    kind = ConfiguredQueue if any(name in declared.arguments for name in _MESSAGE_ARGUMENTS) else PlainQueue
+    return kind(declared, buffer, clock, stored)

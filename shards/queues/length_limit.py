@@ -25,78 +25,82 @@ with each that comes.
 
 
 class LengthLimit:
-    """The bounds of one queue. Only ready messages count.
+    """The length limit of one queue. Only ready messages count.
 
     Args:
-        terms: of the queue.
-        lanes: its messages.
+        arguments: of the queue.
+        subqueues: its messages.
 
     Attributes:
         overflow: what happens beyond: drop-head, reject-publish or reject-publish-dlx.
         bytes: of the bodies of what is ready, where they are bounded.
     """
 
-    __slots__ = ("_lanes", "_length_max", "bytes", "bytes_max", "overflow")
+    __slots__ = ("_levels", "_length_max", "bytes", "bytes_max", "overflow")
 
-    def __init__(self, terms: QueueArguments, lanes: PriorityLevels) -> None:
-        self.overflow = terms.overflow
-        self._length_max = _EVERYTHING if terms.max_length is None else terms.max_length
-        self.bytes_max = terms.max_length_bytes
-        self._lanes = lanes
-        self.bytes = 0 if self.bytes_max is None else self._weigh(lanes.waiting())
+    def __init__(self, arguments: QueueArguments, subqueues: PriorityLevels) -> None:
+        self.overflow = arguments.overflow
+        self._length_max = _EVERYTHING if arguments.max_length is None else arguments.max_length
+        self.bytes_max = arguments.max_length_bytes
+        self._levels = subqueues
+        self.bytes = 0 if self.bytes_max is None else self._weigh(subqueues.waiting())
 
     @staticmethod
-    def of(terms: QueueArguments, lanes: PriorityLevels) -> "LengthLimit | None":
-        """The bounds a queue has, if it has any."""
-        return None if terms.max_length is None and terms.max_length_bytes is None else LengthLimit(terms, lanes)
+    def of(arguments: QueueArguments, subqueues: PriorityLevels) -> "LengthLimit | None":
+        """The length limit a queue has, if it has any."""
+        return (
+            None
+            if arguments.max_length is None and arguments.max_length_bytes is None
+            else LengthLimit(arguments, subqueues)
+        )
 
-    def room_for(self, run: RecordBatch, credit: int) -> int:
-        """How many messages of a run, from the first on, the queue has room for.
+    def room_for(self, batch: RecordBatch, credit: int) -> int:
+        """How many messages of a batch, from the first on, the queue has room for.
 
         Args:
-            run: the messages.
+            batch: the messages.
             credit: how many messages would leave the queue at once.
         """
         if self.overflow == "drop-head":
-            return run.count
-        ready = self._lanes.ready
-        taken = max(0, min(run.count, self._length_max + credit - ready))
+            return batch.count
+        ready = self._levels.ready
+        taken = max(0, min(batch.count, self._length_max + credit - ready))
         if self.bytes_max is not None:
             passing = max(0, credit - ready)
             room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
-            taken = min(taken, passing + _fitting(body_sizes(run)[passing:], room))
+            taken = min(taken, passing + _fitting(body_sizes(batch)[passing:], room))
         return taken
 
-    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
-        """Whether the queue has room for all of these runs together; `credit` as in `room_for`."""
+    def has_room(self, batches: Sequence[RecordBatch], credit: int) -> bool:
+        """Whether the queue has room for all of these batches together; `credit` as in `room_for`."""
         if self.overflow == "drop-head":
             return True
-        ready = self._lanes.ready
-        if sum([run.count for run in runs]) > self._length_max + credit - ready:
+        ready = self._levels.ready
+        if sum([batch.count for batch in batches]) > self._length_max + credit - ready:
             return False
         if self.bytes_max is None:
             return True
-        sizes = [size for run in runs for size in body_sizes(run)]
+        sizes = [size for batch in batches for size in body_sizes(batch)]
         room = self.bytes_max - (self.bytes if credit < ready or not credit else 0)
         return sum(sizes[max(0, credit - ready) :]) <= room
 
-    def append(self, run: RecordBatch) -> None:
-        """Put a run at the end of its lane."""
+    def append(self, batch: RecordBatch) -> None:
+        """Put a batch at the end of its subqueue."""
         if self.bytes_max is None:
-            self._lanes.append(run)
+            self._levels.append(batch)
         else:
-            size = sum(body_sizes(run))
-            self._lanes.append(run, size)
+            size = sum(body_sizes(batch))
+            self._levels.append(batch, size)
             self.bytes += size
 
-    def went(self, parcels: Iterable[Delivery]) -> None:
+    def went(self, deliveries: Iterable[Delivery]) -> None:
         """Messages were handed out."""
         if self.bytes_max is not None:
-            for parcel in parcels:
-                self.bytes -= sum(body_sizes(parcel.run))
+            for delivery in deliveries:
+                self.bytes -= sum(body_sizes(delivery.batch))
 
     def withdrew(self, ranges: Ranges) -> None:
-        """Ready messages were set aside."""
+        """Ready messages were held."""
         if self.bytes_max is not None:
             self.bytes -= self._weigh(ranges)
 
@@ -106,13 +110,13 @@ class LengthLimit:
             self.bytes += self._weigh(ranges)
 
     def withdraw_excess(self) -> Ranges:
-        """Set aside what is too much, where the head gives way."""
+        """Held what is too much, where the head gives way."""
         if self.overflow != "drop-head":
             return []
         ranges: Ranges = []
-        excess = self._lanes.ready - self._length_max
+        excess = self._levels.ready - self._length_max
         if excess > 0:
-            ranges = self._lanes.withdraw(excess)
+            ranges = self._levels.withdraw(excess)
             self.withdrew(ranges)
         if self.bytes_max is not None:
             while self.bytes > self.bytes_max:
@@ -120,26 +124,26 @@ class LengthLimit:
         return ranges
 
     def _withdraw_bytes(self, excess: int) -> Ranges:
-        """Set aside as many messages as have `excess` bytes together, if one look reaches so far."""
-        lane = next(lane for lane in reversed(self._lanes.order) if lane.ready)
-        likely = excess * self._lanes.ready // self.bytes + _LOOK_MORE
-        pieces = lane.read(lane.waiting(0, min(likely, _LOOK_MESSAGES)), _LOOK_BYTES)
-        sums = list(accumulate([size for _, run in pieces for size in body_sizes(run)]))
+        """Held as many messages as have `excess` bytes together, if one look reaches so far."""
+        subqueue = next(subqueue for subqueue in reversed(self._levels.order) if subqueue.ready)
+        likely = excess * self._levels.ready // self.bytes + _LOOK_MORE
+        pieces = subqueue.read(subqueue.waiting(0, min(likely, _LOOK_MESSAGES)), _LOOK_BYTES)
+        sums = list(accumulate([size for _, batch in pieces for size in body_sizes(batch)]))
         count = next((place + 1 for place, size in enumerate(sums) if size >= excess), len(sums))
         self.bytes -= sums[count - 1]
-        return lane.withdraw(count)
+        return subqueue.withdraw(count)
 
     def _weigh(self, ranges: Ranges) -> int:
         """The bytes of messages' bodies. Of whole segments they are known; others are read."""
         total = 0
-        for lane, part in self._lanes.split(ranges):
-            for segment, group in groupby(lane.places(part), key=_segment):
+        for subqueue, part in self._levels.split(ranges):
+            for segment, group in groupby(subqueue.places(part), key=_segment):
                 places = [(start, end) for _, start, end in group]
                 if segment.body_bytes is not None and sum([end - start for start, end in places]) == segment.count:
                     total += segment.body_bytes
                 else:
-                    pieces = lane.read(places, _EVERYTHING, keep=False)
-                    total += sum([sum(body_sizes(run)) for _, run in pieces])
+                    pieces = subqueue.read(places, _EVERYTHING, keep=False)
+                    total += sum([sum(body_sizes(batch)) for _, batch in pieces])
         return total
 
 

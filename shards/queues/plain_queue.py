@@ -1,4 +1,4 @@
-"""The plain queue: one lane, and no terms that its messages would notice. Most queues are this one.
+"""The plain queue: one subqueue, and no arguments that its messages would notice. Most queues are this one.
 
 A message may bring a time to live with it, so even here messages expire; who expires is dropped.
 """
@@ -10,8 +10,8 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.ranges import RangeSet
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
-from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
-from shardmq.shards.queues.subqueue import EXPIRE_RUNS, Subqueue
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
+from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.storage.recovery import NOTHING_STORED, RecoveredQueue
 from shardmq.shards.storage.write_buffer import WriteBuffer
@@ -21,7 +21,7 @@ from shardmq.topology.entities import Queue as Declared
 PEEK_BYTES: Final = 4 << 20
 """Bytes of messages that one look shows; it travels in one frame, and holds up everybody else."""
 
-_NO_TERMS: Final = QueueArguments()
+_NO_ARGUMENTS: Final = QueueArguments()
 
 
 class PlainQueue(Subqueue):
@@ -29,37 +29,37 @@ class PlainQueue(Subqueue):
 
     Args:
         declared: what it is.
-        journal: where its changes are written down.
+        buffer: where its changes are written down.
         clock: what times to live are measured by.
         stored: what a start found of it.
     """
 
-    __slots__ = ("_clock", "_parked", "declared", "expired", "reserved", "terms")
+    __slots__ = ("_clock", "_delayed", "declared", "expired", "reserved", "arguments")
 
-    deaths: DeadLetterOutbox | None = None
+    outbox: DeadLetterOutbox | None = None
 
     def __init__(
-        self, declared: Declared, journal: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
+        self, declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
     ) -> None:
-        super().__init__(declared.id, declared.durable, journal, 0, stored.marks.get(0, 0), stored.segments)
+        super().__init__(declared.id, declared.durable, buffer, 0, stored.marks.get(0, 0), stored.segments)
         self.declared = declared
-        self.terms = QueueArguments.of(declared.arguments) if declared.arguments else _NO_TERMS
+        self.arguments = QueueArguments.of(declared.arguments) if declared.arguments else _NO_ARGUMENTS
         self.expired = 0
         self._clock = clock
-        self._parked: RangeSet | None = None
-        if stored.parked:
-            self._parked = RangeSet(self.keep_aside(stored.parked))
-        self.reserved = sum([end - start for start, end in self.keep_aside(stored.reserved)])
+        self._delayed: RangeSet | None = None
+        if stored.delayed:
+            self._delayed = RangeSet(self.keep_held(stored.delayed))
+        self.reserved = sum([end - start for start, end in self.keep_held(stored.reserved)])
 
     @property
-    def lanes(self) -> Sequence[Subqueue]:
-        """As `Queue.lanes`."""
+    def subqueues(self) -> Sequence[Subqueue]:
+        """As `Queue.subqueues`."""
         return (self,)
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
         """As `Queue.peek`."""
         pieces = self.read(self.waiting(offset, count), PEEK_BYTES, apart=self.cursor)
-        return [Delivery(first, first < self.cursor, 0, run) for first, run in pieces]
+        return [Delivery(first, first < self.cursor, 0, batch) for first, batch in pieces]
 
     def reject(self, ranges: Ranges) -> None:
         """As `Queue.reject`."""
@@ -67,23 +67,23 @@ class PlainQueue(Subqueue):
 
     def time_out(self, ranges: Ranges) -> None:
         """As `Queue.time_out`."""
-        self.give_back(ranges)
+        self.requeue(ranges)
 
-    def park(self, ranges: Ranges) -> Ranges:
+    def delay_return(self, ranges: Ranges) -> Ranges:
         """As `Queue.park`."""
-        if self._parked is None:
-            self._parked = RangeSet()
-        self.set_aside(ranges)
+        if self._delayed is None:
+            self._delayed = RangeSet()
+        self.hold(ranges)
         for start, end in ranges:
-            self._parked.add(start, end)
+            self._delayed.add(start, end)
         return ranges
 
-    def unpark(self, ranges: Ranges) -> None:
+    def end_delay(self, ranges: Ranges) -> None:
         """As `Queue.unpark`."""
-        if self._parked is not None:
+        if self._delayed is not None:
             for start, end in ranges:
-                self.put_back(self._parked.within(start, end))
-                self._parked.remove(start, end)
+                self.release_held(self._delayed.within(start, end))
+                self._delayed.remove(start, end)
 
     def reserve(self, count: int) -> Ranges:
         """As `Queue.reserve`."""
@@ -94,7 +94,7 @@ class PlainQueue(Subqueue):
     def release(self, ranges: Ranges) -> None:
         """As `Queue.release`."""
         self.reserved -= sum([end - start for start, end in ranges])
-        self.put_back(ranges)
+        self.release_held(ranges)
 
     def settle_reserved(self, ranges: Ranges) -> None:
         """As `Queue.settle_reserved`."""
@@ -107,29 +107,29 @@ class PlainQueue(Subqueue):
         """As `Queue.show`."""
         apart = fresh_from.get(self.number, self.cursor)
         pieces = self.read(ranges, PEEK_BYTES, apart=apart, keep=False)
-        return [Delivery(first, first < apart, 0, run) for first, run in pieces]
+        return [Delivery(first, first < apart, 0, batch) for first, batch in pieces]
 
-    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
+    def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
         """As `Queue.expire`."""
-        ranges = self.withdraw_expired(now_ms, runs_max)
+        ranges = self.withdraw_expired(now_ms, batches_max)
         self.expired += sum([end - start for start, end in ranges])
         self.drop(ranges)
 
-    def has_room(self, _runs: Sequence[RecordBatch], _credit: int) -> bool:
-        """As `Queue.has_room`: there are no bounds."""
+    def has_room(self, _batches: Sequence[RecordBatch], _credit: int) -> bool:
+        """As `Queue.has_room`: there is no length limit."""
         return True
 
     def catch_up(self) -> None:
         """As `Queue.catch_up`."""
-        if self.mortal:
+        if self.can_expire:
             self.offered()
-            self.expire(self._clock.now_ms(), EXPIRE_RUNS)
+            self.expire(self._clock.now_ms(), EXPIRE_BATCHES)
 
     def trim(self) -> None:
-        """As `Queue.trim`: there are no bounds."""
+        """As `Queue.trim`: there is no length limit."""
 
-    def _stamp(self, run: RecordBatch) -> None:
-        run.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
+    def _stamp(self, batch: RecordBatch) -> None:
+        batch.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
 
     def _clear_head(self) -> bool:
         due_ms, now_ms = self.next_expiry_ms, self._clock.now_ms()
@@ -153,7 +153,7 @@ class PlainQueue(Subqueue):
             "valid": self.valid,
             "ready": self.ready,
             "unacked": self.unacked,
-            "delayed": self._parked.count if self._parked is not None else 0,
+            "delayed": self._delayed.count if self._delayed is not None else 0,
             "dying": 0,
             "reserved": self.reserved,
             "consumers": consumers,

@@ -1,11 +1,11 @@
-"""What a worker does with a queue, whatever kind of queue it is."""
+"""What a shard does with a queue, whatever kind of queue it is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.queues.dead_letter_outbox import DeadLetterOutbox
-from shardmq.shards.queues.delivery import ALL_RUNS, Delivery
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery
 from shardmq.shards.queues.subqueue import Subqueue
 from shardmq.shards.segments.segment import Ranges, Segment
 from shardmq.shards.segments.steps import Steps
@@ -14,27 +14,27 @@ from shardmq.topology.entities import Queue as Declared
 
 
 class Queue(Protocol):
-    """One queue: messages that are ready, unacked, parked, reserved or dying, and its terms.
+    """One queue: messages that are ready, unacked, delayed, reserved or dying, and its arguments.
 
     Ranges given to it are of messages that are unacked, unless it is said otherwise.
 
     Attributes:
         id: its number.
         declared: what it is.
-        terms: its arguments, read.
-        deaths: the dead letters on their way out; None where those who die are just dropped.
+        arguments: its arguments, read.
+        outbox: the dead letters on their way out; None where those who die are just dropped.
         reserved: how many messages are reserved (reservations.py).
     """
 
     id: int
     declared: Declared
-    terms: QueueArguments
-    deaths: DeadLetterOutbox | None
+    arguments: QueueArguments
+    outbox: DeadLetterOutbox | None
     reserved: int
 
     @property
-    def lanes(self) -> Sequence[Subqueue]:
-        """Where they lie: the lanes consumers are served from, in that order, which is that of their numbers."""
+    def subqueues(self) -> Sequence[Subqueue]:
+        """Where they lie: the subqueues consumers are served from, in that order, which is that of their numbers."""
         ...
 
     @property
@@ -57,20 +57,20 @@ class Queue(Protocol):
         """When `expire` has something to do, ms since 1970; None when nothing that is ready will expire."""
         ...
 
-    def append(self, run: RecordBatch, credit: int = 0, /) -> int:
-        """Put a run at the end.
+    def append(self, batch: RecordBatch, credit: int = 0, /) -> int:
+        """Put a batch at the end.
 
         Args:
-            run: the messages.
+            batch: the messages.
             credit: how many messages consumers would take at once; a full queue takes so many more.
 
         Returns:
-            How many messages were taken: the first of the run. The others are refused.
+            How many messages were taken: the first of the batch. The others are refused.
         """
         ...
 
-    def has_room(self, runs: Sequence[RecordBatch], credit: int) -> bool:
-        """Whether it would take all of these runs, one behind the other; `credit` as in `append`."""
+    def has_room(self, batches: Sequence[RecordBatch], credit: int) -> bool:
+        """Whether it would take all of these batches, one behind the other; `credit` as in `append`."""
         ...
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
@@ -101,7 +101,7 @@ class Queue(Protocol):
         """They are done with."""
         ...
 
-    def give_back(self, ranges: Ranges) -> None:
+    def requeue(self, ranges: Ranges) -> None:
         """They are ready again, at their place; unless that was once too often."""
         ...
 
@@ -113,12 +113,12 @@ class Queue(Protocol):
         """They were not settled in time: ready again or dead letters, as declared."""
         ...
 
-    def park(self, ranges: Ranges) -> Ranges:
+    def delay_return(self, ranges: Ranges) -> Ranges:
         """They are neither ready nor unacked until `unpark`; returns those that are (others were back too often)."""
         ...
 
-    def unpark(self, ranges: Ranges) -> None:
-        """Those of these that are parked are ready again, at their place."""
+    def end_delay(self, ranges: Ranges) -> None:
+        """Those of these that are delayed are ready again, at their place."""
         ...
 
     def reserve(self, count: int) -> Ranges:
@@ -138,8 +138,8 @@ class Queue(Protocol):
 
         Args:
             ranges: which.
-            fresh_from: by lane, the number from which on none of them was handed out; the lane's own where it is left
-                out.
+            fresh_from: by subqueue, the number from which on none of its messages was delivered; where it is left out,
+                the subqueue's cursor.
 
         Returns:
             As many from the first on as `peek` would show, one at least.
@@ -158,8 +158,8 @@ class Queue(Protocol):
         """Of the segment a message is in: its end, and about how many bytes a message of it has."""
         ...
 
-    def expire(self, now_ms: int, runs_max: int = ALL_RUNS) -> None:
-        """Remove what has waited for too long, at the head; not what came in this pass. So many runs at most."""
+    def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
+        """Remove what has waited for too long, at the head; not what came in this pass. So many batches at most."""
         ...
 
     def catch_up(self) -> None:
@@ -167,7 +167,7 @@ class Queue(Protocol):
         ...
 
     def trim(self) -> None:
-        """Remove what is too much, by the queue's own bounds; `seal` does it, once consumers have had their chance."""
+        """Remove what is over the length limit; `seal` does it, once consumers have had their chance."""
         ...
 
     def seal(self) -> None:

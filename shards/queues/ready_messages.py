@@ -12,9 +12,9 @@ from typing import Final
 
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.segment_log import SegmentLog
-from shardmq.shards.segments.segment import NumberedRun, Ranges, place_of
+from shardmq.shards.segments.segment import NumberedBatch, Ranges, place_of
 from shardmq.shards.storage.write_buffer import WriteBuffer
 
 MARK_LEAP: Final = 16_384
@@ -28,8 +28,8 @@ class ReadyMessages(SegmentLog):
     Args:
         queue: id of the queue it belongs to.
         durable: whether that queue is.
-        journal: where its changes are written down.
-        number: of the subqueue; its messages' numbers begin at `number << LANE_BITS`.
+        buffer: where its changes are written down.
+        number: of the subqueue; its messages' numbers begin at `number << SUBQUEUE_BITS`.
         mark: as stored: every number handed out to anybody, ever, is below it.
 
     Attributes:
@@ -40,12 +40,12 @@ class ReadyMessages(SegmentLog):
         returned: handed out before, and ready again.
     """
 
-    __slots__ = ("_durable", "_reading_place", "cursor", "fresh", "mark", "next", "number", "returned")
+    __slots__ = ("_durable", "_reading_place", "cursor", "fresh", "delivered_mark", "next", "number", "returned")
 
-    def __init__(self, queue: int, durable: bool, journal: WriteBuffer, number: int, mark: int) -> None:
-        super().__init__(queue, journal)
+    def __init__(self, queue: int, durable: bool, buffer: WriteBuffer, number: int, mark: int) -> None:
+        super().__init__(queue, buffer)
         self.number = number
-        self.cursor = self.next = self.mark = max(mark, number << LANE_BITS)
+        self.cursor = self.next = self.delivered_mark = max(mark, number << SUBQUEUE_BITS)
         self.returned = RangeSet()
         self.fresh = 0
         self._durable = durable
@@ -62,20 +62,20 @@ class ReadyMessages(SegmentLog):
             segment = self.index.segments[self.index.place(self.returned.first()[0])]
         elif self.fresh:
             reading = self._reading
-            if reading is not None and reading.runs is not None and self._reading_place < len(reading.runs):
+            if reading is not None and reading.batches is not None and self._reading_place < len(reading.batches):
                 return 0
             segment = self.index.segments[self.index.place(self.cursor)]
         else:
             return 0
-        return segment.bytes if segment.runs is None and segment.count == 1 else 0
+        return segment.bytes if segment.batches is None and segment.count == 1 else 0
 
     def head_bytes(self) -> int:
         """As `Queue.head_bytes`."""
         if not self.ready:
             return 0
-        _, _, place, run = self._next_returned() if self.returned else self._next_fresh()
-        cutter = self._cutter or self._new_cutter()
-        return cutter.size(run, place)
+        _, _, place, batch = self._next_returned() if self.returned else self._next_fresh()
+        slicer = self._slicer or self._new_slicer()
+        return slicer.size(batch, place)
 
     def extent(self, number: int) -> tuple[int, int]:
         """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
@@ -84,7 +84,7 @@ class ReadyMessages(SegmentLog):
 
     def mark_exactly(self) -> None:
         """A clean stop: nobody need be told of redeliveries that were none."""
-        if self._durable and self.mark != self.cursor:
+        if self._durable and self.delivered_mark != self.cursor:
             self._raise_mark(self.cursor)
 
     def waiting(self, offset: int, count: int) -> Ranges:
@@ -102,7 +102,7 @@ class ReadyMessages(SegmentLog):
         return ranges
 
     def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Ready messages numbered [start, end), range by range in order; the lane must not change meanwhile."""
+        """Ready messages numbered [start, end), range by range in order; the subqueue must not change meanwhile."""
         yield from self.returned.walk(start, end)
         if self.fresh:
             start = max(start, self.cursor)
@@ -114,44 +114,44 @@ class ReadyMessages(SegmentLog):
 
     def _next_returned(self) -> tuple[int, int, int, RecordBatch]:
         first, end = self.returned.first()
-        runs = self._journal.runs(self.index.segments[self.index.place(first)])
-        run_first, run = runs[place_of(runs, first)]
-        return first, min(end, run_first + run.count) - first, first - run_first, run
+        batches = self._buffer.batches(self.index.segments[self.index.place(first)])
+        batch_first, batch = batches[place_of(batches, first)]
+        return first, min(end, batch_first + batch.count) - first, first - batch_first, batch
 
     def _next_fresh(self) -> tuple[int, int, int, RecordBatch]:
         segment = self._reading
-        runs = segment.runs if segment is not None else None
-        if runs is None or self._reading_place >= len(runs):
-            runs = self._locate()
-        run_first, run = runs[self._reading_place]
+        batches = segment.batches if segment is not None else None
+        if batches is None or self._reading_place >= len(batches):
+            batches = self._locate()
+        batch_first, batch = batches[self._reading_place]
         first = self.cursor
-        if first < run_first:  # noqa: PLR1730 - max() would take four times as long
-            first = run_first
-        place = first - run_first
-        return first, run.count - place, place, run
+        if first < batch_first:  # noqa: PLR1730 - max() would take four times as long
+            first = batch_first
+        place = first - batch_first
+        return first, batch.count - place, place, batch
 
-    def _locate(self) -> list[NumberedRun]:
-        """Find the run that holds the first fresh message."""
+    def _locate(self) -> list[NumberedBatch]:
+        """Find the batch that holds the first fresh message."""
         segment = self._reading = self.index.segments[self.index.place(self.cursor)]
-        runs = self._journal.runs(segment)
-        self._reading_place = place_of(runs, self.cursor)
-        return runs
+        batches = self._buffer.batches(segment)
+        self._reading_place = place_of(batches, self.cursor)
+        return batches
 
-    def _pass(self, end: int, run: RecordBatch, place: int) -> None:
-        """The fresh messages up to number `end`, which is `place` in its run, are handed out."""
+    def _pass(self, end: int, batch: RecordBatch, place: int) -> None:
+        """The fresh messages up to number `end`, which is `place` in its batch, are handed out."""
         self.cursor = end
-        if place == run.count:
+        if place == batch.count:
             self._reading_place += 1
-        if end > self.mark and self._durable and run.flags & PERSISTENT:
+        if end > self.delivered_mark and self._durable and batch.flags & PERSISTENT:
             self._raise_mark(end + MARK_LEAP)
 
     def _advance(self, end: int, durable: bool) -> None:
-        """The fresh messages up to number `end` are set aside, wherever runs begin and end."""
+        """The fresh messages up to number `end` are held, wherever batches begin and end."""
         self.cursor = end
         self._reading = None
-        if end > self.mark and self._durable and durable:
+        if end > self.delivered_mark and self._durable and durable:
             self._raise_mark(end + MARK_LEAP)
 
     def _raise_mark(self, mark: int) -> None:
-        self.mark = mark
-        self._journal.mark(self.id, self.number, mark)
+        self.delivered_mark = mark
+        self._buffer.mark(self.id, self.number, mark)

@@ -1,10 +1,10 @@
-"""The segments of a lane: what lies where, what is read, what is done with, and what replaces them."""
+"""The segments of a subqueue: what lies where, what is read, what is done with, and what replaces them."""
 
 from typing import Final
 
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch, can_join, join
-from shardmq.shards.segments.segment import NumberedRun, Ranges, Segment, SegmentIndex, place_of
+from shardmq.shards.segments.segment import NumberedBatch, Ranges, Segment, SegmentIndex, place_of
 from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.storage.write_buffer import WriteBuffer
 
@@ -17,58 +17,58 @@ class SegmentLog:
 
     Args:
         queue: id of the queue it belongs to.
-        journal: where its changes are written down.
+        buffer: where its changes are written down.
 
     Attributes:
         index: the segments in order.
         total: messages in them, dead ones included.
         bytes: of their records.
-        young: how many came since the collector looked.
+        young: how many came since the compactor looked.
     """
 
-    __slots__ = ("_cutter", "_journal", "_open", "_reading", "bytes", "id", "index", "total", "young")
+    __slots__ = ("_slicer", "_buffer", "_open", "_reading", "bytes", "id", "index", "total", "young")
 
-    def __init__(self, queue: int, journal: WriteBuffer) -> None:
+    def __init__(self, queue: int, buffer: WriteBuffer) -> None:
         self.id = queue
         self.index = SegmentIndex()
         self.total = self.bytes = self.young = 0
-        self._journal = journal
+        self._buffer = buffer
         self._open: Segment | None = None
         self._reading: Segment | None = None
-        self._cutter: BatchSlicer | None = None  # a lane in ten thousand idle ones needs none
+        self._slicer: BatchSlicer | None = None  # a subqueue in ten thousand idle ones needs none
 
     def read(
         self, ranges: Ranges, room: int, alone: bool = True, apart: int = -1, keep: bool = True
     ) -> list[tuple[int, RecordBatch]]:
-        """Messages, in few runs: as many as take `room` bytes, but one at least where `alone`.
+        """Messages, in few batches: as many as take `room` bytes, but one at least where `alone`.
 
-        No run has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not, and
-        they lie far apart, fewer are read than there is room for.
+        No batch has messages on both sides of number `apart`. Bodies stay in memory where `keep` says so; where not,
+        and they lie far apart, fewer are read than there is room for.
         """
         groups: list[tuple[int, list[RecordBatch]]] = []
-        cutter = BatchSlicer()
-        bodies = self._journal.runs if keep else self._journal.glance
-        runs: list[NumberedRun] = []
+        slicer = BatchSlicer()
+        bodies = self._buffer.batches if keep else self._buffer.read_once
+        batches: list[NumberedBatch] = []
         segment: Segment | None = None
         after = -1
         joined = 0
-        enough = self._journal.glanced + 2 * room
+        enough = self._buffer.read_once_bytes + 2 * room
         for start, end in ranges:
             while start < end:
                 if segment is None or not segment.first <= start < segment.end:
-                    if groups and self._journal.glanced >= enough:
+                    if groups and self._buffer.read_once_bytes >= enough:
                         return _joined(groups)
                     segment = self.index.segments[self.index.place(start)]
-                    runs = bodies(segment)
-                first, run = runs[place_of(runs, start)]
-                count = min(end, first + run.count) - start
+                    batches = bodies(segment)
+                first, batch = batches[place_of(batches, start)]
+                count = min(end, first + batch.count) - start
                 if start < apart < start + count:
                     count = apart - start
-                if len(run.records) > room:
-                    count = min(count, cutter.fitting(run, start - first, room)) or (alone and not groups)
+                if len(batch.records) > room:
+                    count = min(count, slicer.fitting(batch, start - first, room)) or (alone and not groups)
                 if not count:
                     return _joined(groups)
-                piece = cutter.cut(run, start - first, start - first + count)
+                piece = slicer.cut(batch, start - first, start - first + count)
                 room -= len(piece.records)
                 if (
                     start == after
@@ -127,18 +127,18 @@ class SegmentLog:
         for segment in new:
             self.total += segment.count
             self.bytes += segment.bytes
-        if self._cutter is not None:
-            self._cutter.forget()
+        if self._slicer is not None:
+            self._slicer.forget()
         self.index.replace(start, stop, new)
-        self._journal.rewrite(old, new)
+        self._buffer.rewrite(old, new)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _new_cutter(self) -> BatchSlicer:
-        self._cutter = BatchSlicer()
-        return self._cutter
+    def _new_slicer(self) -> BatchSlicer:
+        self._slicer = BatchSlicer()
+        return self._slicer
 
-    def _bury(self, start: int, end: int) -> None:
+    def _settle(self, start: int, end: int) -> None:
         """Live messages [start, end) are done with."""
         index = self.index
         segments = index.segments
@@ -146,11 +146,11 @@ class SegmentLog:
         while start < end:
             segment = segments[place]
             stop = min(end, segment.end)
-            segment.bury(start, stop)
+            segment.settle(start, stop)
             start = stop
             if segment.live:
                 if segment.durable:
-                    self._journal.change(segment)
+                    self._buffer.change(segment)
                 place += 1
             else:
                 self._remove(place, segment)
@@ -163,15 +163,15 @@ class SegmentLog:
             self._open = None
         if segment is self._reading:
             self._reading = None
-        self._journal.end(segment)
+        self._buffer.end(segment)
 
 
 def _joined(groups: list[tuple[int, list[RecordBatch]]]) -> list[tuple[int, RecordBatch]]:
-    return [(first, runs[0] if len(runs) == 1 else join(runs)) for first, runs in groups]
+    return [(first, batches[0] if len(batches) == 1 else join(batches)) for first, batches in groups]
 
 
-COLLECT_TOTAL_MIN: Final = 2000
-"""Messages stored before a lane's share of valid ones matters to the collector."""
+COMPACT_TOTAL_MIN: Final = 2000
+"""Messages stored before a subqueue's share of valid ones matters to the compactor."""
 
 MERGE_SEGMENTS: Final = 32
 """Neighbours of one size class that are merged; each message is copied about once per class."""

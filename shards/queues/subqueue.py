@@ -1,6 +1,6 @@
 """Messages in a row: what is ready, in which order, what was handed out, what is done with.
 
-Messages are numbered in the order they came. All below the cursor were handed out at least once, or set aside; of
+Messages are numbered in the order they came. All below the cursor were handed out at least once, or held; of
 those, the ones that came back are ready again, at their place, before the fresh ones. The counts are kept as things
 happen.
 
@@ -11,10 +11,10 @@ A message is in one of four states, or done with:
 
     fresh, returned     ready
     unacked             handed out
-    aside               neither: it waits for a time to pass, or for its way out (a dead letter)
+    held                neither: it waits for a time to pass, or for its way out (a dead letter)
 
-A plain queue is one lane. A queue with priorities has one for each priority in use; the number of the lane is in the
-upper bits of its messages' numbers, so that all of a queue's messages have one order.
+A plain queue is one subqueue. A queue with priorities has one for each priority in use; the number of the subqueue is
+in the upper bits of its messages' numbers, so that all of a queue's messages have one order.
 """
 
 from collections.abc import Iterable
@@ -23,41 +23,41 @@ from typing import Final
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import ALL_RUNS, Delivery, _parcel
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery, _delivery
 from shardmq.shards.queues.ready_messages import ReadyMessages
-from shardmq.shards.queues.segment_log import COLLECT_TOTAL_MIN, MERGE_SEGMENTS
+from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN, MERGE_SEGMENTS
 from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment
 from shardmq.shards.segments.steps import RANGE_COST_BYTES, SEGMENT_COST_BYTES, Steps
 from shardmq.shards.storage.write_buffer import WriteBuffer
 
 JOIN_BYTES_MAX: Final = 4096
-"""Runs up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
+"""Batches up to this size are joined on delivery where they continue one another; larger ones cost more to copy than to
 send by themselves."""
 
 
 EXPIRE_BYTES: Final = 32 << 20
 """Read, to see whether they have expired, and removed in one pass."""
 
-EXPIRE_RUNS: Final = 20_000
-"""Runs that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
+EXPIRE_BATCHES: Final = 20_000
+"""Batches that expire in one go, which takes some 0.1 s; where a million fell due together, others have their turns."""
 
 
 class Subqueue(ReadyMessages):
-    """State of one lane.
+    """State of one subqueue.
 
     Args:
         queue: id of the queue it belongs to.
         durable: whether that queue is.
-        journal: where its changes are written down.
-        number: of the lane; its messages' numbers begin at `number << LANE_BITS`.
+        buffer: where its changes are written down.
+        number: of the subqueue; its messages' numbers begin at `number << SUBQUEUE_BITS`.
         mark: as stored: every number handed out to anybody, ever, is below it.
         segments: as stored, in order.
         ttl_ms: how long any message may wait here.
 
     Attributes:
         unacked: handed out, and not done with.
-        aside: set aside, and not done with.
-        mortal: whether something in it may expire.
+        held: held, and not done with.
+        can_expire: whether something in it may expire.
         published, delivered, acked, redelivered: since start.
     """
 
@@ -67,9 +67,9 @@ class Subqueue(ReadyMessages):
         "_expiry",
         "_expiry_of",
         "acked",
-        "aside",
+        "held",
         "delivered",
-        "mortal",
+        "can_expire",
         "published",
         "redelivered",
         "ttl_ms",
@@ -80,17 +80,17 @@ class Subqueue(ReadyMessages):
         self,
         queue: int,
         durable: bool,
-        journal: WriteBuffer,
+        buffer: WriteBuffer,
         number: int = 0,
         mark: int = 0,
         segments: Iterable[Segment] = (),
         ttl_ms: int | None = None,
     ) -> None:
-        super().__init__(queue, durable, journal, number, mark)
-        self.unacked = self.aside = 0
+        super().__init__(queue, durable, buffer, number, mark)
+        self.unacked = self.held = 0
         self.published = self.delivered = self.acked = self.redelivered = 0
         self.ttl_ms = ttl_ms
-        self.mortal = ttl_ms is not None
+        self.can_expire = ttl_ms is not None
         self._expiry: int | None = None
         self._expiry_of = -1
         self._expired_ms = 0  # what expires by then and is at the head is gone
@@ -102,26 +102,26 @@ class Subqueue(ReadyMessages):
     @property
     def valid(self) -> int:
         """Messages not done with."""
-        return self.fresh + self.returned.count + self.unacked + self.aside
+        return self.fresh + self.returned.count + self.unacked + self.held
 
     # --- messages come ----------------------------------------------------------------------------------------------
 
-    def append(self, run: RecordBatch, _credit: int = 0, /) -> int:
-        """Put a run at the end; returns how many messages that is. There are no bounds that credit could widen."""
-        count = run.count
-        size = len(run.records)
-        durable = self._durable and run.flags & PERSISTENT != 0
+    def append(self, batch: RecordBatch, _credit: int = 0, /) -> int:
+        """Put a batch at the end; returns its count. There is no length limit that credit could widen."""
+        count = batch.count
+        size = len(batch.records)
+        durable = self._durable and batch.flags & PERSISTENT != 0
         segment = self._open
         if segment is None or segment.durable is not durable or segment.bytes >= SEGMENT_BYTES:
-            segment = self._open = Segment(self.id, self.next, durable, self._journal.now)
+            segment = self._open = Segment(self.id, self.next, durable, self._buffer.now)
             self.index.append(segment)
             self.young += 1
-            self._journal.open(segment)
-        if run.ttl_ms is not None:
-            self.mortal = segment.mortal = True
-            self._stamp(run)
-        assert segment.runs is not None
-        segment.runs.append((self.next, run))
+            self._buffer.open(segment)
+        if batch.ttl_ms is not None:
+            self.can_expire = segment.can_expire = True
+            self._stamp(batch)
+        assert segment.batches is not None
+        segment.batches.append((self.next, batch))
         self.next = segment.end = self.next + count
         segment.count += count
         segment.live += count
@@ -136,7 +136,7 @@ class Subqueue(ReadyMessages):
         """The pass ends; what comes next goes into another segment."""
         self._open = None
         self.offered()
-        if self.young >= MERGE_SEGMENTS or self.total >= COLLECT_TOTAL_MIN:
+        if self.young >= MERGE_SEGMENTS or self.total >= COMPACT_TOTAL_MIN:
             self.look()
 
     def offered(self) -> None:
@@ -153,34 +153,34 @@ class Subqueue(ReadyMessages):
             room: bytes they may take together.
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
-        parcels: list[tuple[int, bool, list[RecordBatch]]] = []
+        deliveries: list[tuple[int, bool, list[RecordBatch]]] = []
         end = taken = joined = 0
         returned = self.returned
         while limit > 0:
-            if self.mortal and not self._clear_head():
+            if self.can_expire and not self._clear_head():
                 break
             redelivered = returned.count > 0
             if redelivered:
-                first, count, place, run = self._next_returned()
+                first, count, place, batch = self._next_returned()
             elif self.fresh:
-                first, count, place, run = self._next_fresh()
+                first, count, place, batch = self._next_fresh()
             else:
                 break
             if count > limit:  # noqa: PLR1730 - as in _next_fresh
                 count = limit
-            piece = run
-            if count < run.count or len(run.records) > room:
-                cutter = self._cutter or self._new_cutter()
-                count = min(count, cutter.fitting(run, place, room)) or (alone and not parcels)
+            piece = batch
+            if count < batch.count or len(batch.records) > room:
+                slicer = self._slicer or self._new_slicer()
+                count = min(count, slicer.fitting(batch, place, room)) or (alone and not deliveries)
                 if not count:
                     break
-                piece = cutter.cut(run, place, place + count)
+                piece = slicer.cut(batch, place, place + count)
             if redelivered:
                 returned.remove(first, first + count)
                 self.redelivered += count
             else:
                 self.fresh -= count
-                self._pass(first + count, run, place + count)
+                self._pass(first + count, batch, place + count)
             size = len(piece.records)
             room -= size
             limit -= count
@@ -188,20 +188,23 @@ class Subqueue(ReadyMessages):
             if (
                 first == end
                 and size <= JOIN_BYTES_MAX
-                and parcels
-                and parcels[-1][1] is redelivered
+                and deliveries
+                and deliveries[-1][1] is redelivered
                 and joined + count <= RUN_RECORDS_MAX
-                and can_join(parcels[-1][2][-1], piece)
+                and can_join(deliveries[-1][2][-1], piece)
             ):
-                parcels[-1][2].append(piece)
+                deliveries[-1][2].append(piece)
                 joined += count
             else:
-                parcels.append((first, redelivered, [piece]))
+                deliveries.append((first, redelivered, [piece]))
                 joined = count
             end = first + count
         self.unacked += taken
         self.delivered += taken
-        return [_parcel((first, again, 0, runs[0] if len(runs) == 1 else join(runs))) for first, again, runs in parcels]
+        return [
+            _delivery((first, again, 0, batches[0] if len(batches) == 1 else join(batches)))
+            for first, again, batches in deliveries
+        ]
 
     # --- messages are done with, or come back -----------------------------------------------------------------------
 
@@ -210,35 +213,35 @@ class Subqueue(ReadyMessages):
         for start, end in ranges:
             self.unacked -= end - start
             self.acked += end - start
-            self._bury(start, end)
+            self._settle(start, end)
 
-    def give_back(self, ranges: Ranges) -> None:
+    def requeue(self, ranges: Ranges) -> None:
         """Unacked messages are ready again, at their place."""
         for start, end in ranges:
             self.unacked -= self.returned.add(start, end)
 
     def purge(self) -> tuple[int, Steps]:
-        """Remove what is ready: it is set aside at once, however much it is, and is done with step by step.
+        """Remove what is ready: it is held at once, however much it is, and is done with step by step.
 
         Returns:
             How many messages that is, and the steps.
         """
         count, fresh_from = self.ready, self.cursor
         returned, self.returned = self.returned, RangeSet()
-        self.aside += count
+        self.held += count
         if self.fresh:
             self.cursor = self.next
             self.fresh = 0
             self._reading = None
-            if self._cutter is not None:
-                self._cutter.forget()
-            if self._durable and self.mark < self.cursor:
+            if self._slicer is not None:
+                self._slicer.forget()
+            if self._durable and self.delivered_mark < self.cursor:
                 # Below the mark, what is not stored as gone is taken to be alive; above, it is fresh.
                 self._raise_mark(self.cursor)
         return count, self._drop_all(returned, fresh_from, self.cursor)
 
     def _drop_all(self, returned: RangeSet, fresh_from: int, fresh_to: int) -> Steps:
-        """Have what was set aside by a purge done with; between two steps, the collector may have been at work."""
+        """Have what was held by a purge done with; between two steps, the compactor may have been at work."""
         for start, end in returned.walk(0, self.next):
             while start < end:
                 stop = min(end, self.extent(start)[0])
@@ -251,7 +254,7 @@ class Subqueue(ReadyMessages):
             segment = self.index.segments[place]
             stop = min(fresh_to, segment.end)
             if fresh_from <= segment.first and stop == segment.end:
-                self.aside -= segment.live
+                self.held -= segment.live
                 self._remove(place, segment)
                 yield max(segment.bytes, SEGMENT_COST_BYTES)
             else:
@@ -260,35 +263,35 @@ class Subqueue(ReadyMessages):
         self.look()
 
     def _drop_part(self, start: int, end: int) -> int:
-        """Messages that are set aside, all of one segment, are done with; returns what that counts for, in bytes."""
+        """Messages that are held, all of one segment, are done with; returns what that counts for, in bytes."""
         before = self.bytes
-        self.aside -= end - start
-        self._bury(start, end)
+        self.held -= end - start
+        self._settle(start, end)
         freed = before - self.bytes
         return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
 
-    # --- messages are set aside -------------------------------------------------------------------------------------
+    # --- messages are held -------------------------------------------------------------------------------------
 
-    def set_aside(self, ranges: Ranges) -> None:
+    def hold(self, ranges: Ranges) -> None:
         """Unacked messages wait for something."""
         for start, end in ranges:
             self.unacked -= end - start
-            self.aside += end - start
+            self.held += end - start
 
-    def put_back(self, ranges: Ranges) -> None:
-        """What was set aside is ready again, at its place."""
-        self.aside -= self.returned.unite(ranges)
+    def release_held(self, ranges: Ranges) -> None:
+        """What was held is ready again, at its place."""
+        self.held -= self.returned.unite(ranges)
 
     def drop(self, ranges: Ranges) -> None:
-        """What was set aside is done with."""
+        """What was held is done with."""
         for start, end in ranges:
-            self.aside -= end - start
-            self._bury(start, end)
+            self.held -= end - start
+            self._settle(start, end)
 
-    def keep_aside(self, ranges: Ranges) -> Ranges:
-        """At start: set aside what was so before; returns those of them that are still here."""
+    def keep_held(self, ranges: Ranges) -> Ranges:
+        """At start: held what was so before; returns those of them that are still here."""
         found = self.returned.extract(list(RangeSet(ranges)))
-        self.aside += sum([end - start for start, end in found])
+        self.held += sum([end - start for start, end in found])
         return found
 
     def withdraw(self, count: int) -> Ranges:
@@ -314,32 +317,32 @@ class Subqueue(ReadyMessages):
                 self.fresh -= end - first
                 self._advance(end, segment.durable)
                 ranges.append((first, end))
-        self.aside += sum([end - start for start, end in ranges])
+        self.held += sum([end - start for start, end in ranges])
         return ranges
 
-    def withdraw_expired(self, now_ms: int, runs_max: int = ALL_RUNS) -> Ranges:
-        """Set aside what has waited for too long, at the head: so many runs at most, and about EXPIRE_BYTES then.
+    def withdraw_expired(self, now_ms: int, batches_max: int = ALL_BATCHES) -> Ranges:
+        """Held what has waited for too long, at the head: so many batches at most, and about EXPIRE_BYTES then.
 
         What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
         """
         ranges: Ranges = []
         self._expired_ms = now_ms
-        room = EXPIRE_BYTES if runs_max < ALL_RUNS else ALL_RUNS
-        for _ in range(runs_max):
+        room = EXPIRE_BYTES if batches_max < ALL_BATCHES else ALL_BATCHES
+        for _ in range(batches_max):
             due_ms = self.next_expiry_ms
             if due_ms is None or due_ms > now_ms or room <= 0:
                 break
-            first, count, _, run = self._next_returned() if self.returned else self._next_fresh()
+            first, count, _, batch = self._next_returned() if self.returned else self._next_fresh()
             if first >= self._arrived:
                 break
-            room -= len(run.records)
+            room -= len(batch.records)
             ranges += self.withdraw(count)
         return ranges
 
     @property
     def next_expiry_ms(self) -> int | None:
         """When the message at the head expires, ms since 1970; None when it does not, or nothing is ready."""
-        if not self.mortal:
+        if not self.can_expire:
             return None
         returned = self.returned
         if returned:
@@ -349,9 +352,9 @@ class Subqueue(ReadyMessages):
         else:
             return None
         if head != self._expiry_of:
-            _, _, _, run = self._next_returned() if returned else self._next_fresh()
-            ttls = [ttl for ttl in (self.ttl_ms, run.ttl_ms) if ttl is not None]
-            self._expiry = run.timestamp_ms + min(ttls) if ttls else None
+            _, _, _, batch = self._next_returned() if returned else self._next_fresh()
+            ttls = [ttl for ttl in (self.ttl_ms, batch.ttl_ms) if ttl is not None]
+            self._expiry = batch.timestamp_ms + min(ttls) if ttls else None
             self._expiry_of = head
         return self._expiry
 
@@ -360,19 +363,19 @@ class Subqueue(ReadyMessages):
     @property
     def is_sparse(self) -> bool:
         """Whether less than half of what it stores is valid, and it matters."""
-        return self.total >= COLLECT_TOTAL_MIN and self.valid * 2 < self.total
+        return self.total >= COMPACT_TOTAL_MIN and self.valid * 2 < self.total
 
     def look(self) -> None:
-        """Have the collector look at it, if that may be worth while."""
+        """Have the compactor look at it, if that may be worth while."""
         if self.young >= MERGE_SEGMENTS or self.is_sparse:
-            self._journal.untidy[self] = None
+            self._buffer.compactable[self] = None
 
     def close(self) -> None:
         """Its queue is deleted: nobody looks after it any more."""
         self._open = None
-        self._journal.untidy.pop(self, None)
+        self._buffer.compactable.pop(self, None)
         if self._durable:
-            self._journal.unmark(self.id, self.number)
+            self._buffer.unmark(self.id, self.number)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -382,7 +385,7 @@ class Subqueue(ReadyMessages):
         self.young += 1
         self.total += segment.count
         self.bytes += segment.bytes
-        self.mortal = self.mortal or segment.mortal
+        self.can_expire = self.can_expire or segment.can_expire
         self.next = max(self.next, segment.end)
         if segment.first >= self.cursor:
             self.fresh += segment.live
@@ -391,8 +394,8 @@ class Subqueue(ReadyMessages):
             self.returned.add(start, end)
         self.fresh += sum(end - start for start, end in segment.living(self.cursor, segment.end))
 
-    def _stamp(self, run: RecordBatch) -> None:
-        """For a queue that is a lane itself: a run's time to live begins."""
+    def _stamp(self, batch: RecordBatch) -> None:
+        """For a queue that is a subqueue itself: a batch's time to live begins."""
 
     def _clear_head(self) -> bool:
         """Whether what is at the head may be handed out; what has expired must not, but is the queue's to remove."""

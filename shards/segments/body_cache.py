@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from shardmq.shards.segments.segment import RUN_OVERHEAD_BYTES, Segment
+from shardmq.shards.segments.segment import BATCH_OVERHEAD_BYTES, Segment
 
 
 class BodyCache:
@@ -21,7 +21,7 @@ class BodyCache:
 
     def add(self, segment: Segment) -> None:
         """The bodies of this segment are in memory, and complete."""
-        cost = segment.bytes + RUN_OVERHEAD_BYTES * len(segment.runs or ())
+        cost = segment.bytes + BATCH_OVERHEAD_BYTES * len(segment.batches or ())
         self._costs[segment] = cost
         self.bytes += cost
 

@@ -1,9 +1,9 @@
 """Segments: the unit in which messages are stored, read back and deleted; and which bodies are in memory.
 
-A queue numbers its messages from 0 up. A segment holds runs in order; numbers in between may be missing.
+A queue numbers its messages from 0 up. A segment holds batches in order; numbers in between may be missing.
 
     queue     |  segment [0, 900)      |  segment [900, 1400)  |  segment [1500, 1510)
-    runs      |  0: 500   500: 400     |  900: 500             |  1500: 1   1503: 7
+    batches   |  0: 500   500: 400     |  900: 500             |  1500: 1   1503: 7
     gone      |  0..300                |                       |  1501..1503
 """
 
@@ -19,18 +19,18 @@ from shardmq.shards.segments.delivery_counts import DeliveryCounts
 SEGMENT_BYTES: Final = 1 << 20
 """About where a segment is closed. Read back whole when a body of it is needed, so not larger than a read-ahead."""
 
-RUN_OVERHEAD_BYTES: Final = 450
-"""What a run takes in memory besides its records: the struct, its numbers, names and tuple (measured)."""
+BATCH_OVERHEAD_BYTES: Final = 450
+"""What a batch takes in memory besides its records: the struct, its numbers, names and tuple (measured)."""
 
 _NIL_HEADERS: Final = {b"\x92\xc0\xc4": 4, b"\x92\xc0\xc5": 5, b"\x92\xc0\xc6": 7}
 """How a record without properties begins, and how many bytes come before its body."""
 
 _first = itemgetter(0)
-NumberedRun = tuple[int, RecordBatch]
+NumberedBatch = tuple[int, RecordBatch]
 
 
 class Segment:
-    """Runs of one queue that lie in one stored value.
+    """Batches of one queue that lie in one stored value.
 
     Attributes:
         queue: the queue's id.
@@ -40,11 +40,11 @@ class Segment:
         bytes: of their records.
         live: messages not done with.
         gone: numbers in [first, end) that are not live: done with, or never there. None is none.
-        runs: bodies, when they are in memory.
+        batches: bodies, when they are in memory.
         durable: whether it survives a restart.
         stored: whether it is in the store.
         born: when it was made, monotonic seconds.
-        mortal: whether a message in it brought a time to live.
+        can_expire: whether a message in it brought a time to live.
         body_bytes: of its messages' bodies, dead ones included, in queues that count them; None in others.
         counts: how often messages in it were delivered in vain, in queues that count that. None is never.
     """
@@ -60,9 +60,9 @@ class Segment:
         "first",
         "gone",
         "live",
-        "mortal",
+        "can_expire",
         "queue",
-        "runs",
+        "batches",
         "stored",
     )
 
@@ -74,18 +74,18 @@ class Segment:
         self.bytes = 0
         self.live = 0
         self.gone: RangeSet | None = None
-        self.runs: list[NumberedRun] | None = []
+        self.batches: list[NumberedBatch] | None = []
         self.durable = durable
         self.stored = False
         self.born = born
-        self.mortal = False
+        self.can_expire = False
         self.body_bytes: int | None = None
         self.counts: DeliveryCounts | None = None
 
     def __repr__(self) -> str:
         return f"Segment(queue {self.queue}, [{self.first}, {self.end}), {self.live} of {self.count} live)"
 
-    def bury(self, start: int, end: int) -> None:
+    def settle(self, start: int, end: int) -> None:
         """Live messages [start, end) of this segment are done with."""
         self.live -= end - start
         if self.live:
@@ -104,25 +104,25 @@ class Segment:
         return [(start, end)] if self.gone is None else self.gone.gaps(start, end)
 
 
-def place_of(runs: list[NumberedRun], number: int) -> int:
-    """Which run holds that number, or is the first behind it."""
-    place = bisect_right(runs, number, key=_first)
+def place_of(batches: list[NumberedBatch], number: int) -> int:
+    """Which batch holds that number, or is the first behind it."""
+    place = bisect_right(batches, number, key=_first)
     if place:
-        first, run = runs[place - 1]
-        if number < first + run.count:
+        first, batch = batches[place - 1]
+        if number < first + batch.count:
             return place - 1
     return place
 
 
-def body_sizes(run: RecordBatch) -> list[int]:
+def body_sizes(batch: RecordBatch) -> list[int]:
     """How many bytes each message's body has."""
-    if run.count == 1:
-        header = _NIL_HEADERS.get(run.records[:3])
+    if batch.count == 1:
+        header = _NIL_HEADERS.get(batch.records[:3])
         if header is not None:
-            return [len(run.records) - header]
-    if run.flags & AMQP:
-        return [len(body) for _, body in unpack_raw(run.records, run.count)]
-    return [len(record.body) for record in unpack(run.records, run.count)]
+            return [len(batch.records) - header]
+    if batch.flags & AMQP:
+        return [len(body) for _, body in unpack_raw(batch.records, batch.count)]
+    return [len(record.body) for record in unpack(batch.records, batch.count)]
 
 
 class SegmentIndex:

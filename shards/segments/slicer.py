@@ -6,62 +6,62 @@ from shardmq.message.record_batch import RecordBatch, record_ends
 
 
 class BatchSlicer:
-    """Cuts pieces off one run after another.
+    """Cuts pieces off one batch after another.
 
-    It remembers where the records of the last run end: a consumer with a prefetch of 1 would otherwise have a run of
-    500 skipped through 500 times (10 to 25 us each).
+    It remembers where the records of the last batch end: a consumer with a prefetch of 1 would otherwise have a batch
+    of 500 skipped through 500 times (10 to 25 us each).
     """
 
-    __slots__ = ("_ends", "_run")
+    __slots__ = ("_ends", "_batch")
 
     def __init__(self) -> None:
-        self._run: RecordBatch | None = None
+        self._batch: RecordBatch | None = None
         self._ends: list[int] = []
 
-    def cut(self, run: RecordBatch, start: int, stop: int) -> RecordBatch:
-        """Messages [start, stop) of a run, as a run."""
-        if start == 0 and stop == run.count:
-            if run is self._run:  # it may be a large one: each queue would keep its last
+    def cut(self, batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+        """Messages [start, stop) of a batch, as a batch."""
+        if start == 0 and stop == batch.count:
+            if batch is self._batch:  # it may be a large one: each queue would keep its last
                 self.forget()
-            return run
-        offsets = self._offsets(run)
+            return batch
+        offsets = self._offsets(batch)
         begin = offsets[start - 1] if start else 0
         piece = RecordBatch(
-            run.exchange,
-            run.routing_key,
-            run.flags,
-            run.timestamp_ms,
-            run.origin,
-            run.serial + start,
+            batch.exchange,
+            batch.routing_key,
+            batch.flags,
+            batch.timestamp_ms,
+            batch.origin,
+            batch.serial + start,
             stop - start,
-            run.records[begin : offsets[stop - 1]],
-            run.priority,
-            run.ttl_ms,
+            batch.records[begin : offsets[stop - 1]],
+            batch.priority,
+            batch.ttl_ms,
         )
-        if stop == run.count:
+        if stop == batch.count:
             self.forget()
         return piece
 
-    def fitting(self, run: RecordBatch, start: int, room: int) -> int:
+    def fitting(self, batch: RecordBatch, start: int, room: int) -> int:
         """How many messages from `start` on take at most `room` bytes."""
-        offsets = self._offsets(run)
+        offsets = self._offsets(batch)
         begin = offsets[start - 1] if start else 0
         return max(0, bisect_right(offsets, begin + room) - start)  # room is below 0 behind a message larger than it
 
-    def size(self, run: RecordBatch, place: int) -> int:
-        """Bytes of the message at a place of a run."""
-        if run.count == 1:
-            return len(run.records)
-        offsets = self._offsets(run)
+    def size(self, batch: RecordBatch, place: int) -> int:
+        """Bytes of the message at a place of a batch."""
+        if batch.count == 1:
+            return len(batch.records)
+        offsets = self._offsets(batch)
         return offsets[place] - (offsets[place - 1] if place else 0)
 
     def forget(self) -> None:
-        """Let go of the run."""
-        self._run = None
+        """Let go of the batch."""
+        self._batch = None
         self._ends = []
 
-    def _offsets(self, run: RecordBatch) -> list[int]:
-        if run is not self._run:
-            self._ends = record_ends(run.records, run.count)
-            self._run = run
+    def _offsets(self, batch: RecordBatch) -> list[int]:
+        if batch is not self._batch:
+            self._ends = record_ends(batch.records, batch.count)
+            self._batch = batch
         return self._ends

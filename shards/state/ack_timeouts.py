@@ -26,16 +26,16 @@ class AckTimeouts:
 
     Args:
         timeout_ms: how long it may hold a message.
-        agenda: of the shard.
+        schedule: of the shard.
         held: what it holds, kept by the consumer.
         overdue: called with what it has held for too long.
     """
 
-    __slots__ = ("_agenda", "_entries", "_held", "_is_expected", "_limit", "_overdue", "_timeout_ms")
+    __slots__ = ("_schedule", "_entries", "_held", "_is_expected", "_limit", "_overdue", "_timeout_ms")
 
-    def __init__(self, timeout_ms: int, agenda: Schedule, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
+    def __init__(self, timeout_ms: int, schedule: Schedule, held: RangeSet, overdue: Callable[[Ranges], None]) -> None:
         self._timeout_ms = timeout_ms
-        self._agenda = agenda
+        self._schedule = schedule
         self._held = held
         self._overdue = overdue
         self._entries: deque[tuple[int, int, int]] = deque()
@@ -47,7 +47,7 @@ class AckTimeouts:
         if again:
             self._cut(first, end)
         entries = self._entries
-        due_ms = self._agenda.now_ms + self._timeout_ms
+        due_ms = self._schedule.now_ms + self._timeout_ms
         if entries and entries[-1][0] == due_ms and entries[-1][2] == first:
             first = entries.pop()[1]
         entries.append((due_ms, first, end))
@@ -63,12 +63,12 @@ class AckTimeouts:
                 self.add(first, stop, again=True)
 
     def close(self) -> None:
-        """Nothing is held any more. The agenda knows this for a while still; the consumer need not stay for that."""
+        """Nothing is held any more. The schedule knows this for a while still; the consumer need not stay for that."""
         self._entries.clear()
         self._overdue = _nobody
 
     def _look(self) -> None:
-        entries, held, now_ms = self._entries, self._held, self._agenda.now_ms
+        entries, held, now_ms = self._entries, self._held, self._schedule.now_ms
         self._is_expected = False
         overdue: Ranges = []
         while entries:
@@ -85,7 +85,7 @@ class AckTimeouts:
 
     def _expect(self) -> None:
         self._is_expected = True
-        self._agenda.at(self._entries[0][0], self._look)
+        self._schedule.at(self._entries[0][0], self._look)
 
     def _cut(self, first: int, end: int) -> None:
         """Forget the deadlines of messages [first, end)."""

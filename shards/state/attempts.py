@@ -55,13 +55,13 @@ class StagedAttempt:
         return seen.gaps(start, end)
 
     def add(self, place: StagedPlace) -> None:
-        """One more run."""
+        """One more batch is staged."""
         self.messages += place.messages
         self.bytes += place.bytes
         self._seen.add(place.sequence, place.sequence + place.messages)
 
     def remove(self, place: StagedPlace) -> None:
-        """A run is in its queues, or was not to be."""
+        """A batch is in its queues, or was not to be."""
         self.messages -= place.messages
         self.bytes -= place.bytes
 

@@ -91,8 +91,8 @@ class Consumer:
     def credit(self) -> int:
         """How many messages it may get now.
 
-        None while less than a quarter of the window is free: slivers cut off large runs cost more than they bring, and
-        what is under way will give room.
+        None while less than a quarter of the window is free: slivers cut off large batches cost more than they bring,
+        and what is under way will give room.
         """
         if self.room * 4 < self.window and not self.permit:
             return 0
@@ -164,7 +164,7 @@ class RoundRobin:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._single = queue.terms.single_active_consumer
+        self._single = queue.arguments.single_active_consumer
         self._active: Consumer | None = None  # of a single active consumer
         self._consumers: dict[Consumer, None] = {}  # oldest first
         self._levels: list[_Level] = []  # highest priority first
@@ -250,23 +250,23 @@ class RoundRobin:
             return False
         if consumer.overhead:
             limit = min(limit, max(1, room // (consumer.overhead + 2 * NAME_BYTES_MAX)))
-        parcels = queue.take(limit, room, alone=False)
-        if not parcels and queue.ready and self._may_go(consumer, queue.head_bytes()):
-            parcels = queue.take(1, consumer.window, alone=False)
+        deliveries = queue.take(limit, room, alone=False)
+        if not deliveries and queue.ready and self._may_go(consumer, queue.head_bytes()):
+            deliveries = queue.take(1, consumer.window, alone=False)
         post = consumer.peer.post
-        if consumer.permit and parcels:
-            self._spend(consumer, sum([len(run.records) for *_, run in parcels]))
-        for first, redelivered, deliveries, run in parcels:
-            end = first + run.count
-            consumer.room -= cost(run, consumer.overhead)
+        if consumer.permit and deliveries:
+            self._spend(consumer, sum([len(batch.records) for *_, batch in deliveries]))
+        for first, redelivered, delivery_count, batch in deliveries:
+            end = first + batch.count
+            consumer.room -= cost(batch, consumer.overhead)
             if not consumer.settles:
                 queue.settle([(first, end)])
             elif consumer.timeouts is None:
                 consumer.held.add(first, end)
             else:
                 consumer.hold(first, end, redelivered)
-            post(Delivered(consumer.number, first, redelivered, run, deliveries))
-        return bool(parcels)
+            post(Delivered(consumer.number, first, redelivered, batch, delivery_count))
+        return bool(deliveries)
 
     def _may_go(self, consumer: Consumer, size: int) -> bool:
         """Whether a message goes that does not fit into what is free of the window: one as large as the window goes

@@ -10,7 +10,7 @@ class HostedQueue:
 
     Attributes:
         queue: itself.
-        ring: its consumers.
+        consumers: its consumers.
         producers: who published to it, if they said so.
         delayed: messages of it that wait for a time.
         fired_ms: when the timer was due that fired last; new ones are due later than any that fired.
@@ -20,7 +20,7 @@ class HostedQueue:
         is_kept: whether it must not go by itself before a consumer has come (auto-delete).
         is_watched: whether its time is looked at (x-expires).
         refuses: whether it may be too full to take a message (x-overflow reject-publish).
-        is_bounded: whether its oldest messages give way to new ones (x-max-length, x-max-length-bytes).
+        drops_head: whether its oldest messages give way to new ones (x-max-length, x-max-length-bytes).
         is_condemned: whether it takes nothing more in: it is about to be deleted, if the coordinator agrees.
         is_leaving: whether nobody can use it any more: it is to be deleted, whatever happens.
         is_durable: whether it survives a restart.
@@ -31,7 +31,7 @@ class HostedQueue:
         "delayed",
         "expiry_at",
         "fired_ms",
-        "is_bounded",
+        "drops_head",
         "is_condemned",
         "is_durable",
         "is_gone",
@@ -41,14 +41,14 @@ class HostedQueue:
         "producers",
         "queue",
         "refuses",
-        "ring",
+        "consumers",
         "timers_at",
         "used_ms",
     )
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self.queue = queue
-        self.ring = RoundRobin(queue)
+        self.consumers = RoundRobin(queue)
         self.producers: ProducerSequences | None = None
         self.delayed = self.fired_ms = 0
         self.timers_at: int | None = None
@@ -57,9 +57,11 @@ class HostedQueue:
         self.is_durable = queue.declared.durable
         self.is_kept = True
         self.is_watched = False
-        terms = queue.terms
-        self.refuses = terms.overflow != "drop-head"
-        self.is_bounded = not self.refuses and (terms.max_length is not None or terms.max_length_bytes is not None)
+        arguments = queue.arguments
+        self.refuses = arguments.overflow != "drop-head"
+        self.drops_head = not self.refuses and (
+            arguments.max_length is not None or arguments.max_length_bytes is not None
+        )
         self.is_condemned = self.is_leaving = self.is_gone = False
 
     @property
@@ -69,9 +71,9 @@ class HostedQueue:
 
     def is_unused(self, now_ms: int) -> bool:
         """Whether it is to be deleted: auto-delete, or nobody used it for its time."""
-        if len(self.ring):
+        if len(self.consumers):
             return False
         if self.queue.declared.auto_delete and not self.is_kept:
             return True
-        expires_ms = self.queue.terms.expires_ms
+        expires_ms = self.queue.arguments.expires_ms
         return expires_ms is not None and not self.queue.reserved and self.used_ms + expires_ms <= now_ms

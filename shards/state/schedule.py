@@ -37,7 +37,7 @@ class Schedule:
         """A pass begins: note the time."""
         self.now_ms = self._clock.now_ms()
 
-    def keep(self, damaged: Callable[[RowDamaged], None]) -> bool:
+    def run_due(self, damaged: Callable[[RowDamaged], None]) -> bool:
         """Do what is due; returns whether there was anything. What that makes due waits for the next pass.
 
         Args:

@@ -42,37 +42,37 @@ class ShardState:
     Args:
         name: of the process.
         store: what is on disk.
-        journal: what is to be written there.
+        buffer: what is to be written there.
         clock: the time.
 
     Attributes:
-        agenda: what is to be done when.
+        schedule: what is to be done when.
         queues: by id; those in service.
         quarantine: those out of service.
-        clients: sessions that are open.
+        peers: sessions that are open.
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
-        cutter: for whoever cuts a run once.
+        slicer: for whoever cuts a batch once.
         slices: work that is too much for one pass.
     """
 
-    def __init__(self, name: str, store: Store, journal: WriteBuffer, clock: SteadyClock) -> None:
+    def __init__(self, name: str, store: Store, buffer: WriteBuffer, clock: SteadyClock) -> None:
         self.name = name
         self.store = store
-        self.journal = journal
+        self.buffer = buffer
         self.clock = clock
-        self.agenda = Schedule(clock)
+        self.schedule = Schedule(clock)
         self.queues: dict[int, HostedQueue] = {}
         self.quarantine = Quarantine(name)
-        self.clients: dict[Peer, PeerState] = {}
+        self.peers: dict[Peer, PeerState] = {}
         self.active: dict[int, HostedQueue] = {}
         self.unused: dict[int, None] = {}
-        self.cutter = BatchSlicer()
-        self.slices = SlicedWork(journal)
+        self.slicer = BatchSlicer()
+        self.slices = SlicedWork(buffer)
 
     def add(self, queue: Queue) -> HostedQueue:
         """One more queue."""
-        hosted = self.queues[queue.id] = HostedQueue(queue, self.agenda.now_ms)
+        hosted = self.queues[queue.id] = HostedQueue(queue, self.schedule.now_ms)
         self.use(hosted)
         return hosted
 
@@ -134,19 +134,19 @@ class ShardState:
         hosted.is_gone = True
         self.active.pop(number, None)
         self.unused.pop(number, None)
-        for lane in [lane for lane in self.journal.untidy if lane.id == number]:
-            del self.journal.untidy[lane]
+        for subqueue in [subqueue for subqueue in self.buffer.compactable if subqueue.id == number]:
+            del self.buffer.compactable[subqueue]
         self.quarantine.add(number, hosted.queue.declared, damage, hosted.queue.table(0))
         if hosted.is_durable and not damage.database.startswith("spilled"):
-            self.journal.note_damage(damage)
+            self.buffer.note_damage(damage)
         self._cut_off(hosted)
-        for peer in self.clients:
+        for peer in self.peers:
             if peer.role == COORDINATOR:
                 self.say_out_of_service(peer)
 
     def _cut_off(self, hosted: HostedQueue) -> None:
         """The consumers of a queue hear that there is nothing more for them."""
-        for peer, client in self.clients.items():
+        for peer, client in self.peers.items():
             for consumer in [consumer for consumer in client.consumers.values() if consumer.queue is hosted.queue]:
                 del client.consumers[consumer.number]
                 client.cut_off[consumer.number] = hosted.queue.id
@@ -164,9 +164,9 @@ class ShardState:
         """
         queue = hosted.queue
         if queue.id in self.active:
-            hosted.ring.deliver()
+            hosted.consumers.deliver()
             queue.catch_up()
-        elif hosted.expiry_at is not None and hosted.expiry_at <= self.agenda.now_ms:
+        elif hosted.expiry_at is not None and hosted.expiry_at <= self.schedule.now_ms:
             queue.catch_up()
             self.active[queue.id] = hosted
 
@@ -174,10 +174,10 @@ class ShardState:
         """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who
         declares it next gets a new one, and not this one for a moment.
         """
-        if not hosted.is_gone and hosted.is_unused(self.agenda.now_ms):
+        if not hosted.is_gone and hosted.is_unused(self.schedule.now_ms):
             hosted.is_leaving = True
             self.unused[hosted.queue.id] = None
-            for peer in self.clients:
+            for peer in self.peers:
                 if peer.role == COORDINATOR:
                     peer.post(Unused(hosted.queue.id))
 
@@ -191,22 +191,22 @@ class ShardState:
         """Tell a coordinator that has just called what the one before may have not heard."""
         for number in list(self.unused):
             hosted = self.queues.get(number)
-            if hosted is not None and hosted.is_unused(self.agenda.now_ms):
+            if hosted is not None and hosted.is_unused(self.schedule.now_ms):
                 coordinator.post(Unused(number))
             else:
                 del self.unused[number]
 
     def use(self, hosted: HostedQueue) -> None:
         """Somebody uses a queue: its time begins anew, if it has one (x-expires)."""
-        expires_ms = hosted.queue.terms.expires_ms
+        expires_ms = hosted.queue.arguments.expires_ms
         if expires_ms is not None:
-            hosted.used_ms = self.agenda.now_ms
+            hosted.used_ms = self.schedule.now_ms
             if not hosted.is_watched:
                 hosted.is_watched = True
                 self._watch(hosted, expires_ms)
 
     def _watch(self, hosted: HostedQueue, expires_ms: int) -> None:
-        self.agenda.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
+        self.schedule.at(hosted.used_ms + expires_ms, partial(self._look_used, hosted.queue.id, expires_ms))
 
     def _look_used(self, number: int, expires_ms: int) -> None:
         """The time of a queue with `x-expires` may have run out."""
@@ -214,9 +214,9 @@ class ShardState:
         if hosted is None:
             return
         hosted.is_watched = False
-        if len(hosted.ring) or hosted.queue.reserved:
+        if len(hosted.consumers) or hosted.queue.reserved:
             self.use(hosted)
-        elif hosted.used_ms + expires_ms > self.agenda.now_ms:
+        elif hosted.used_ms + expires_ms > self.schedule.now_ms:
             hosted.is_watched = True
             self._watch(hosted, expires_ms)
         else:

@@ -18,11 +18,11 @@ class SlicedWork:
     """Work that is under way.
 
     Args:
-        journal: what is to be written.
+        buffer: what is to be written.
     """
 
-    def __init__(self, journal: WriteBuffer) -> None:
-        self._journal = journal
+    def __init__(self, buffer: WriteBuffer) -> None:
+        self._buffer = buffer
         self._works: deque[tuple[Steps, Callable[[], None]]] = deque()
         self._left = SLICE_BYTES
 
@@ -36,7 +36,7 @@ class SlicedWork:
         self._left = SLICE_BYTES
         if self._works:
             self._works.rotate(-1)
-            self._run()
+            self._batch()
 
     def add(self, steps: Steps, done: Callable[[], None]) -> None:
         """One more work. It is done at once where it is small enough, and this pass has done little.
@@ -46,9 +46,9 @@ class SlicedWork:
             done: called when there are no more.
         """
         self._works.appendleft((steps, done))
-        self._run()
+        self._batch()
 
-    def _run(self) -> None:
+    def _batch(self) -> None:
         while self._works and self._left > 0:
             steps, done = self._works[0]
             cost = next(steps, None)
@@ -57,4 +57,4 @@ class SlicedWork:
                 done()
             else:
                 self._left -= cost
-        self._journal.demand()
+        self._buffer.demand()

@@ -26,7 +26,7 @@ def declaration_of(_: bytes, content: bytes) -> Declared:
 
 
 def mark_of(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
-    """Of which queue and lane, and the mark."""
+    """Of which queue and subqueue, and the mark."""
     return (number_of(key[:8]), number_of(key[8:])), number_of(content)
 
 

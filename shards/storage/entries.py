@@ -65,24 +65,24 @@ class Timer(NamedTuple):
     Attributes:
         queue: the queue's id.
         due_ms: when.
-        serial: tells it from others of that time; of parked messages, the first's number.
+        serial: tells it from others of that time; of delayed messages, the first's number.
         messages: how many.
-        parked: whether they are in the queue already.
+        delayed: whether they are in the queue already.
         durable: whether it survives a restart.
-        run: the messages, unless they are parked or were not asked for.
+        batch: the messages, unless they are delayed or were not asked for.
     """
 
     queue: int
     due_ms: int
     serial: int
     messages: int
-    parked: bool
+    is_return: bool
     durable: bool
-    run: RecordBatch | None = None
+    batch: RecordBatch | None = None
 
 
 class StagedPlace(NamedTuple):
-    """Where a staged run is, and what is to be known of it without reading it.
+    """Where a staged batch is, and what is to be known of it without reading it.
 
     Attributes:
         transaction: number of the transaction.
@@ -100,16 +100,16 @@ class StagedPlace(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """A staged run: `queues` get it, `delay_ms` later, if its transaction is committed."""
+    """A staged batch: `queues` get it, `delay_ms` later, if its transaction is committed."""
 
     place: StagedPlace
     queues: tuple[int, ...]
     delay_ms: int
-    run: RecordBatch
+    batch: RecordBatch
 
 
 class DamagedStage(NamedTuple):
-    """A staged run that is not what was written."""
+    """A staged batch that is not what was written."""
 
     place: StagedPlace
     damage: RowDamaged
@@ -123,7 +123,7 @@ class Sealed(NamedTuple):
 
 
 class Reservation(msgspec.Struct, array_like=True):
-    """Messages of a queue that are set aside under a name until a time.
+    """Messages of a queue that are held under a name until a time.
 
     Attributes:
         queue: the queue's id.
@@ -133,7 +133,7 @@ class Reservation(msgspec.Struct, array_like=True):
         until_ms: when they are back at their place; when its name is forgotten, where it was acknowledged.
         is_acknowledged: whether all of it was.
         span: from the first number it had, when it was made, to behind the last.
-        fresh_from: numbers, one for each lane: those below had been handed out before, of the messages of that lane.
+        fresh_from: for each subqueue, the number below which its messages had been delivered before.
     """
 
     queue: int

@@ -37,7 +37,7 @@ class StoredState:
 
     Attributes:
         queues: durable queues.
-        marks: of lanes, by queue and lane.
+        marks: of subqueues, by queue and subqueue.
         segments: of all queues, in order of queue and number.
         dropped: ids of queues that are being deleted.
         producers: numbers that queues have of producers: (queue, producer, ranges).
@@ -107,15 +107,15 @@ class RecoveredQueue:
     """What a start finds of one queue.
 
     Attributes:
-        marks: of its lanes, by number.
-        segments: of all its lanes, in order.
-        parked: numbers of messages that are neither ready nor unacked, but wait for a time to come.
+        marks: of its subqueues, by number.
+        segments: of all its subqueues, in order.
+        delayed: numbers of messages that are neither ready nor unacked, but wait for a time to come.
         reserved: of those that are reserved.
     """
 
     marks: dict[int, int] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
-    parked: list[tuple[int, int]] = field(default_factory=list)
+    delayed: list[tuple[int, int]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
 
     def living(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -145,9 +145,9 @@ def stored_queues(contents: StoredState, left_out: Collection[int] = ()) -> dict
     """
     numbers = [*(queue.id for queue in contents.queues), *contents.dropped]
     found = {number: RecoveredQueue() for number in numbers if number not in left_out}
-    for (queue, lane), mark in contents.marks.items():
+    for (queue, subqueue), mark in contents.marks.items():
         if queue in found:
-            found[queue].marks[lane] = mark
+            found[queue].marks[subqueue] = mark
     for segment in contents.segments:
         if segment.queue in found:  # else it is out of service
             found[segment.queue].segments.append(segment)

@@ -2,26 +2,27 @@
 
     queues      queue id u64              msgpack Queue
     dropped     queue id u64              empty; its segments are being deleted
-    marks       queue id u64 | lane u64   u64, see Lane.mark; the lane is left out where it is 0
+    marks       queue id u64 | subqueue u64     u64, see ReadyMessages; the subqueue is left out where it is 0
     index       queue u64 | first u64     end u64 | count u32 | flags and bytes u32 | the rest (see `extent_of`)
-    segments    queue u64 | first u64     body: msgpack [[first, Run], ...]
+    segments    queue u64 | first u64     body: msgpack [[first, RecordBatch], ...]
     spilled     as segments; of transient messages, emptied at start
-    timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack Run, delayed; or,
-                with the highest bit of the count set, no body: messages [serial, serial + count) are parked (delays.py)
+    timers      queue u64 | due ms u64 | serial u64 | count u32     key checksum u64 | body: msgpack RecordBatch, which
+                is delayed; or, with the highest bit of the count set, no body: messages [serial, serial + count) were
+                returned with a delay (handlers/delays.py)
     spilled_timers   as timers; of transient messages, emptied at start
     producers   queue u64 | producer u64  msgpack [[start, end], ...], numbers it has (deduplication.py)
     stages      transaction u64 | attempt u64 | sequence u64 | count u32 | bytes u32     empty (transactions.py)
-    staged      as stages                 body: msgpack [[queue, ...], delay ms, Run]
+    staged      as stages                 body: msgpack [[queue, ...], delay ms, RecordBatch]
     sealed      transaction u64 | attempt u64                       msgpack [messages, bytes]
-    concluding  transaction u64           msgpack [attempt, ...], whose runs are on their way into their queues
+    concluding  transaction u64           msgpack [attempt, ...], whose batches are on their way into their queues
     reservations   queue u64 | xxh3_64 of the name u64              msgpack Reservation (reservations.py)
-    state       "redo"                    u64, number of the last entry of the redo log (redo_log.py) that is in here
+    state       "redo"                    u64, number of the last entry of the redo log (storage/redo) that is in here
                 "clock"                   msgpack ClockNote
                 "identity"                msgpack StoreIdentity (identity.py)
                 "ended"                   msgpack [[start, end], ...], numbers of transactions that are decided
                 "damaged" | queue u64     msgpack [database, key, what]: the queue is out of service
 
-Every value begins with a checksum u64 (storage/rows.py), which is left out above and added when it goes into LMDB. A
+Every value begins with a checksum u64 (storage/checksums.py), which is left out above and added when it is stored. A
 body's own is made with the body. It covers the key, too; but a start looks at keys alone: those of segments are those
 of the index, those of staged are those of stages, and those of timers have a checksum before the body's.
 
@@ -101,8 +102,8 @@ NUMBER: Final = Struct(">Q")
 PLACE: Final = Struct(">QQ")
 TIMER: Final = Struct(">QQQI")
 STAGE: Final = Struct(">QQQII")
-PARKED: Final = 1 << 31
-MORTAL: Final = 1 << 31
+RETURNED: Final = 1 << 31
+CAN_EXPIRE: Final = 1 << 31
 BODIES: Final = 1 << 30
 COUNTED: Final = 1 << 29
 BYTES: Final = COUNTED - 1
@@ -123,8 +124,8 @@ ROWS: Final = (
     "a delayed message",
     "a delayed message",
     "what is known of a producer",
-    "the entry of a staged run",
-    "a staged run",
+    "the entry of a staged batch",
+    "a staged batch",
     "what an attempt staged",
     "the decision of a transaction",
     "a reservation",
@@ -172,12 +173,12 @@ class Edits:
         for segment in writes.put:
             key = segment_key(segment)
             number = SEGMENTS if segment.durable else SPILLED
-            yield number, key, self._body(number, key, segment.runs)
+            yield number, key, self._body(number, key, segment.batches)
             if segment.durable:
                 yield INDEX, key, extent_of(segment)
         for staged in writes.staged:
             key = STAGE.pack(*staged.place)
-            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.run))
+            yield STAGED, key, self._body(STAGED, key, (staged.queues, staged.delay_ms, staged.batch))
             yield STAGES, key, b""
         for segment in writes.gone:
             yield INDEX, segment_key(segment), extent_of(segment)
@@ -215,8 +216,8 @@ LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(STATE, APPLIED
 
 
 def _edits_of_queues(writes: WriteBatch) -> Iterator[Edit]:
-    for (queue, lane), mark in writes.marks.items():
-        key = PLACE.pack(queue, lane) if lane else NUMBER.pack(queue)
+    for (queue, subqueue), mark in writes.marks.items():
+        key = PLACE.pack(queue, subqueue) if subqueue else NUMBER.pack(queue)
         yield MARKS, key, None if mark is None else NUMBER.pack(mark)
     for declared in writes.queues:
         yield QUEUES, NUMBER.pack(declared.id), _encode(declared)
@@ -235,7 +236,7 @@ def _edits_in_time(writes: WriteBatch) -> Iterator[Edit]:
         yield timers_of(timer.durable), timer_key(timer), None
     for timer in writes.timers:
         number, key = timers_of(timer.durable), timer_key(timer)
-        yield number, key, b"" if timer.run is None else sealed_row(number, key, _encode(timer.run))
+        yield number, key, b"" if timer.batch is None else sealed_row(number, key, _encode(timer.batch))
     for (queue, producer), ranges in writes.producers.items():
         yield PRODUCERS, PLACE.pack(queue, producer), None if ranges is None else _encode(list(ranges))
 
@@ -255,7 +256,7 @@ def size_of(writes: WriteBatch) -> int:
     bodies = sum([segment.bytes for segment in writes.put])
     if writes.timers:
         others += len(writes.timers)
-        bodies += sum([len(timer.run.records) for timer in writes.timers if timer.run is not None])
+        bodies += sum([len(timer.batch.records) for timer in writes.timers if timer.batch is not None])
     if writes.staged or writes.unstaged:
         others += len(writes.staged) + len(writes.unstaged)
         bodies += sum([staged.place.bytes for staged in writes.staged])
@@ -280,8 +281,8 @@ def extent_of(segment: Segment) -> bytes:
     """
     flags = min(segment.bytes, BYTES)
     ranges = _encode(list(segment.gone)) if segment.gone is not None else _NOTHING
-    if segment.mortal:
-        flags |= MORTAL
+    if segment.can_expire:
+        flags |= CAN_EXPIRE
     if segment.counts:
         flags |= COUNTED
         ranges = _TWO + ranges + _encode(list(segment.counts))
@@ -301,7 +302,7 @@ def segment_of(key: bytes, content: bytes) -> Segment:
     segment = Segment(queue, first, durable=True, born=0.0)
     segment.end, segment.count, flags = EXTENT.unpack_from(content)
     rest = content[EXTENT.size :]
-    segment.bytes, segment.mortal = flags & BYTES, flags & MORTAL != 0
+    segment.bytes, segment.can_expire = flags & BYTES, flags & CAN_EXPIRE != 0
     if flags & BODIES:
         segment.body_bytes, rest = number_of(rest[: NUMBER.size]), rest[NUMBER.size :]
     if flags & COUNTED:
@@ -312,7 +313,7 @@ def segment_of(key: bytes, content: bytes) -> Segment:
     gone = RangeSet(ranges)
     segment.gone = gone or None
     segment.live = segment.end - segment.first - gone.count
-    segment.stored, segment.runs = True, None
+    segment.stored, segment.batches = True, None
     return segment
 
 
@@ -323,7 +324,7 @@ def timers_of(durable: bool) -> int:
 
 def timer_key(timer: Timer) -> bytes:
     """All of it but the messages."""
-    count = timer.messages | PARKED if timer.parked else timer.messages
+    count = timer.messages | RETURNED if timer.is_return else timer.messages
     return TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
 
 

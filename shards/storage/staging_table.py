@@ -106,7 +106,7 @@ class StagingTable:
     def _places(self, start: bytes, end: bytes | None) -> Generator[StagedPlace]:
         for key in self._engine.keys(STAGES, start, end):
             if len(key) != STAGE.size:
-                raise self._rows.damage(STAGES, key, f"the key of a staged run has {len(key)} bytes")
+                raise self._rows.damage(STAGES, key, f"the key of a staged batch has {len(key)} bytes")
             yield staged_place(key)
 
     def _value(self, key: bytes, place: StagedPlace) -> memoryview:

@@ -10,7 +10,7 @@ from typing import Final, Self
 import msgspec
 
 from shardmq.errors import RowDamaged
-from shardmq.shards.segments.segment import NumberedRun, Segment
+from shardmq.shards.segments.segment import NumberedBatch, Segment
 from shardmq.shards.storage import decoding
 from shardmq.shards.storage.identity import StoreIdentity, identified
 from shardmq.shards.storage.key_check import KeyCheck
@@ -43,7 +43,7 @@ from shardmq.topology.entities import Queue
 _PAGE_BYTES: Final = 4096
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_runs: Final = msgspec.msgpack.Decoder(list[NumberedRun]).decode
+_decode_batches: Final = msgspec.msgpack.Decoder(list[NumberedBatch]).decode
 
 
 class Store:
@@ -146,7 +146,7 @@ class Store:
         """Whether there are changes that `rest` is yet to bring to their place."""
         return self.engine.is_pending
 
-    def read(self, segment: Segment) -> list[NumberedRun]:
+    def read(self, segment: Segment) -> list[NumberedBatch]:
         """Read the bodies of a stored segment.
 
         Raises:
@@ -156,7 +156,7 @@ class Store:
         value = self.engine.get(number, key)
         if value is None:
             raise self._rows.damage(number, key, f"{segment!r} is not there")
-        return self._rows.body(number, key, value, _decode_runs, segment)
+        return self._rows.body(number, key, value, _decode_batches, segment)
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         """Begin to copy all that was written so far into a folder that is not there yet.

@@ -14,8 +14,8 @@ from shardmq.shards.storage.entries import Timer
 from shardmq.shards.storage.rows import Rows
 from shardmq.shards.storage.schema import (
     NUMBER,
-    PARKED,
     PLACE,
+    RETURNED,
     SPILLED_TIMERS,
     TIMER,
     TIMERS,
@@ -72,7 +72,7 @@ class TimerTable:
                     following = timer.due_ms
                     break
                 size += len(value)
-                timers.append(timer if timer.parked else timer._replace(run=self._messages(timer, value)))
+                timers.append(timer if timer.is_return else timer._replace(batch=self._messages(timer, value)))
         finally:
             for stream in streams:
                 stream.close()
@@ -94,7 +94,7 @@ class TimerTable:
         if len(key) != TIMER.size:
             raise self._rows.damage(database, key, f"the key of a delayed message has {len(key)} bytes")
         queue, due_ms, serial, count = TIMER.unpack(key)
-        return Timer(queue, due_ms, serial, count & ~PARKED, count & PARKED != 0, database == TIMERS)
+        return Timer(queue, due_ms, serial, count & ~RETURNED, count & RETURNED != 0, database == TIMERS)
 
     def _messages(self, timer: Timer, value: memoryview) -> RecordBatch:
         with value[CHECKSUM_BYTES:] as body:  # behind the checksum of the key

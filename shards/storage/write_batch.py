@@ -18,15 +18,15 @@ class WriteBatch:
         delete: segments that are stored.
         put: segments with their bodies.
         gone: segments of which ranges are gone.
-        marks: of lanes, by queue and lane; None for those that are no more.
+        marks: of subqueues, by queue and subqueue; None for those that are no more.
         queues: that are new.
         dropped: ids of queues to be deleted.
         cleared: ids of queues of which nothing is left.
         timers: that are new.
         fired: timers that are no more.
         producers: numbers that a queue has of a producer, by (queue, producer); None when it is forgotten.
-        staged: runs that are new.
-        unstaged: places of staged runs that are no more.
+        staged: batches that are new.
+        unstaged: places of staged batches that are no more.
         sealed: attempts, by (transaction, attempt); None when they are forgotten.
         concluding: attempts whose messages are to join their queues, by transaction; None when they have.
         ended: numbers of transactions that are decided, all of them, where there is a new one.

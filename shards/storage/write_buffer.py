@@ -12,7 +12,7 @@ from shardmq.errors import RowDamaged
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.runtime.clock import ClockNote
 from shardmq.shards.segments.body_cache import BodyCache
-from shardmq.shards.segments.segment import NumberedRun, Segment, SegmentIndex
+from shardmq.shards.segments.segment import NumberedBatch, Segment, SegmentIndex
 from shardmq.shards.storage.entries import (
     Reservation,
     Sealed,
@@ -63,17 +63,17 @@ class WriteBuffer:
 
     Attributes:
         cache: of bodies.
-        glanced: bytes of segments that were read for one look each, since start.
+        read_once_bytes: bytes of segments that were read for one look each, since start.
         now: when this pass began, monotonic seconds.
-        untidy: lanes that the collector may have something to do for.
+        compactable: subqueues that the compactor may have something to do for.
     """
 
     def __init__(self, store: Store, memory_bytes: int) -> None:
         self.store = store
         self.cache = BodyCache(memory_bytes)
-        self.glanced = 0
+        self.read_once_bytes = 0
         self.now = time.monotonic()
-        self.untidy: dict[Compactable, None] = {}
+        self.compactable: dict[Compactable, None] = {}
         self._writes = WriteBatch()
         self._opened: list[Segment] = []
         self._changed: dict[Segment, None] = {}
@@ -99,7 +99,7 @@ class WriteBuffer:
         self._changed.pop(segment, None)
         self.cache.remove(segment)
         segment.live = 0
-        segment.runs = None
+        segment.batches = None
         if segment.stored:
             self._settled.append(segment)
             if self._settled_at is None:
@@ -120,14 +120,14 @@ class WriteBuffer:
         if stored:  # in one transaction: after a crash in between, messages would be there twice
             self._due = self._settle_due = True
 
-    def mark(self, queue: int, lane: int, mark: int) -> None:
-        """Raise the mark of a durable queue's lane before what is under it goes out."""
-        self._writes.marks[queue, lane] = mark
+    def mark(self, queue: int, subqueue: int, mark: int) -> None:
+        """Raise the mark of a durable queue's subqueue before what is under it goes out."""
+        self._writes.marks[queue, subqueue] = mark
         self._due = True
 
-    def unmark(self, queue: int, lane: int) -> None:
-        """A durable queue's lane is no more."""
-        self._writes.marks[queue, lane] = None
+    def unmark(self, queue: int, subqueue: int) -> None:
+        """A durable queue's subqueue is no more."""
+        self._writes.marks[queue, subqueue] = None
         self._due = True
 
     def declare(self, queue: Declared) -> None:
@@ -172,7 +172,7 @@ class WriteBuffer:
         self._due = True
 
     def stage(self, staged: Staged) -> None:
-        """A run waits for its transaction to be decided."""
+        """A batch waits for its transaction to be decided."""
         self._writes.staged.append(staged)
         self._due = True
 
@@ -223,19 +223,19 @@ class WriteBuffer:
 
     # --- bodies -----------------------------------------------------------------------------------------------------
 
-    def runs(self, segment: Segment) -> list[NumberedRun]:
+    def batches(self, segment: Segment) -> list[NumberedBatch]:
         """The bodies of a segment, which stay in memory from here on if they were not."""
-        runs = segment.runs
-        if runs is None:
-            runs = segment.runs = self.store.read(segment)
+        batches = segment.batches
+        if batches is None:
+            batches = segment.batches = self.store.read(segment)
             self.cache.add(segment)
-        return runs
+        return batches
 
-    def glance(self, segment: Segment) -> list[NumberedRun]:
+    def read_once(self, segment: Segment) -> list[NumberedBatch]:
         """The bodies of a segment, for once: who looks through a queue is not to drive out what flows."""
-        if segment.runs is not None:
-            return segment.runs
-        self.glanced += segment.bytes
+        if segment.batches is not None:
+            return segment.batches
+        self.read_once_bytes += segment.bytes
         return self.store.read(segment)
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class WriteBuffer:
         if self._due:
             self._write(writes)
         for segment in surplus:
-            segment.runs = None
+            segment.batches = None
 
     def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
         """What need not be written to leave memory; on a full disk, the rest stays there."""

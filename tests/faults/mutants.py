@@ -46,9 +46,9 @@ POWER = (
     Mutant(
         "a confirm leaves after the commit",
         "shards/loop.py",
-        "        self._journal.commit()\n        self._publishing.confirm()\n        self._listener.flush()\n",
+        "        self._buffer.commit()\n        self._publishing.confirm()\n        self._listener.flush()\n",
         "        self._publishing.confirm()\n        self._listener.flush()\n        time.sleep(0.01)\n"
-        "        self._journal.commit()\n",
+        "        self._buffer.commit()\n",
         ("lost", "unmarked"),
     ),
     Mutant(
@@ -67,8 +67,8 @@ POWER = (
     ),
     Mutant(
         "the mark is raised before what is under it goes out",
-        "shards/queues/subqueue.py",
-        "        self._journal.mark(self.id, self.number, mark)\n",
+        "shards/queues/ready_messages.py",
+        "        self._buffer.mark(self.id, self.number, mark)\n",
         "",
         ("unmarked",),
     ),

@@ -38,11 +38,11 @@ class Clocked(Inside):
     def open(self) -> None:
         super().open()
         if self._offset_ns is not None:
-            self.worker._holdings.clock._offset_ns = self._offset_ns
+            self.loop._state.clock._offset_ns = self._offset_ns
 
     def put_forward(self, milliseconds: int) -> None:
         """Let time pass, and have done what is due by then."""
-        clock = self.worker._holdings.clock
+        clock = self.loop._state.clock
         clock._offset_ns += milliseconds * 10**6
         self._offset_ns = clock._offset_ns
         self.tell()
@@ -50,7 +50,7 @@ class Clocked(Inside):
     def stop(self) -> None:
         """End it as SIGTERM does, and start it again."""
         self.dialer.close()
-        self.worker.stop()
+        self.loop.stop()
         self.listener.close()
         self.store.close()
         self.inbox.clear()
@@ -78,12 +78,12 @@ class Clocked(Inside):
         """Say what is not answered, and have it done, and written."""
         self.send(*messages)
         self.do(Inspect)
-        self.worker._journal.demand()
+        self.loop._buffer.demand()
         self.do(Inspect)
 
-    def take_in(self, *runs: RecordBatch, queue: int = 1) -> None:
+    def take_in(self, *batches: RecordBatch, queue: int = 1) -> None:
         """Publish them."""
-        assert not self.publish(*[Publish((queue,), run) for run in runs])
+        assert not self.publish(*[Publish((queue,), batch) for batch in batches])
 
     def get(self, consumer: int = 9, queue: int = 1, auto_ack: bool = False) -> Got | None:
         """The next message, if there is one."""
@@ -95,7 +95,7 @@ class Clocked(Inside):
 
     def table(self, queue: int = 1) -> dict[str, Any]:
         """The status of a queue."""
-        return next(table for table in self.worker.table()["queues"] if table["id"] == queue)
+        return next(table for table in self.loop.table()["queues"] if table["id"] == queue)
 
     def read(
         self, reservation: str = "", queue: int = 1, count: int = 1000, first: int = 0, end: int = EVERYTHING
@@ -104,16 +104,16 @@ class Clocked(Inside):
         found: list[Seen] = []
         position: int | None = first
         while position is not None:
-            parcels, following = self.do(Read, queue, position, end, count, reservation)
-            assert following is None or parcels, "there is something where to read on"
-            for number, redelivered, deliveries, fields in parcels:
-                run = RecordBatch(*fields)
+            deliveries, following = self.do(Read, queue, position, end, count, reservation)
+            assert following is None or deliveries, "there is something where to read on"
+            for number, redelivered, delivery_count, fields in deliveries:
+                batch = RecordBatch(*fields)
                 assert number >= position
-                records = unpack(run.records, run.count)
+                records = unpack(batch.records, batch.count)
                 found += [
-                    (number + place, record.body, redelivered, deliveries) for place, record in enumerate(records)
+                    (number + place, record.body, redelivered, delivery_count) for place, record in enumerate(records)
                 ]
-                position = number + run.count
+                position = number + batch.count
             assert following is None or position <= following < end
             position = following
         return found

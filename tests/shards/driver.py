@@ -197,8 +197,8 @@ def run_of(start: int, count: int, flags: int = 1) -> RecordBatch:
     )
 
 
-def numbers(deliveries: list[Delivered]) -> list[int]:
-    return [int(record.body) for one in deliveries for record in unpack(one.run.records, one.run.count)]
+def numbers(delivery_count: list[Delivered]) -> list[int]:
+    return [int(record.body) for one in delivery_count for record in unpack(one.run.records, one.run.count)]
 
 
 def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:

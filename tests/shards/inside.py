@@ -57,7 +57,7 @@ class Inside:
         self.published = 0
         self.store = Store.open(self.folder / "store")
         self.listener: Listener[ToShard] = Listener(self.context, address, "shard", "shard-0", ToShard)
-        self.worker = ShardLoop("shard-0", self.store, self.listener, self.memory_bytes)
+        self.loop = ShardLoop("shard-0", self.store, self.listener, self.memory_bytes)
         if not self.store.identity.broker:
             enroll(self.context, address, self._turn)
         self.dialer: Dialer[FromShard] = Dialer(self.context, address, "gateway", "gateway-0", FromShard)
@@ -71,9 +71,9 @@ class Inside:
         self.inbox += self.dialer.tick(time.monotonic())
 
     def _turn(self) -> None:
-        seconds = min(0.02, self.worker.wait_seconds())
-        if Poller([self.listener.socket]).wait(seconds) or self.worker.wait_seconds() <= 0:
-            self.worker.turn()
+        seconds = min(0.02, self.loop.wait_seconds())
+        if Poller([self.listener.socket]).wait(seconds) or self.loop.wait_seconds() <= 0:
+            self.loop.run_pass()
             self.passes += 1
             self.after_pass()
 
@@ -112,8 +112,8 @@ class Inside:
     def settle_down(self) -> None:
         """Until nothing that is decided is to be carried out."""
         deadline = time.monotonic() + 60
-        while self.worker.table()["staged"]:
-            assert time.monotonic() < deadline, self.worker.table()["staged"]
+        while self.loop.table()["staged"]:
+            assert time.monotonic() < deadline, self.loop.table()["staged"]
             self.turn()
 
     def contents(self, queue: int = 1) -> list[int]:
@@ -126,7 +126,7 @@ class Inside:
         return numbers(got)
 
     def ready(self, queue: int = 1) -> int:
-        tables = self.worker.table()["queues"]
+        tables = self.loop.table()["queues"]
         return next(int(table["ready"]) for table in tables if table["id"] == queue)
 
     def copy(self, folder: Path) -> Path:
@@ -141,11 +141,11 @@ class Inside:
         """Killed between two passes, and started again."""
         self.dialer.close()
         self.listener.close()
-        aside = self.copy(self.folder / "aside")
+        held = self.copy(self.folder / "aside")
         self.store.close()
         shutil.rmtree(self.folder / "store")
-        (aside / "store").rename(self.folder / "store")
-        aside.rmdir()
+        (held / "store").rename(self.folder / "store")
+        held.rmdir()
         self.inbox.clear()
         self.open()
 

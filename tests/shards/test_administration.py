@@ -161,9 +161,9 @@ def test_a_queue_nobody_uses_for_its_time_is_unused(shard: Shard, coordinator: "
 def test_messages_expire_without_consumers(shard: Shard) -> None:
     shard.publish(Publish((5,), run_of(0, 3)))
     shard.until(lambda: shard.ask(Counts(6, 5)) == [0, 0])
-    run = run_of(5, 2)
-    run.ttl_ms = 0
-    shard.publish(Publish((1,), run))
+    batch = run_of(5, 2)
+    batch.ttl_ms = 0
+    shard.publish(Publish((1,), batch))
     shard.until(lambda: shard.ask(Counts(7, 1)) == [0, 0])
     assert shard.queue()["expired"] == 2
 
@@ -172,7 +172,7 @@ def test_peeking_changes_nothing(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 5)), Get(4, 9, 1, False))
     shard.expect(Got)
     looked = shard.ask(Peek(5, 1, 1, 2))
-    assert [(first, redelivered, deliveries, run[6]) for first, redelivered, deliveries, run in looked] == [
+    assert [(first, redelivered, delivery_count, batch[6]) for first, redelivered, delivery_count, batch in looked] == [
         (2, False, 0, 2)
     ]
     assert shard.ask(Counts(6, 1)) == [4, 0]
@@ -233,6 +233,6 @@ def test_nobody_sees_a_queue_over_its_bounds(shard: Shard) -> None:
     shard.assign(Queue("/", "narrow", 6, 0, arguments={"x-max-length": 3}))
     shard.send(Publish((6,), run_of(0, 10)), Counts(7, 6), Peek(8, 6, 0, 10), Inspect(9))
     assert shard.expect(Answer, lambda answer: answer.request == 7).result == [3, 0]
-    assert [parcel[0] for parcel in shard.expect(Answer, lambda answer: answer.request == 8).result] == [7]
+    assert [delivery[0] for delivery in shard.expect(Answer, lambda answer: answer.request == 8).result] == [7]
     tables = shard.expect(Answer, lambda answer: answer.request == 9).result["queues"]
     assert next(table for table in tables if table["id"] == 6)["ready"] == 3

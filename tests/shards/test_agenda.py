@@ -23,18 +23,18 @@ from shardmq.topology.entities import Queue
 DAY_MS = 86_400_000
 
 
-def expect_unused(holdings: ShardState, hosted: HostedQueue) -> None:
-    holdings.use(hosted)
+def expect_unused(state: ShardState, hosted: HostedQueue) -> None:
+    state.use(hosted)
 
 
-def expect_delayed(holdings: ShardState, hosted: HostedQueue) -> None:
-    run = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"a"]))
-    DelayedMessages(holdings).delay(hosted, run, holdings.agenda.now_ms + DAY_MS)
+def expect_delayed(state: ShardState, hosted: HostedQueue) -> None:
+    batch = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"a"]))
+    DelayedMessages(state).delay(hosted, batch, state.schedule.now_ms + DAY_MS)
 
 
-def expect_overdue(holdings: ShardState, hosted: HostedQueue) -> None:
+def expect_overdue(state: ShardState, hosted: HostedQueue) -> None:
     consumer = Consumer(Peer.__new__(Peer), 1, hosted.queue, 0, False, 1)
-    consumer.timeouts = AckTimeouts(DAY_MS, holdings.agenda, consumer.held, lambda _: consumer.queue.time_out([]))
+    consumer.timeouts = AckTimeouts(DAY_MS, state.schedule, consumer.held, lambda _: consumer.queue.time_out([]))
     consumer.hold(0, 1, again=False)
     consumer.timeouts.close()
 
@@ -44,12 +44,12 @@ def test_a_deleted_queue_does_not_stay_for_what_is_expected_of_it(
     tmp_path: Path, expect: Callable[[ShardState, HostedQueue], None]
 ) -> None:
     store = Store.open(tmp_path)
-    holdings = ShardState("shard-0", store, WriteBuffer(store, 1 << 20), SteadyClock())
+    state = ShardState("shard-0", store, WriteBuffer(store, 1 << 20), SteadyClock())
     declared = Queue("/", "q", 1, 0, arguments={"x-expires": DAY_MS})
-    hosted = holdings.add(make_queue(declared, holdings.journal, holdings.clock))
-    expect(holdings, hosted)
-    del holdings.queues[1], hosted
+    hosted = state.add(make_queue(declared, state.buffer, state.clock))
+    expect(state, hosted)
+    del state.queues[1], hosted
     gc.collect()
     assert not [found for found in gc.get_objects() if isinstance(found, HostedQueue | Consumer)]
-    assert holdings.agenda.wait_seconds() is not None
+    assert state.schedule.wait_seconds() is not None
     store.close()

@@ -152,7 +152,7 @@ def test_a_note_of_damage_and_the_numbers_of_transactions_are_found(folder: Path
     original = rows(shard.store, "segments", 1)
     flip_body(shard.store, 1)
     shard.read(queue=2)
-    shard.worker._journal.cache.bytes_max = 0
+    shard.loop._buffer.cache.bytes_max = 0
     assert shard.table(1)
     shard.get(1, queue=1)
     shard.stop()

@@ -26,30 +26,30 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self.store = Store.open(folder)
         contents = self.store.load()
-        self.journal = WriteBuffer(self.store, 16 << 20)
-        self.queue = PlainQueue(DECLARED, self.journal, SteadyClock(), stored_queues(contents).get(1, RecoveredQueue()))
+        self.buffer = WriteBuffer(self.store, 16 << 20)
+        self.queue = PlainQueue(DECLARED, self.buffer, SteadyClock(), stored_queues(contents).get(1, RecoveredQueue()))
 
     def fill(self, segments: int, count: int) -> None:
         """Publish segment after segment, and hand everything out."""
-        self.journal.declare(DECLARED)
+        self.buffer.declare(DECLARED)
         for number in range(segments):
             bodies = [b"%d" % (number * count + i) for i in range(count)]
             self.queue.append(RecordBatch("", "q", 1, 0, 1, number * count, count, pack_many(bodies)))
             self.queue.seal()
-            self.journal.commit()
+            self.buffer.commit()
         self.queue.take(segments * count, 1 << 60, alone=True)
 
     def collect(self) -> None:
-        """Let the collector do all it can, some seconds later."""
-        self.journal.now = time.monotonic() + 5
-        while Compactor(self.journal).work():
-            self.journal.commit()
-        self.journal.commit()
+        """Let the compactor do all it can, some seconds later."""
+        self.buffer.now = time.monotonic() + 5
+        while Compactor(self.buffer).work():
+            self.buffer.commit()
+        self.buffer.commit()
 
     def numbers(self) -> list[int]:
         """Hand out what is ready; returns the messages' numbers."""
-        parcels = self.queue.take(1 << 40, 1 << 60, alone=True)
-        return [run.serial + i for _, _, _, run in parcels for i in range(run.count)]
+        deliveries = self.queue.take(1 << 40, 1 << 60, alone=True)
+        return [batch.serial + i for _, _, _, batch in deliveries for i in range(batch.count)]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def reopened(shelf: Shelf, folder: Path) -> Shelf:
 def test_collecting_and_merging_in_one_pass_stores_each_live_message_once(shelf: Shelf, folder: Path) -> None:
     for number in range(SEGMENTS):  # every other segment sparse, its neighbours small and well filled
         shelf.queue.settle([(number * COUNT, number * COUNT + (99 if number % 2 == 0 else 10))])
-    shelf.journal.commit()
+    shelf.buffer.commit()
     live = [n for n in range(SEGMENTS * COUNT) if n % COUNT >= (99 if n // COUNT % 2 == 0 else 10)]
     shelf.collect()
     assert shelf.queue.valid == len(live)
@@ -87,7 +87,7 @@ def test_collecting_and_merging_in_one_pass_stores_each_live_message_once(shelf:
 def test_a_queue_less_than_half_valid_shrinks_to_what_is_valid(shelf: Shelf, folder: Path) -> None:
     for number in range(SEGMENTS):
         shelf.queue.settle([(number * COUNT + 3, number * COUNT + COUNT)])
-    shelf.journal.commit()
+    shelf.buffer.commit()
     assert shelf.queue.total == SEGMENTS * COUNT
     shelf.collect()
     assert shelf.queue.total == shelf.queue.valid == 3 * SEGMENTS
@@ -100,12 +100,12 @@ def test_a_queue_less_than_half_valid_shrinks_to_what_is_valid(shelf: Shelf, fol
 def test_messages_settled_after_they_were_copied_are_gone_after_a_restart(shelf: Shelf, folder: Path) -> None:
     for number in range(SEGMENTS):
         shelf.queue.settle([(number * COUNT + 3, number * COUNT + COUNT)])
-    shelf.journal.commit()
+    shelf.buffer.commit()
     shelf.collect()
     for number in range(SEGMENTS):
         shelf.queue.settle([(number * COUNT, number * COUNT + 2)])
-    shelf.journal.demand()
-    shelf.journal.commit()
+    shelf.buffer.demand()
+    shelf.buffer.commit()
     after = reopened(shelf, folder)
     assert after.numbers() == [number * COUNT + 2 for number in range(SEGMENTS)]
     shelf.store = after.store

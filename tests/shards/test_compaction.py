@@ -50,13 +50,13 @@ def test_a_start_gives_back_what_is_free_and_keeps_what_the_redo_log_has(shard: 
 
 def test_what_a_kill_left_of_a_copy_is_removed_at_the_next_start(shard: Shard) -> None:
     shard.stop(signal.SIGKILL)
-    aside = shard.folder / "shard-0" / "compact"
-    aside.mkdir()
-    (aside / "data.mdb").write_bytes(b"half of a copy")
+    held = shard.folder / "shard-0" / "compact"
+    held.mkdir()
+    (held / "data.mdb").write_bytes(b"half of a copy")
     shard.start()
     shard.redial()
     assert (shard.queue(1)["ready"], shard.queue(2)["ready"]) == (RUNS, 1000)
-    assert not aside.exists()
+    assert not held.exists()
 
 
 def test_while_it_runs_and_the_disk_is_short_a_shard_gives_back_what_is_free(shard: Shard) -> None:

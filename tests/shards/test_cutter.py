@@ -1,4 +1,4 @@
-"""Cutting runs: pieces hold the messages asked for, and joined they are the run."""
+"""Cutting runs: pieces hold the messages asked for, and joined they are the batch."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,21 +22,21 @@ def run_of(items: list[tuple[Properties | None, bytes]]) -> RecordBatch:
 def test_a_run_cut_in_two_and_joined_is_the_run(
     items: list[tuple[Properties | None, bytes]], data: st.DataObject
 ) -> None:
-    run = run_of(items)
-    place = data.draw(st.integers(0, run.count))
-    if 0 < place < run.count:
-        left, right = BatchSlicer().cut(run, 0, place), BatchSlicer().cut(run, place, run.count)
-        assert right.serial == run.serial + place
+    batch = run_of(items)
+    place = data.draw(st.integers(0, batch.count))
+    if 0 < place < batch.count:
+        left, right = BatchSlicer().cut(batch, 0, place), BatchSlicer().cut(batch, place, batch.count)
+        assert right.serial == batch.serial + place
         assert can_join(left, right)
-        assert join([left, right]) == run
+        assert join([left, right]) == batch
 
 
 @given(messages, st.data())
 def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None, bytes]], data: st.DataObject) -> None:
-    run = run_of(items)
-    start = data.draw(st.integers(0, run.count - 1))
-    stop = data.draw(st.integers(start + 1, run.count))
-    part = BatchSlicer().cut(run, start, stop)
+    batch = run_of(items)
+    start = data.draw(st.integers(0, batch.count - 1))
+    stop = data.draw(st.integers(start + 1, batch.count))
+    part = BatchSlicer().cut(batch, start, stop)
     assert records.unpack(part.records, part.count) == [Record(*item) for item in items[start:stop]]
 
 
@@ -44,10 +44,10 @@ def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None,
 def test_one_cutter_cuts_a_run_piece_by_piece_from_the_front(
     items: list[tuple[Properties | None, bytes]], sizes: list[int]
 ) -> None:
-    run, cutter, pieces, start = run_of(items), BatchSlicer(), [], 0
+    batch, slicer, pieces, start = run_of(items), BatchSlicer(), [], 0
     for size in [*sizes, len(items)]:
-        stop = min(start + size, run.count)
+        stop = min(start + size, batch.count)
         if start < stop:
-            pieces.append(cutter.cut(run, start, stop))
+            pieces.append(slicer.cut(batch, start, stop))
         start = stop
-    assert join(pieces) == run
+    assert join(pieces) == batch

@@ -71,17 +71,17 @@ def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
     segments, timers, _, staged, places, rest = found(tmp_path)
     store = Store.open(tmp_path)
     kept = store.load().segments[-1]
-    runs = store.read(kept)
+    batches = store.read(kept)
     store.close()
-    body = _encode(runs)
+    body = _encode(batches)
     key = struct.pack(">QQ", 1, 1 << 30)
     extent = struct.pack(">QII", (1 << 30) + 4, 4, kept.bytes) + b"\x90"
-    parked = struct.pack(">QQQI", 4, 9000, 5, 1 | 1 << 31)
+    delayed = struct.pack(">QQQI", 4, 9000, 5, 1 | 1 << 31)
     age(
         tmp_path,
         [
             _encode([(DATABASES.index(b"segments"), key, xxh3_64_digest(body) + body)]),
-            _encode([(DATABASES.index(b"index"), key, extent), (DATABASES.index(b"timers"), parked, b"")]),
+            _encode([(DATABASES.index(b"index"), key, extent), (DATABASES.index(b"timers"), delayed, b"")]),
         ],
     )
     again = found(tmp_path)

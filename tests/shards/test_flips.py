@@ -42,8 +42,8 @@ def run_of(first: int, bodies: list[bytes]) -> RecordBatch:
 
 def segment_of(queue: int, first: int, bodies: list[bytes]) -> Segment:
     segment = Segment(queue, first, durable=True, born=0.0)
-    run = run_of(first, bodies)
-    segment.runs, segment.bytes, segment.stored = [(first, run)], len(run.records), True
+    batch = run_of(first, bodies)
+    segment.batches, segment.bytes, segment.stored = [(first, batch)], len(batch.records), True
     segment.end, segment.count, segment.live = first + len(bodies), len(bodies), len(bodies)
     return segment
 
@@ -60,7 +60,7 @@ def fill(folder: Path) -> None:
     timers = [
         Timer(3, 1000 + n, n, 2, False, True, run_of(0, [b"t" * (5000 if n % 9 == 0 else 30)] * 2)) for n in range(30)
     ]
-    parked = [Timer(4, 5000 + n, n, 1, True, True) for n in range(20)]
+    delayed = [Timer(4, 5000 + n, n, 1, True, True) for n in range(20)]
     staged = [
         Staged(StagedPlace(1 + n % 3, 7, n, 2, 60), (7, 8), 0, run_of(n, [b"s" * (4000 if n % 9 == 0 else 30)] * 2))
         for n in range(30)
@@ -68,7 +68,7 @@ def fill(folder: Path) -> None:
     ranges = SequenceSet(77)
     ranges.add(0, 10)
     ranges.add(20, 30)
-    store.engine.apply(store._edits.of(WriteBatch(put=segments, timers=timers + parked, staged=staged)))
+    store.engine.apply(store._edits.of(WriteBatch(put=segments, timers=timers + delayed, staged=staged)))
     note, reservation = ClockNote("boot", 5, 6), Reservation(7, "night", [(3, 9), (12, 13)], 99)
     store.engine.apply(
         store._edits.of(
@@ -103,7 +103,7 @@ def found(folder: Path) -> Any:
         timers = list(store.timers.all())
         due = [store.timers.due(queue, 0, 1 << 40, 1000, 1 << 40) for queue in (3, 4)]
         staged = [store.staging.batches(number, 7, 0, 1 << 40) for number in (1, 2, 3)]
-        for each in [each for runs in staged for each in runs if isinstance(each, DamagedStage)]:
+        for each in [each for batches in staged for each in batches if isinstance(each, DamagedStage)]:
             raise each.damage  # it would hold its transaction up
         rest = (
             contents.queues,

@@ -63,8 +63,8 @@ def test_two_consumers_share_what_is_ready_evenly(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 100)))
     shard.expect(Confirmed)
     shard.send(consume(1, prefetch=10), consume(2, prefetch=10))
-    deliveries = shard.delivered(20)
-    assert {one.consumer: one.run.count for one in deliveries} == {1: 10, 2: 10}
+    delivery_count = shard.delivered(20)
+    assert {one.consumer: one.run.count for one in delivery_count} == {1: 10, 2: 10}
     shard.send(Ack(1, [(0, 100)]), Ack(2, [(0, 5000)]))
     assert numbers(shard.delivered(20)) == list(range(20, 40))
 
@@ -131,9 +131,9 @@ def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: 
     assert [(one.redelivered, numbers([one])) for one in again] == [(True, [3, 4]), (False, [20])]
     shard.begin_anew()
     shard.send(consume(1))
-    deliveries = shard.delivered(29)
-    assert numbers(deliveries) == [n for n in range(30) if n != 7]
-    assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 20 + [False] * 9
+    delivery_count = shard.delivered(29)
+    assert numbers(delivery_count) == [n for n in range(30) if n != 7]
+    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 20 + [False] * 9
 
 
 def test_get_hands_out_one_and_release_gives_it_back(shard: Shard) -> None:
@@ -198,9 +198,9 @@ def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shar
     shard.start()
     shard.redial()
     shard.send(consume(1))
-    deliveries = shard.delivered(15)
-    assert numbers(deliveries) == [*range(10), *range(15, 20)]
-    assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 4 + [False] * 11
+    delivery_count = shard.delivered(15)
+    assert numbers(delivery_count) == [*range(10), *range(15, 20)]
+    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 4 + [False] * 11
     shard.send(Counts(7, 2))
     assert shard.expect(Refusal).code == 404
 

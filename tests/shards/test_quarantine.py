@@ -73,7 +73,7 @@ def out_of_service(shard: Clocked, queue: int = 1) -> str:
     assert text.startswith(f"queue '{name}' in vhost '/' is out of service: row {queue:016x}")
     for what in ("database ", str(shard.store.file), "`shardmq store check`", "`shardmq store repair`"):
         assert what in text
-    assert [alarm["queue"] for alarm in shard.worker.table()["damaged"]] == [queue]
+    assert [alarm["queue"] for alarm in shard.loop.table()["damaged"]] == [queue]
     return text
 
 
@@ -186,7 +186,7 @@ def test_merging_small_segments_stops_at_the_damage(shard: Clocked, monkeypatch:
     flip_body(shard.store, 1, min(int.from_bytes(key[8:], "big") for key in stored))
     monkeypatch.setattr("shardmq.shards.queues.compaction._AGE_SECONDS", 0.0)
     deadline = shard.passes + 500
-    while not shard.worker.table()["damaged"]:
+    while not shard.loop.table()["damaged"]:
         assert shard.passes < deadline
         shard.turn()
     out_of_service(shard)
@@ -231,7 +231,7 @@ def test_dead_letters_of_a_damaged_queue_stay_in_it(shard: Clocked) -> None:
     stored = rows(shard.store, "index", 3)
     shard.ask(consume(1, 3))
     shard.expect(Delivered)
-    shard.worker._journal.cache.bytes_max = 0
+    shard.loop._buffer.cache.bytes_max = 0
     shard.take_in(run_of(0, 1), queue=2)
     flip_body(shard.store, 3)
     shard.send(Nack(1, [(0, 5)], False))
@@ -271,7 +271,7 @@ def test_reservations_of_a_damaged_queue_are_kept(shard: Clocked) -> None:
 def test_a_commit_that_settles_messages_of_a_damaged_queue_is_refused_whole(shard: Clocked) -> None:
     got = shard.get(consumer=6)
     assert got is not None
-    shard.worker._journal.cache.bytes_max = 0
+    shard.loop._buffer.cache.bytes_max = 0
     shard.take_in(run_of(0, 1), queue=2)
     flip_body(shard.store, 1)
     shard.refused(Peek, 1, 0, 5)
@@ -281,11 +281,11 @@ def test_a_commit_that_settles_messages_of_a_damaged_queue_is_refused_whole(shar
     assert shard.contents(2) == [0]
 
 
-def stage(shard: Clocked, transaction: int, *runs: RecordBatch, queues: tuple[int, ...] = (1, 2)) -> None:
+def stage(shard: Clocked, transaction: int, *batches: RecordBatch, queues: tuple[int, ...] = (1, 2)) -> None:
     sequence = 0
-    for run in runs:
-        assert not shard.publish(Publish(queues, run, 71, sequence, 0, transaction))
-        sequence += run.count
+    for batch in batches:
+        assert not shard.publish(Publish(queues, batch, 71, sequence, 0, transaction))
+        sequence += batch.count
     shard.do(Seal, transaction, 71)
 
 
@@ -299,7 +299,7 @@ def test_what_is_committed_for_a_damaged_queue_waits_and_the_rest_joins(shard: C
         assert shard.refused(FollowDecision, 4, [71]).text == out_of_service(shard)
     assert shard.contents(2) == [30, 31, 32, 33, 34, 35]
     shard.tell()
-    assert shard.worker.wait_seconds() > 0
+    assert shard.loop.wait_seconds() > 0
     shard.restart()
     reassign(shard)
     assert shard.refused(FollowDecision, 4, [71]).text == out_of_service(shard)
@@ -307,7 +307,7 @@ def test_what_is_committed_for_a_damaged_queue_waits_and_the_rest_joins(shard: C
     assert shard.do(FollowDecision, 4, [71]) is None
     assert shard.contents(1) == [*range(20), *range(30, 36)]
     assert shard.contents(2) == []
-    assert shard.worker.table()["staged"] == []
+    assert shard.loop.table()["staged"] == []
 
 
 def mend(shard: Clocked, bodies: dict[bytes, bytes]) -> None:
@@ -319,7 +319,7 @@ def mend(shard: Clocked, bodies: dict[bytes, bytes]) -> None:
         transaction.delete(b"damaged" + (1).to_bytes(8, "big"), db=store.engine._dbs[STATE])
     shard.restart()
     reassign(shard)
-    assert shard.worker.table()["damaged"] == []
+    assert shard.loop.table()["damaged"] == []
 
 
 def test_a_transaction_with_a_damaged_message_is_not_committed_and_can_be_aborted(shard: Clocked) -> None:
@@ -329,12 +329,12 @@ def test_a_transaction_with_a_damaged_message_is_not_committed_and_can_be_aborte
     refusal = shard.refused(Prepare, 4, [71])
     assert refusal.code == ReplyCode.PRECONDITION_FAILED
     assert refusal.text.startswith("transaction 4 cannot be carried out: row ")
-    assert shard.worker.table()["damaged"][0]["transaction"] == 4
+    assert shard.loop.table()["damaged"][0]["transaction"] == 4
     assert shard.do(Prepare, 5, [71]) == [3]
     assert shard.do(FollowDecision, 5, [71]) is None
     assert shard.contents(2) == [60, 61, 62]
     assert shard.do(FollowDecision, 4, []) is None
-    assert shard.worker.table()["damaged"] == []
+    assert shard.loop.table()["damaged"] == []
     assert shard.contents(1) == [*range(20), 60, 61, 62]
 
 
@@ -361,7 +361,7 @@ def test_a_gateway_that_goes_away_frees_all_its_consumers_though_one_queue_is_da
         shard.ask(consume(queue, queue))
         shard.expect(Delivered)
     shard.tell(Ack(4, [(0, 1)]))  # of a segment that is whole, the bytes are known
-    shard.worker._journal.cache.bytes_max = 0
+    shard.loop._buffer.cache.bytes_max = 0
     shard.take_in(run_of(0, 1), queue=3)
     flip_body(shard.store, 4)
     shard.dialer._lose("for the test")
@@ -381,5 +381,5 @@ def test_the_coordinator_may_take_away_what_would_not_survive_a_restart(tmp_path
     assert "spilled" in shard.refused(Get, 9, 1, False).text
     assert "spilled" in shard.refused(PrepareDelete, 1, False, False).text
     assert shard.do(DropQueue, 1) == 0
-    assert shard.worker.table()["damaged"] == []
+    assert shard.loop.table()["damaged"] == []
     shard.close()

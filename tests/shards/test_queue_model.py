@@ -52,23 +52,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.memory = memory
         self.open()
         if not self.store.load().queues:
-            self.journal.declare(self.declared)
-            self.journal.commit()
+            self.buffer.declare(self.declared)
+            self.buffer.commit()
 
     def open(self) -> None:
         self.store = self.room.open()
         contents = self.store.load()
-        self.journal = WriteBuffer(self.store, self.memory)
-        self.journal.now = self.now
-        self.collector = Compactor(self.journal)
+        self.buffer = WriteBuffer(self.store, self.memory)
+        self.buffer.now = self.now
+        self.compactor = Compactor(self.buffer)
         stored = stored_queues(contents).get(7, RecoveredQueue())
-        self.queue = PlainQueue(self.declared, self.journal, SteadyClock(), stored)
+        self.queue = PlainQueue(self.declared, self.buffer, SteadyClock(), stored)
 
     def commit(self) -> None:
         self.now += 0.02
         self.queue.seal()
-        self.journal.commit()
-        self.journal.now = self.now
+        self.buffer.commit()
+        self.buffer.now = self.now
 
     @rule(counts=st.lists(st.integers(1, 30), min_size=1, max_size=4), persistent=st.booleans(), late=st.booleans())
     def publish(self, counts: list[int], persistent: bool, late: bool) -> None:
@@ -83,15 +83,15 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 60), room=st.sampled_from([0, 20, 200, 1 << 20]))
     def take(self, limit: int, room: int) -> None:
-        parcels = self.queue.take(limit, room, alone=True)
+        deliveries = self.queue.take(limit, room, alone=True)
         waiting = [message for message in self.messages if not message.held]
         if waiting:
-            assert parcels
+            assert deliveries
         taken = 0
         size = 0
-        for first, redelivered, _, run in parcels:
-            size += len(run.records)
-            for offset, record in enumerate(unpack(run.records, run.count)):
+        for first, redelivered, _, batch in deliveries:
+            size += len(batch.records)
+            for offset, record in enumerate(unpack(batch.records, batch.count)):
                 message = waiting[taken]
                 assert record.body == message.body
                 if not redelivered:
@@ -102,7 +102,7 @@ class QueueMachine(RuleBasedStateMachine):
                 message.held = message.delivered = True
                 self.numbers[first + offset] = message
                 taken += 1
-            self.held.add(first, first + run.count)
+            self.held.add(first, first + batch.count)
         assert taken <= limit
         assert size <= room or taken == 1
         if size <= room and taken < min(limit, len(waiting)):
@@ -138,13 +138,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.commit()
 
     @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
+    def requeue(self, data: st.DataObject) -> None:
         ranges = self.pick(data)
         for start, end in ranges:
             self.held.remove(start, end)
             for number in range(start, end):
                 self.numbers.pop(number).held = False
-        self.queue.give_back(ranges)
+        self.queue.requeue(ranges)
         self.commit()
 
     @rule()
@@ -154,18 +154,18 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.ready == 0
         assert sum(steps) >= 0
         self.messages = [message for message in self.messages if message.held]
-        self.journal.demand()
+        self.buffer.demand()
         self.commit()
 
     @rule()
     def collect(self) -> None:
         self.commit()
         self.now += 2
-        self.journal.now = self.now
+        self.buffer.now = self.now
         for _ in range(2):
             self.queue.young = max(self.queue.young, 2)
-            self.journal.untidy[self.queue] = None
-            self.collector.work()
+            self.buffer.compactable[self.queue] = None
+            self.compactor.work()
             self.commit()
 
     @rule()
@@ -173,21 +173,21 @@ class QueueMachine(RuleBasedStateMachine):
         self.commit()
         segments = self.queue.index.segments
         if segments and len({(segment.durable, segment.stored) for segment in segments}) == 1:
-            self.collector._rewrite(self.queue, 0, len(segments))
+            self.compactor._rewrite(self.queue, 0, len(segments))
             self.commit()
 
     @rule()
     def restart_cleanly(self) -> None:
-        self.queue.give_back(list(self.held))
+        self.queue.requeue(list(self.held))
         self.queue.mark_exactly()
-        self.journal.demand()
+        self.buffer.demand()
         self.commit()
         self.restarted()
 
     @rule()
     def restart_dirty(self) -> None:
         self.now += 1
-        self.journal.now = self.now
+        self.buffer.now = self.now
         self.commit()
         self.restarted()
         self.dirty = True
@@ -213,8 +213,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.bytes == sum(segment.bytes for segment in segments)
         assert sum(segment.live for segment in segments) == queue.valid
         assert all(left.end <= right.first for left, right in pairwise(segments))
-        cached = [segment for segment in segments if segment.stored and segment.runs is not None]
-        assert self.journal.cache.bytes <= self.memory or cached or not segments
+        cached = [segment for segment in segments if segment.stored and segment.batches is not None]
+        assert self.buffer.cache.bytes <= self.memory or cached or not segments
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -237,10 +237,10 @@ TestQueueInMemoryAgreesWithAList.settings = TestQueueAgreesWithAList.settings
 def test_a_cut_run_holds_the_messages_asked_for() -> None:
     from shardmq.shards.segments.slicer import BatchSlicer
 
-    run = RecordBatch("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
-    cutter = BatchSlicer()
+    batch = RecordBatch("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))
+    slicer = BatchSlicer()
     for start in range(20):
         for stop in range(start + 1, 21):
-            piece = cutter.cut(run, start, stop)
-            assert (piece.serial, piece.count) == (run.serial + start, stop - start)
-            assert unpack(piece.records, piece.count) == unpack(run.records, run.count)[start:stop]
+            piece = slicer.cut(batch, start, stop)
+            assert (piece.serial, piece.count) == (batch.serial + start, stop - start)
+            assert unpack(piece.records, piece.count) == unpack(batch.records, batch.count)[start:stop]

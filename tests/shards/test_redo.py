@@ -27,11 +27,11 @@ DECLARED = Declared("/", "q", 1, 0)
 
 def segment_of(first: int, bodies: list[bytes]) -> Segment:
     segment = Segment(1, first, durable=True, born=0.0)
-    run = RecordBatch("e", "k", 1, 1, 1, first, len(bodies), pack_many(bodies))
-    segment.runs = [(first, run)]
+    batch = RecordBatch("e", "k", 1, 1, 1, first, len(bodies), pack_many(bodies))
+    segment.batches = [(first, batch)]
     segment.end = first + len(bodies)
     segment.count = segment.live = len(bodies)
-    segment.bytes = len(run.records)
+    segment.bytes = len(batch.records)
     segment.stored = True
     return segment
 
@@ -148,7 +148,7 @@ def test_small_writes_survive_a_crash_before_they_are_in_lmdb(tmp_path: Path) ->
     assert contents.queues == [DECLARED]
     assert contents.marks == {(1, 0): 5}
     assert [segment.first for segment in contents.segments] == [10, 20]
-    assert [after.read(segment) for segment in contents.segments] == [second.runs, third.runs]
+    assert [after.read(segment) for segment in contents.segments] == [second.batches, third.batches]
     after.close()
     store.close()
 
@@ -158,10 +158,10 @@ def test_small_writes_are_read_back_before_and_after_they_are_in_lmdb(tmp_path: 
     store.load()
     segment = segment_of(0, [b"x"] * 3)
     store.write(WriteBatch(queues=[DECLARED], put=[segment]))
-    assert store.read(segment) == segment.runs
+    assert store.read(segment) == segment.batches
     store.rest(store.engine._pending_since + CHECKPOINT_SECONDS)
     assert not store.is_pending
-    assert store.read(segment) == segment.runs
+    assert store.read(segment) == segment.batches
     store.close()
 
 
@@ -209,7 +209,7 @@ def test_any_mix_of_writes_checkpoints_and_crashes_keeps_exactly_what_was_writte
             store.load()
     contents = store.load()
     assert {segment.first: store.read(segment) for segment in contents.segments} == {
-        segment.first: segment.runs for segment in model.values()
+        segment.first: segment.batches for segment in model.values()
     }
     store.close()
     shutil.rmtree(home)

@@ -1,4 +1,4 @@
-"""Messages set aside under a name: held for nobody else, acknowledged or put back, whatever happens in between."""
+"""Messages held under a name: held for nobody else, acknowledged or put back, whatever happens in between."""
 
 import random
 import signal
@@ -50,9 +50,9 @@ def shard(tmp_path: Path) -> Iterator[Clocked]:
 
 
 def of_priority(priority: int, start: int, count: int) -> RecordBatch:
-    run = run_of(start, count)
-    run.priority = priority
-    return run
+    batch = run_of(start, count)
+    batch.priority = priority
+    return batch
 
 
 # --- what is reserved is nobody else's --------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_what_is_reserved_is_neither_delivered_nor_counted_nor_purged(shard: Clo
     table = shard.table(queue)
     assert (table["reserved"], table["ready"], table["valid"], table["total"], table["unacked"]) == (6, 4, 10, 10, 0)
     assert shard.bodies(queue=queue) == [6, 7, 8, 9]
-    assert [parcel[0] for parcel in shard.do(Peek, queue, 0, 10)] == [6]
+    assert [delivery[0] for delivery in shard.do(Peek, queue, 0, 10)] == [6]
     got = shard.get(queue=queue)
     assert got is not None
     assert (got.first, got.ready) == (6, 3)
@@ -273,9 +273,6 @@ def test_consumers_get_what_comes_back(shard: Clocked) -> None:
     assert (delivered.first, delivered.run.count, delivered.redelivered) == (0, 3, True)
 
 
-# --- with the terms of queues -----------------------------------------------------------------------------------------
-
-
 def test_bounds_do_not_count_what_is_reserved(shard: Clocked) -> None:
     shard.take_in(run_of(0, 3), queue=4)
     shard.reserve("night", queue=4)
@@ -319,7 +316,7 @@ def test_nothing_expires_while_it_is_reserved_and_what_is_back_does(shard: Clock
 def test_what_has_expired_is_not_reserved(shard: Clocked) -> None:
     shard.take_in(run_of(0, 5), queue=6)
     shard.tell()
-    shard.worker._holdings.clock._offset_ns += 61_000 * 10**6
+    shard.loop._state.clock._offset_ns += 61_000 * 10**6
     assert shard.reserve("night", queue=6) == (0, False)
 
 
@@ -329,7 +326,7 @@ def test_a_release_counts_towards_no_delivery_limit(shard: Clocked) -> None:
     shard.tell(Nack(9, [(0, 1)], True))
     for _ in range(3):
         shard.reserve("night", queue=3)
-        assert [deliveries for _, _, _, deliveries in shard.read("night", 3)] == [1, 0]
+        assert [delivery_count for _, _, _, delivery_count in shard.read("night", 3)] == [1, 0]
         assert shard.release("night", 3) == 2
     assert shard.bodies(queue=3) == [0, 1]
 
@@ -337,7 +334,7 @@ def test_a_release_counts_towards_no_delivery_limit(shard: Clocked) -> None:
 def test_a_queue_is_used_while_something_in_it_is_reserved(shard: Clocked) -> None:
     shard.take_in(run_of(0, 2), queue=8)
     shard.reserve("night", queue=8, lease_ms=200_000)
-    coordinator = shard.worker._holdings.unused
+    coordinator = shard.loop._state.unused
     for _ in range(3):
         shard.put_forward(61_000)
         assert not coordinator
@@ -364,7 +361,7 @@ def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(sha
             shard.send(EndReservation(20_000 + number, 1, f"r{number}", True, []))
     shard.acknowledge("one more")
     assert shard.reserve("one more") == (0, True)
-    assert len(shard.worker._reservations._names[1].there) == RESERVATIONS_MAX
+    assert len(shard.loop._reservations._names[1].there) == RESERVATIONS_MAX
     assert "was acknowledged" in shard.refused(EndReservation, 1, "r7", True, []).text
 
 
@@ -375,7 +372,7 @@ def test_a_deleted_queue_takes_its_reservations_with_it(shard: Clocked) -> None:
     shard.acknowledge("gone")
     assert shard.do(DropQueue, 1) == 0, "what is reserved is held, and not counted"
     shard.restart()
-    assert shard.worker._reservations._names == {}
+    assert shard.loop._reservations._names == {}
     shard.assign(PLAIN)
     assert shard.refused(Slices, 1, 3, "night").code == 404
     shard.put_forward(2 * LONG_MS)

@@ -20,7 +20,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
-from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.topology.entities import Queue
 
 from .clocked import LONG_MS, Clocked
@@ -28,7 +28,7 @@ from .inside import MEMORY
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NAMES = ("night", "day", "noon")
-READY, UNACKED, PARKED = "ready", "unacked", "parked"
+READY, UNACKED, RETURNED = "ready", "unacked", "parked"
 TOP = 3
 
 arguments = st.sampled_from(
@@ -42,7 +42,7 @@ arguments = st.sampled_from(
 
 
 class Message:
-    """What the model knows of one message: it is ready, unacked, parked, or under the name of its reservation."""
+    """What the model knows of one message: it is ready, unacked, delayed, or under the name of its reservation."""
 
     def __init__(self, place: tuple[int, int], body: bytes, persistent: bool) -> None:
         self.place = place
@@ -106,18 +106,18 @@ class ReservationMachine(RuleBasedStateMachine):
         priority=st.integers(0, TOP),
     )
     def publish(self, counts: list[int], persistent: bool, priority: int) -> None:
-        runs = []
-        lane = TOP - priority if self.has_priorities else 0
+        batches = []
+        subqueue = TOP - priority if self.has_priorities else 0
         for count in counts:
             bodies = [b"%d" % number * (1 + number % 7) for number in range(self.serial, self.serial + count)]
             flags = PERSISTENT if persistent else 0
-            run = RecordBatch("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies))
-            run.priority = priority
-            runs.append(run)
+            batch = RecordBatch("ex", "key", flags, 5, 9, self.serial, count, pack_many(bodies))
+            batch.priority = priority
+            batches.append(batch)
             for body in bodies:
-                self.messages.append(Message((lane, self.serial), body, persistent))
+                self.messages.append(Message((subqueue, self.serial), body, persistent))
                 self.serial += 1
-        self.shard.take_in(*runs)
+        self.shard.take_in(*batches)
 
     @there_are(READY)
     @rule(count=st.integers(1, 12))
@@ -141,7 +141,7 @@ class ReservationMachine(RuleBasedStateMachine):
         else:
             self.shard.tell(Nack(9, ranges, True, 1000 * LONG_MS if what == "park" else 0))
             for message in some:
-                message.state = PARKED if what == "park" else READY
+                message.state = RETURNED if what == "park" else READY
 
     @rule(
         name=st.sampled_from(NAMES), count=st.sampled_from([0, 1, 5, 20]), lease_ms=st.sampled_from([10_000, LONG_MS])
@@ -205,13 +205,13 @@ class ReservationMachine(RuleBasedStateMachine):
     @rule()
     def collect(self) -> None:
         """Segments are merged and copied, as they are when time has passed."""
-        journal = self.shard.worker._journal
-        for lane in self.shard.worker._holdings.queues[1].queue.lanes:
-            for segment in lane.index.segments:
+        buffer = self.shard.loop._buffer
+        for subqueue in self.shard.loop._state.queues[1].queue.subqueues:
+            for segment in subqueue.index.segments:
                 segment.born -= 10
-            lane.young = max(lane.young, 40)
-            journal.untidy[lane] = None
-        self.shard.worker._collector.work()
+            subqueue.young = max(subqueue.young, 40)
+            buffer.compactable[subqueue] = None
+        self.shard.loop._compactor.work()
         self.shard.tell()
 
     @rule(dirty=st.booleans())
@@ -241,8 +241,8 @@ class ReservationMachine(RuleBasedStateMachine):
                 assert redelivered or not message.was_out
                 assert not self.is_exact or redelivered == message.was_out
             slices = self.shard.do(Slices, 1, 4, name)
-            lanes = len({number >> LANE_BITS for number, _, _, _ in found})
-            assert 0 <= len(slices) - min(4, len(found)) < max(1, lanes)  # none goes from one lane to another
+            subqueues = len({number >> SUBQUEUE_BITS for number, _, _, _ in found})
+            assert 0 <= len(slices) - min(4, len(found)) < max(1, subqueues)  # none goes from one subqueue to another
             for first, end, messages in slices:
                 assert messages == len([number for number, _, _, _ in found if first <= number < end])
             assert sum(messages for _, _, messages in slices) == len(found)
@@ -255,13 +255,17 @@ class ReservationMachine(RuleBasedStateMachine):
         assert (table["ready"], table["unacked"], table["delayed"]) == (
             len(self.those(READY)),
             len(self.those(UNACKED)),
-            len(self.those(PARKED)),
+            len(self.those(RETURNED)),
         )
         assert table["reserved"] == len(self.those(*NAMES))
         assert table["total"] >= table["valid"] == len(self.messages)
-        queue = self.shard.worker._holdings.queues[1].queue
-        if isinstance(queue, ConfiguredQueue) and queue._bounds is not None and queue._bounds.bytes_max is not None:
-            assert queue._bounds.bytes == sum(len(message.body) for message in self.those(READY))
+        queue = self.shard.loop._state.queues[1].queue
+        if (
+            isinstance(queue, ConfiguredQueue)
+            and queue._length_limit is not None
+            and queue._length_limit.bytes_max is not None
+        ):
+            assert queue._length_limit.bytes == sum(len(message.body) for message in self.those(READY))
 
     def teardown(self) -> None:
         if hasattr(self, "shard"):

@@ -15,8 +15,8 @@ def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Pat
     store = Store.open(tmp_path / "shard-0")
     store.load()
     segment = Segment(1, 0, durable=True, born=0.0)
-    run = RecordBatch("e", "k", 1, 1, 1, 0, 50, pack_many([bytes(100_000)] * 50))
-    segment.runs, segment.end, segment.count, segment.bytes = [(0, run)], 50, 50, len(run.records)
+    batch = RecordBatch("e", "k", 1, 1, 1, 0, 50, pack_many([bytes(100_000)] * 50))
+    segment.batches, segment.end, segment.count, segment.bytes = [(0, batch)], 50, 50, len(batch.records)
     before = store.sizes()["used_bytes"]
     store.write(WriteBatch(queues=[Declared("/", "q", 1, 0)], put=[segment]))
     full = store.sizes()

@@ -19,7 +19,7 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
-from shardmq.shards.queues.subqueue import EXPIRE_BYTES, EXPIRE_RUNS
+from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, EXPIRE_BYTES
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.topology.entities import Queue
 
@@ -156,8 +156,8 @@ def test_what_expires_together_is_removed_in_slices() -> None:
         count = 3 * EXPIRE_BYTES >> 20
         records = pack_many([bytes(1 << 20)])
         shard.take_in(*[RecordBatch("ex", "key", 1, 5, 9, number, 1, records) for number in range(count)])
-        queue = shard.worker._holdings.queues[1].queue
-        queue.expire(shard.worker._holdings.clock.now_ms() + 61_000, EXPIRE_RUNS)
+        queue = shard.loop._state.queues[1].queue
+        queue.expire(shard.loop._state.clock.now_ms() + 61_000, EXPIRE_BATCHES)
         assert count - queue.ready == EXPIRE_BYTES >> 20
         shard.put_forward(61_000)
         while shard.table()["ready"]:

@@ -21,7 +21,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reads import PASS_BYTES, READ_RANGES, slices_of
-from shardmq.shards.queues.delivery import LANE_BITS
+from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.topology.entities import Queue
 
@@ -38,7 +38,7 @@ QUEUES = (
 spans = (
     st.lists(st.integers(0, 10**6), max_size=40, unique=True)
     .map(sorted)
-    .map(lambda bounds: list(zip(bounds[::2], bounds[1::2], strict=False)))
+    .map(lambda length_limit: list(zip(length_limit[::2], length_limit[1::2], strict=False)))
 )
 
 
@@ -51,9 +51,9 @@ def shard(tmp_path: Path) -> Iterator[Clocked]:
 
 
 def of_priority(priority: int, start: int, count: int) -> RecordBatch:
-    run = run_of(start, count)
-    run.priority = priority
-    return run
+    batch = run_of(start, count)
+    batch.priority = priority
+    return batch
 
 
 def of_bytes(start: int, count: int, size: int) -> RecordBatch:
@@ -83,13 +83,13 @@ def test_slices_are_of_one_size_and_hold_every_number_once(ranges: list[tuple[in
 def test_no_slice_goes_from_one_lane_to_another(
     low: list[tuple[int, int]], high: list[tuple[int, int]], count: int
 ) -> None:
-    ranges = [*low, *[(start + (1 << LANE_BITS), end + (1 << LANE_BITS)) for start, end in high]]
+    ranges = [*low, *[(start + (1 << SUBQUEUE_BITS), end + (1 << SUBQUEUE_BITS)) for start, end in high]]
     slices = slices_of(ranges, count)
     total = sum(end - start for start, end in ranges)
     assert min(count, total) <= len(slices) <= min(count, total) + 1
     assert sum(messages for _, _, messages in slices) == total
     for first, end, messages in slices:
-        assert first >> LANE_BITS == (end - 1) >> LANE_BITS
+        assert first >> SUBQUEUE_BITS == (end - 1) >> SUBQUEUE_BITS
         assert messages == sum(max(0, min(end, stop) - max(first, start)) for start, stop in ranges)
 
 
@@ -135,7 +135,7 @@ def test_lanes_of_priority_are_read_in_the_order_of_delivery(shard: Clocked) -> 
     shard.take_in(of_priority(0, 0, 4), of_priority(5, 10, 3), of_priority(2, 20, 2), of_priority(5, 13, 2), queue=2)
     assert shard.bodies(queue=2) == [10, 11, 12, 13, 14, 20, 21, 0, 1, 2, 3]
     slices = shard.do(Slices, 2, 4)
-    assert [messages for _, _, messages in slices] == [2, 3, 2, 1, 3]  # none of two lanes
+    assert [messages for _, _, messages in slices] == [2, 3, 2, 1, 3]  # none of two subqueues
     assert slices == sorted(slices)
     parts = [[int(body) for _, body, _, _ in shard.read(queue=2, first=a, end=b, count=1)] for a, b, _ in slices]
     assert parts == [[10, 11], [12, 13, 14], [20, 21], [0], [1, 2, 3]]
@@ -152,10 +152,10 @@ def test_nobody_sees_a_queue_over_its_bounds(shard: Clocked) -> None:
 
 def test_a_page_says_where_to_read_on(shard: Clocked) -> None:
     shard.take_in(run_of(0, 10))
-    parcels, following = shard.do(Read, 1, 2, 9, 4, "")
-    assert ([(first, run[6]) for first, _, _, run in parcels], following) == ([(2, 4)], 6)
-    parcels, following = shard.do(Read, 1, 6, 9, 4, "")
-    assert ([(first, run[6]) for first, _, _, run in parcels], following) == ([(6, 3)], None)
+    deliveries, following = shard.do(Read, 1, 2, 9, 4, "")
+    assert ([(first, batch[6]) for first, _, _, batch in deliveries], following) == ([(2, 4)], 6)
+    deliveries, following = shard.do(Read, 1, 6, 9, 4, "")
+    assert ([(first, batch[6]) for first, _, _, batch in deliveries], following) == ([(6, 3)], None)
     assert shard.do(Read, 1, 10, EVERYTHING, 4, "") == [[], None]
     assert shard.do(Read, 1, 5, 5, 4, "") == [[], None]
 
@@ -165,9 +165,9 @@ def test_a_page_ends_at_its_bytes_but_has_one_message_at_least(shard: Clocked) -
     pages = []
     following: int | None = 0
     while following is not None:
-        parcels, following = shard.do(Read, 1, following, EVERYTHING, 100, "")
-        pages.append(sum(run[6] for _, _, _, run in parcels))
-        assert sum(len(run[7]) for _, _, _, run in parcels) <= PEEK_BYTES or pages[-1] == 1
+        deliveries, following = shard.do(Read, 1, following, EVERYTHING, 100, "")
+        pages.append(sum(batch[6] for _, _, _, batch in deliveries))
+        assert sum(len(batch[7]) for _, _, _, batch in deliveries) <= PEEK_BYTES or pages[-1] == 1
     assert pages == [1, 1, 1, 1]
 
 
@@ -176,15 +176,18 @@ def test_parcels_do_not_mix_what_was_delivered_and_what_was_not(shard: Clocked) 
     for _ in range(3):
         shard.get()
     shard.tell(Nack(9, [(0, 3)], True))
-    parcels, _ = shard.do(Read, 1, 0, EVERYTHING, 100, "")
-    assert [(first, redelivered, run[6]) for first, redelivered, _, run in parcels] == [(0, True, 3), (3, False, 3)]
+    deliveries, _ = shard.do(Read, 1, 0, EVERYTHING, 100, "")
+    assert [(first, redelivered, batch[6]) for first, redelivered, _, batch in deliveries] == [
+        (0, True, 3),
+        (3, False, 3),
+    ]
 
 
 def test_deliveries_in_vain_are_told(shard: Clocked) -> None:
     shard.take_in(run_of(0, 4), queue=3)
     shard.get(queue=3)
     shard.tell(Nack(9, [(0, 1)], True))
-    assert [(redelivered, deliveries) for _, _, redelivered, deliveries in shard.read(queue=3)] == [
+    assert [(redelivered, delivery_count) for _, _, redelivered, delivery_count in shard.read(queue=3)] == [
         (True, 1),
         (False, 0),
         (False, 0),
@@ -198,8 +201,8 @@ def test_what_lies_scattered_is_shown_in_pages_of_so_many_ranges(shard: Clocked)
     shard.reserve("all")
     shard.acknowledge("all", [(number, number + 1) for number in range(0, count, 2)])
     shard.release("all")
-    parcels, following = shard.do(Read, 1, 0, EVERYTHING, 65_536, "")
-    assert len(parcels) == READ_RANGES
+    deliveries, following = shard.do(Read, 1, 0, EVERYTHING, 65_536, "")
+    assert len(deliveries) == READ_RANGES
     assert following == 2 * READ_RANGES + 1
     assert shard.bodies() == list(range(1, count, 2))
 
@@ -209,20 +212,20 @@ def test_reading_leaves_everything_as_it_is(shard: Clocked) -> None:
         shard.take_in(of_bytes(place * 100, 100, 80))
     shard.get()
     shard.tell()
-    journal = shard.worker._journal
-    before = shard.table(), journal.cache.bytes, _in_memory(shard)
+    buffer = shard.loop._buffer
+    before = shard.table(), buffer.cache.bytes, _in_memory(shard)
     assert any(before[2])
     assert not all(before[2])
     assert len(shard.read(count=70)) == 3999
-    assert before == (shard.table(), journal.cache.bytes, _in_memory(shard))
+    assert before == (shard.table(), buffer.cache.bytes, _in_memory(shard))
     got = shard.get()
     assert got is not None
     assert (got.first, got.redelivered) == (1, False)
 
 
 def _in_memory(shard: Clocked) -> list[bool]:
-    lane = shard.worker._holdings.queues[1].queue.lanes[0]
-    return [segment.runs is not None for segment in lane.index.segments]
+    subqueue = shard.loop._state.queues[1].queue.subqueues[0]
+    return [segment.batches is not None for segment in subqueue.index.segments]
 
 
 def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clocked) -> None:
@@ -234,8 +237,8 @@ def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clo
     assert got.first == 0
     answers = [shard.expect(Answer).result for _ in range(readers)]
     assert shard.passes > 1
-    assert [parcels[0][0] for parcels, _ in answers].count(0) < readers, "who waited sees the queue as it is then"
-    assert not shard.worker._snapshots.is_behind
+    assert [deliveries[0][0] for deliveries, _ in answers].count(0) < readers, "who waited sees the queue as it is then"
+    assert not shard.loop._reads.is_behind
 
 
 def in_segments(shard: Clocked, count: int) -> None:
@@ -258,10 +261,10 @@ def test_a_page_of_what_lies_in_many_places_is_a_few_of_them(shard: Clocked) -> 
     in_segments(shard, count)
     shard.reserve("all")
     shard.acknowledge("all", [(place * 100, place * 100 + 99) for place in range(count)])
-    before = shard.worker._journal.glanced
-    parcels, following = shard.do(Read, 1, 0, EVERYTHING, 1000, "all")
-    assert 0 < shard.worker._journal.glanced - before <= 2 * PEEK_BYTES + (2 << 20)
-    assert following == parcels[-1][0] + 100
+    before = shard.loop._buffer.read_once_bytes
+    deliveries, following = shard.do(Read, 1, 0, EVERYTHING, 1000, "all")
+    assert 0 < shard.loop._buffer.read_once_bytes - before <= 2 * PEEK_BYTES + (2 << 20)
+    assert following == deliveries[-1][0] + 100
     assert [number for number, _, _, _ in shard.read("all")] == [place * 100 + 99 for place in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Staged runs, reservations and what is decided, as the store keeps them."""
+"""Staged batches, reservations and what is decided, as the store keeps them."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from shardmq.shards.storage.write_batch import WriteBatch
 
 def staged(transaction: int, attempt: int, sequence: int, body: bytes = b"x", messages: int = 1) -> Staged:
     records = pack(None, body) * messages
-    run = RecordBatch("ex", "key", PERSISTENT, 1, 2, 3, messages, records)
-    return Staged(StagedPlace(transaction, attempt, sequence, messages, len(records)), (7, 8), 0, run)
+    batch = RecordBatch("ex", "key", PERSISTENT, 1, 2, 3, messages, records)
+    return Staged(StagedPlace(transaction, attempt, sequence, messages, len(records)), (7, 8), 0, batch)
 
 
 def all_of(store: Store, transaction: int, attempt: int) -> list[Staged]:
@@ -37,11 +37,11 @@ def body(request: pytest.FixtureRequest) -> bytes:
 
 def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: bytes) -> None:
     store = Store.open(tmp_path)
-    runs = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
+    batches = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
     others = [staged(1, 6, 0, body), staged(2, 5, 1, body)]
-    store.write(WriteBatch(staged=[*runs, *others]))
+    store.write(WriteBatch(staged=[*batches, *others]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 3, 300]
-    assert all_of(store, 1, 5)[1] == runs[0]
+    assert all_of(store, 1, 5)[1] == batches[0]
     assert all_of(store, 2, 5) == [others[1]]
     assert [place.attempt for place in store.staging.places(1, None, 10)] == [5, 5, 5, 6]
     store.close()
@@ -62,16 +62,16 @@ def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path:
 
 def test_what_is_unstaged_is_gone_at_once_and_after_a_restart(tmp_path: Path, body: bytes) -> None:
     store = Store.open(tmp_path)
-    runs = [staged(1, 5, sequence, body) for sequence in range(3)]
-    store.write(WriteBatch(staged=runs))
+    batches = [staged(1, 5, sequence, body) for sequence in range(3)]
+    store.write(WriteBatch(staged=batches))
     assert len(all_of(store, 1, 5)) == 3
-    store.write(WriteBatch(unstaged=[runs[1].place]))
+    store.write(WriteBatch(unstaged=[batches[1].place]))
     assert [each.place.sequence for each in all_of(store, 1, 5)] == [0, 2]
     store.close()
     again = Store.open(tmp_path)
     again.load()
-    assert list(again.staging.all()) == [runs[0].place, runs[2].place]
-    assert all_of(again, 1, 5) == [runs[0], runs[2]]
+    assert list(again.staging.all()) == [batches[0].place, batches[2].place]
+    assert all_of(again, 1, 5) == [batches[0], batches[2]]
     again.close()
 
 

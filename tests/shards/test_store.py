@@ -22,7 +22,7 @@ def segment_of(first: int, count: int) -> Segment:
     records = pack_many([b"%d" % i * 50 for i in range(count)])
     segment = Segment(1, first, durable=True, born=0.0)
     segment.end, segment.count, segment.live, segment.bytes = first + count, count, count, len(records)
-    segment.runs = [(first, RecordBatch("ex", "key", 1, 5, 9, 0, count, records))]
+    segment.batches = [(first, RecordBatch("ex", "key", 1, 5, 9, 0, count, records))]
     return segment
 
 
@@ -69,7 +69,10 @@ def test_what_was_written_is_read_back(folder: Path) -> None:
     contents = store.load()
     assert contents.queues == [DECLARED]
     assert contents.marks == {(1, 0): 44}
-    assert [store.read(segment) for segment in contents.segments] == [segment_of(0, 400).runs, segment_of(500, 9).runs]
+    assert [store.read(segment) for segment in contents.segments] == [
+        segment_of(0, 400).batches,
+        segment_of(500, 9).batches,
+    ]
     store.close()
 
 

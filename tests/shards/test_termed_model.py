@@ -1,4 +1,4 @@
-"""Queues with terms of every combination against a plain list, through the real store, with restarts anywhere."""
+"""Queues with arguments of every combination against a plain list, through the real store, with restarts anywhere."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from shardmq.topology.entities import Queue as Declared
 from tests.shards.stores import StoreRoom
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
-HELD, READY, PARKED, DYING, OUT = "held", "ready", "parked", "dying", "out"
+HELD, READY, RETURNED, DYING, OUT = "held", "ready", "parked", "dying", "out"
 
 terms = st.fixed_dictionaries(
     {},
@@ -58,12 +58,12 @@ class HandClock(SteadyClock):
 class Message:
     """What the model knows of one message."""
 
-    def __init__(self, place: tuple[int, int], body: bytes, run: RecordBatch) -> None:
+    def __init__(self, place: tuple[int, int], body: bytes, batch: RecordBatch) -> None:
         self.place = place
         self.body = body
-        self.persistent = run.flags & PERSISTENT != 0
-        self.timestamp_ms = run.timestamp_ms
-        self.ttl_ms = run.ttl_ms
+        self.persistent = batch.flags & PERSISTENT != 0
+        self.timestamp_ms = batch.timestamp_ms
+        self.ttl_ms = batch.ttl_ms
         self.state = READY
         self.is_new = True
         self.was_delivered = self.was_withdrawn = self.was_refused = False
@@ -101,16 +101,16 @@ class TermedMachine(RuleBasedStateMachine):
         self.memory = memory
         self.declared = Declared("/", "q", 7, 0, True, arguments)
         self.open([])
-        self.journal.declare(self.declared)
-        self.journal.commit()
+        self.buffer.declare(self.declared)
+        self.buffer.commit()
 
-    def open(self, parked: list[tuple[int, int]]) -> None:
+    def open(self, delayed: list[tuple[int, int]]) -> None:
         self.store = self.room.open()
         stored = stored_queues(self.store.load()).get(7, RecoveredQueue())
-        stored.parked = parked
-        self.journal = WriteBuffer(self.store, self.memory)
-        self.journal.now = self.now
-        self.queue = make_queue(self.declared, self.journal, self.clock, stored)
+        stored.delayed = delayed
+        self.buffer = WriteBuffer(self.store, self.memory)
+        self.buffer.now = self.now
+        self.queue = make_queue(self.declared, self.buffer, self.clock, stored)
 
     # --- the model --------------------------------------------------------------------------------------------------
 
@@ -133,9 +133,9 @@ class TermedMachine(RuleBasedStateMachine):
                 self.remove(message)
 
     def expire(self) -> None:
-        for lane in sorted({message.place[0] for message in self.those(READY)}):
+        for subqueue in sorted({message.place[0] for message in self.those(READY)}):
             for message in self.those(READY):
-                if message.place[0] == lane:
+                if message.place[0] == subqueue:
                     ttls = [ttl for ttl in (message.ttl_ms, self.ttl_ms) if ttl is not None]
                     if message.is_new or not ttls or message.timestamp_ms + min(ttls) > self.clock.time_ms:
                         break
@@ -180,8 +180,8 @@ class TermedMachine(RuleBasedStateMachine):
         self.trim()
         for message in self.messages:
             message.is_new = False
-        self.journal.commit()
-        self.journal.now = self.now
+        self.buffer.commit()
+        self.buffer.now = self.now
 
     def pick(self, data: st.DataObject, *states: str) -> tuple[list[Message], list[tuple[int, int]]]:
         """Some messages in one of these states, with their numbers."""
@@ -202,10 +202,10 @@ class TermedMachine(RuleBasedStateMachine):
         late=st.booleans(),
     )
     def publish(self, counts: list[int], priority: int, ttl_ms: int | None, persistent: bool, late: bool) -> None:
-        lane = max(0, self.top - priority)
+        subqueue = max(0, self.top - priority)
         for count in counts:
             bodies = [b"%d." % (self.serial + i) * (1 + (self.serial + i) % 4) for i in range(count)]
-            run = RecordBatch(
+            batch = RecordBatch(
                 "ex",
                 "key",
                 int(persistent),
@@ -218,9 +218,9 @@ class TermedMachine(RuleBasedStateMachine):
                 ttl_ms,
             )
             taken = self.taken(bodies)
-            assert self.queue.append(run) == taken
+            assert self.queue.append(batch) == taken
             for place, body in enumerate(bodies):
-                message = Message((lane, self.serial + place), body, run)
+                message = Message((subqueue, self.serial + place), body, batch)
                 if place < taken:
                     self.messages.append(message)
                 elif self.has_exchange and self.overflow == "reject-publish-dlx":
@@ -235,18 +235,18 @@ class TermedMachine(RuleBasedStateMachine):
     @there_are(READY)
     @rule(limit=st.integers(1, 30), room=st.sampled_from([0, 40, 1 << 20, 1 << 20]))
     def take(self, limit: int, room: int) -> None:
-        parcels = self.queue.take(limit, room, True)
+        deliveries = self.queue.take(limit, room, True)
         self.expire()
         got = 0
-        size = sum(len(parcel.run.records) for parcel in parcels)
-        for parcel in parcels:
-            for number, record in enumerate(unpack(parcel.run.records, parcel.run.count), parcel.first):
+        size = sum(len(delivery.batch.records) for delivery in deliveries)
+        for delivery in deliveries:
+            for number, record in enumerate(unpack(delivery.batch.records, delivery.batch.count), delivery.first):
                 message = self.those(READY)[0]
                 assert message.body == record.body
-                assert parcel.deliveries == (message.count if self.limit is not None else 0)
+                assert delivery.delivery_count == (message.count if self.limit is not None else 0)
                 assert message.number in (-1, number)
-                assert parcel.redelivered or not message.was_delivered
-                assert not parcel.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
+                assert delivery.redelivered or not message.was_delivered
+                assert not delivery.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
                 message.state, message.number, message.was_delivered = HELD, number, True
                 got += 1
                 if got < limit:
@@ -259,26 +259,26 @@ class TermedMachine(RuleBasedStateMachine):
             assert size + len(pack_many([waiting[0].body])) > room
         self.commit()
 
-    def compare(self, parcels: list[Delivery], expected: list[Message]) -> None:
+    def compare(self, deliveries: list[Delivery], expected: list[Message]) -> None:
         found = [
-            (record.body, parcel.deliveries)
-            for parcel in parcels
-            for record in unpack(parcel.run.records, parcel.run.count)
+            (record.body, delivery.delivery_count)
+            for delivery in deliveries
+            for record in unpack(delivery.batch.records, delivery.batch.count)
         ]
         assert found == [(m.body, m.count if self.limit is not None else 0) for m in expected[: len(found)]]
 
     @there_are(READY)
     @rule(offset=st.integers(0, 10), count=st.integers(1, 20))
     def peek(self, offset: int, count: int) -> None:
-        parcels = self.queue.peek(offset, count)
+        deliveries = self.queue.peek(offset, count)
         expected = self.those(READY)[offset : offset + count]
-        assert sum(parcel.run.count for parcel in parcels) == len(expected)
-        self.compare(parcels, expected)
-        for parcel in parcels:
-            for message in expected[: parcel.run.count]:
-                assert parcel.redelivered or not message.was_delivered
-                assert not parcel.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
-            del expected[: parcel.run.count]
+        assert sum(delivery.batch.count for delivery in deliveries) == len(expected)
+        self.compare(deliveries, expected)
+        for delivery in deliveries:
+            for message in expected[: delivery.batch.count]:
+                assert delivery.redelivered or not message.was_delivered
+                assert not delivery.redelivered or self.dirty or message.was_delivered or message.was_withdrawn
+            del expected[: delivery.batch.count]
 
     @there_are(HELD)
     @rule(data=st.data(), late=st.booleans())
@@ -292,9 +292,9 @@ class TermedMachine(RuleBasedStateMachine):
 
     @there_are(HELD)
     @rule(data=st.data(), by_timeout=st.booleans())
-    def give_back(self, data: st.DataObject, by_timeout: bool) -> None:
+    def requeue(self, data: st.DataObject, by_timeout: bool) -> None:
         messages, ranges = self.pick(data, HELD)
-        (self.queue.time_out if by_timeout else self.queue.give_back)(ranges)
+        (self.queue.time_out if by_timeout else self.queue.requeue)(ranges)
         if by_timeout and self.arguments.get("x-consumer-timeout-action") == "dead-letter":
             self.die(messages, "ack_timeout")
         else:
@@ -308,7 +308,7 @@ class TermedMachine(RuleBasedStateMachine):
         for _ in range(times):
             self.take(limit, 1 << 20)
             held = sorted(self.those(HELD), key=lambda m: m.number)
-            self.queue.give_back(list(RangeSet((m.number, m.number + 1) for m in held)))
+            self.queue.requeue(list(RangeSet((m.number, m.number + 1) for m in held)))
             for message in self.count(held):
                 message.state = READY
             self.commit()
@@ -323,23 +323,23 @@ class TermedMachine(RuleBasedStateMachine):
 
     @there_are(HELD)
     @rule(data=st.data())
-    def park(self, data: st.DataObject) -> None:
+    def delay_return(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, HELD)
-        parked = self.queue.park(ranges)
+        delayed = self.queue.delay_return(ranges)
         kept = self.count(messages)
-        assert sum(end - start for start, end in parked) == len(kept)
+        assert sum(end - start for start, end in delayed) == len(kept)
         for message in kept:
-            assert any(start <= message.number < end for start, end in parked)
-            message.state = PARKED
+            assert any(start <= message.number < end for start, end in delayed)
+            message.state = RETURNED
         self.commit()
 
-    @there_are(PARKED)
+    @there_are(RETURNED)
     @rule(data=st.data())
-    def unpark(self, data: st.DataObject) -> None:
-        messages, ranges = self.pick(data, PARKED, HELD)
-        self.queue.unpark(ranges)
+    def end_delay(self, data: st.DataObject) -> None:
+        messages, ranges = self.pick(data, RETURNED, HELD)
+        self.queue.end_delay(ranges)
         for message in messages:
-            if message.state == PARKED:
+            if message.state == RETURNED:
                 message.state = READY
         self.commit()
 
@@ -353,7 +353,7 @@ class TermedMachine(RuleBasedStateMachine):
         assert sum(steps) >= 0
         for message in ready:
             self.remove(message)
-        self.journal.demand()
+        self.buffer.demand()
         self.commit()
 
     # --- time passes ------------------------------------------------------------------------------------------------
@@ -392,17 +392,17 @@ class TermedMachine(RuleBasedStateMachine):
     def take_deaths(self, limit: int) -> None:
         queue = self.queue
         waiting = [message for message in self.deaths if message.state == DYING]
-        if queue.deaths is None:
+        if queue.outbox is None:
             assert not waiting
             return
-        assert queue.deaths.waiting == bool(waiting)
-        got = queue.deaths.take(limit)
+        assert queue.outbox.waiting == bool(waiting)
+        got = queue.outbox.take(limit)
         assert bool(got) == bool(waiting)
         for death in got:
-            for place, record in enumerate(unpack(death.run.records, death.run.count)):
+            for place, record in enumerate(unpack(death.batch.records, death.batch.count)):
                 message = waiting.pop(0)
                 assert (record.body, death.reason) == (message.body, message.reason)
-                assert death.deliveries == (message.count if self.limit is not None else 0)
+                assert death.delivery_count == (message.count if self.limit is not None else 0)
                 assert message.number in (-1, death.first + place)
                 message.number, message.state = death.first + place, OUT
         self.commit()
@@ -411,8 +411,8 @@ class TermedMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, OUT)
-        if self.queue.deaths is not None:
-            self.queue.deaths.buried(ranges)
+        if self.queue.outbox is not None:
+            self.queue.outbox.buried(ranges)
             for message in messages:
                 self.remove(message)
         self.commit()
@@ -421,8 +421,8 @@ class TermedMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
         messages, ranges = self.pick(data, OUT)
-        if self.queue.deaths is not None:
-            self.queue.deaths.retry(ranges)
+        if self.queue.outbox is not None:
+            self.queue.outbox.retry(ranges)
             for message in messages:
                 message.state = DYING
             self.deaths = messages + [message for message in self.deaths if message not in messages]
@@ -434,48 +434,48 @@ class TermedMachine(RuleBasedStateMachine):
     def collect(self) -> None:
         self.commit()
         self.now += 2
-        self.journal.now = self.now
-        collector = Compactor(self.journal)
-        for lane in self.lanes():
-            segments = lane.index.segments
+        self.buffer.now = self.now
+        compactor = Compactor(self.buffer)
+        for subqueue in self.subqueues():
+            segments = subqueue.index.segments
             if segments and len({(segment.durable, segment.stored) for segment in segments}) == 1:
-                collector._rewrite(lane, 0, len(segments))
+                compactor._rewrite(subqueue, 0, len(segments))
         self.commit()
 
-    def lanes(self) -> list[Any]:
-        return list(getattr(self.queue, "_lanes", [self.queue]))
+    def subqueues(self) -> list[Any]:
+        return list(getattr(self.queue, "_levels", [self.queue]))
 
     @rule()
     def restart_cleanly(self) -> None:
         held, ranges = self.those(HELD), list(RangeSet((m.number, m.number + 1) for m in self.those(HELD)))
         held.sort(key=lambda m: m.number)
-        self.queue.give_back(ranges)
+        self.queue.requeue(ranges)
         for message in self.count(held):
             message.state = READY
         self.commit()
         self.queue.mark_exactly()
-        self.journal.demand()
-        self.journal.commit()
+        self.buffer.demand()
+        self.buffer.commit()
         self.restarted()
 
     @rule()
     def restart_dirty(self) -> None:
         self.now += 1
-        self.journal.now = self.now
+        self.buffer.now = self.now
         self.commit()
         self.now += 1
-        self.journal.now = self.now
+        self.buffer.now = self.now
         self.commit()
         self.restarted()
         self.dirty = True
 
     def restarted(self) -> None:
         self.store.close()
-        self.open(list(RangeSet((m.number, m.number + 1) for m in self.those(PARKED))))
+        self.open(list(RangeSet((m.number, m.number + 1) for m in self.those(RETURNED))))
         self.messages = [message for message in self.messages if message.persistent]
         self.deaths.clear()
         for message in self.messages:
-            if message.state != PARKED:
+            if message.state != RETURNED:
                 message.state = READY
         ready = self.those(READY)
         self.die([message for message in ready if message.was_refused], "maxlen")
@@ -490,13 +490,13 @@ class TermedMachine(RuleBasedStateMachine):
         queue, table = self.queue, self.queue.table(0)
         assert (queue.valid, queue.ready) == (len(self.messages), len(self.those(READY)))
         assert queue.unacked == len(self.those(HELD))
-        assert (table["dying"], table["delayed"]) == (len(self.those(DYING, OUT)), len(self.those(PARKED)))
-        bounds = getattr(queue, "_bounds", None)
-        if bounds is not None and self.bytes_max is not None:
-            assert bounds.bytes == sum(len(message.body) for message in self.those(READY))
-        for lane in self.lanes():
-            segments = lane.index.segments
-            assert sum(segment.live for segment in segments) == lane.valid
+        assert (table["dying"], table["delayed"]) == (len(self.those(DYING, OUT)), len(self.those(RETURNED)))
+        length_limit = getattr(queue, "_length_limit", None)
+        if length_limit is not None and self.bytes_max is not None:
+            assert length_limit.bytes == sum(len(message.body) for message in self.those(READY))
+        for subqueue in self.subqueues():
+            segments = subqueue.index.segments
+            assert sum(segment.live for segment in segments) == subqueue.valid
             assert all(segment.counts is None or segment.live for segment in segments)
 
     def teardown(self) -> None:
@@ -509,18 +509,18 @@ class TermedMachine(RuleBasedStateMachine):
             self.declared = Declared("/", "q", 7, 0, True, {"x-dead-letter-exchange": "dlx"} | self.without_ends())
             self.open([])
             queue = self.queue
-            assert queue.deaths is not None
-            runs = [parcel.run for parcel in queue.peek(0, 1 << 30)]
-            while queue.deaths.waiting:
-                runs += [death.run for death in queue.deaths.take(1 << 20)]
-            bodies = [record.body for run in runs for record in unpack(run.records, run.count)]
+            assert queue.outbox is not None
+            batches = [delivery.batch for delivery in queue.peek(0, 1 << 30)]
+            while queue.outbox.waiting:
+                batches += [death.batch for death in queue.outbox.take(1 << 20)]
+            bodies = [record.body for batch in batches for record in unpack(batch.records, batch.count)]
             assert len(bodies) == len(set(bodies))
             assert persistent <= set(bodies) <= persistent | self.settled
             self.store.close()
         self.room.remove()
 
     def without_ends(self) -> dict[str, Any]:
-        """The terms, but for those that would drop something."""
+        """The arguments, but for those that would drop something."""
         kept = ("x-max-priority", "x-delivery-limit")
         return {name: value for name, value in self.arguments.items() if name in kept}
 

@@ -1,4 +1,4 @@
-"""What a queue's terms do to its messages, one by one, over its store."""
+"""What a queue's arguments do to its messages, one by one, over its store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,46 +29,48 @@ class Shelf:
         self.clock = clock
         self.serial = 0
         self.store = Store.open(folder)
-        self.journal = WriteBuffer(self.store, 1 << 20)
+        self.buffer = WriteBuffer(self.store, 1 << 20)
 
     def declare(self, **arguments: Any) -> Queue:
         names = {name.replace("_", "-"): value for name, value in arguments.items()}
         self.declared = Declared("/", "q", 7, 0, True, names)
         queue = self.open()
-        self.journal.declare(self.declared)
-        self.journal.commit()
+        self.buffer.declare(self.declared)
+        self.buffer.commit()
         return queue
 
     def open(self) -> Queue:
         self.store.close()
         self.store = Store.open(self.folder)
-        self.journal = WriteBuffer(self.store, 1 << 20)
+        self.buffer = WriteBuffer(self.store, 1 << 20)
         self.queue = make_queue(
-            self.declared, self.journal, self.clock, stored_queues(self.store.load()).get(7, RecoveredQueue())
+            self.declared, self.buffer, self.clock, stored_queues(self.store.load()).get(7, RecoveredQueue())
         )
         return self.queue
 
     def publish(self, *bodies: bytes, priority: int = 0, ttl_ms: int | None = None) -> int:
         now = self.clock.now_ms()
-        run = RecordBatch("ex", "key", 1, now, 9, self.serial, len(bodies), pack_many(bodies), priority, ttl_ms)
+        batch = RecordBatch("ex", "key", 1, now, 9, self.serial, len(bodies), pack_many(bodies), priority, ttl_ms)
         self.serial += len(bodies)
-        return self.queue.append(run)
+        return self.queue.append(batch)
 
     def end_pass(self) -> None:
         self.queue.seal()
-        self.journal.demand()
-        self.journal.commit()
+        self.buffer.demand()
+        self.buffer.commit()
 
     def take(self, limit: int = 1000) -> list[bytes]:
-        parcels = self.queue.take(limit, 1 << 30, True)
-        return [record.body for parcel in parcels for record in unpack(parcel.run.records, parcel.run.count)]
+        deliveries = self.queue.take(limit, 1 << 30, True)
+        return [
+            record.body for delivery in deliveries for record in unpack(delivery.batch.records, delivery.batch.count)
+        ]
 
-    def deaths(self) -> list[tuple[bytes, str]]:
-        assert self.queue.deaths is not None
+    def outbox(self) -> list[tuple[bytes, str]]:
+        assert self.queue.outbox is not None
         return [
             (record.body, death.reason)
-            for death in self.queue.deaths.take(1 << 20)
-            for record in unpack(death.run.records, death.run.count)
+            for death in self.queue.outbox.take(1 << 20)
+            for record in unpack(death.batch.records, death.batch.count)
         ]
 
 
@@ -99,7 +101,7 @@ def shelf(tmp_path: Path, clock: HandClock) -> Iterator[Shelf]:
 
 def test_arguments_that_messages_do_not_notice_make_a_plain_queue(shelf: Shelf) -> None:
     assert type(shelf.declare(x_expires=5, x_consumer_timeout=5, x_single_active_consumer=True)) is PlainQueue
-    assert shelf.queue.terms.expires_ms == 5
+    assert shelf.queue.arguments.expires_ms == 5
     assert type(shelf.declare(x_message_ttl=5)) is ConfiguredQueue
 
 
@@ -116,7 +118,7 @@ def test_a_priority_nobody_used_costs_no_lane(shelf: Shelf) -> None:
     queue = shelf.declare(x_max_priority=255)
     shelf.publish(b"a", priority=9)
     assert isinstance(queue, ConfiguredQueue)
-    assert len(list(queue._lanes)) == 2
+    assert len(list(queue._levels)) == 2
 
 
 def test_each_lane_knows_after_a_restart_what_it_handed_out(shelf: Shelf) -> None:
@@ -124,12 +126,16 @@ def test_each_lane_knows_after_a_restart_what_it_handed_out(shelf: Shelf) -> Non
     shelf.publish(b"low", b"low too")
     shelf.publish(b"high", priority=5)
     assert shelf.take(2) == [b"high", b"low"]
-    shelf.queue.give_back([(0, 1)])
-    shelf.queue.give_back([(5 << 55, (5 << 55) + 1)])
+    shelf.queue.requeue([(0, 1)])
+    shelf.queue.requeue([(5 << 55, (5 << 55) + 1)])
     shelf.queue.mark_exactly()
     shelf.end_pass()
-    parcels = shelf.open().take(9, 1 << 20, True)
-    assert [(parcel.redelivered, parcel.run.count) for parcel in parcels] == [(True, 1), (True, 1), (False, 1)]
+    deliveries = shelf.open().take(9, 1 << 20, True)
+    assert [(delivery.redelivered, delivery.batch.count) for delivery in deliveries] == [
+        (True, 1),
+        (True, 1),
+        (False, 1),
+    ]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x_message_ttl": 70}])
@@ -174,7 +180,7 @@ def test_what_has_expired_behind_the_head_is_not_delivered_along_with_it(
     clock.time_ms += 100
     assert shelf.take() == [b"stays", b"stays, too"]
     assert shelf.queue.table(0)["expired"] == 2
-    assert not arguments.get("x_dead_letter_exchange") or shelf.deaths() == [(b"a", "expired"), (b"b", "expired")]
+    assert not arguments.get("x_dead_letter_exchange") or shelf.outbox() == [(b"a", "expired"), (b"b", "expired")]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x_message_ttl": 5000}])
@@ -226,7 +232,7 @@ def test_a_requeued_message_keeps_its_time(shelf: Shelf, clock: HandClock) -> No
     assert shelf.take() == [b"a"]
     shelf.end_pass()
     clock.time_ms += 60
-    shelf.queue.give_back([(0, 1)])
+    shelf.queue.requeue([(0, 1)])
     shelf.end_pass()
     assert shelf.take() == []
 
@@ -261,10 +267,10 @@ def test_only_bodies_count_as_bytes(shelf: Shelf) -> None:
 
 def test_a_full_queue_refuses_what_consumers_would_not_take_at_once(shelf: Shelf) -> None:
     shelf.declare(x_max_length=2, x_overflow="reject-publish")
-    run = RecordBatch("ex", "key", 1, 5, 9, 0, 9, pack_many([b"x"] * 9))
-    assert shelf.queue.append(run, 3) == 5
-    assert shelf.queue.append(run, 3) == 0
-    assert shelf.queue.append(run) == 0
+    batch = RecordBatch("ex", "key", 1, 5, 9, 0, 9, pack_many([b"x"] * 9))
+    assert shelf.queue.append(batch, 3) == 5
+    assert shelf.queue.append(batch, 3) == 0
+    assert shelf.queue.append(batch) == 0
 
 
 def test_what_a_full_queue_refused_is_dead_lettered_also_after_a_crash(shelf: Shelf) -> None:
@@ -274,22 +280,22 @@ def test_what_a_full_queue_refused_is_dead_lettered_also_after_a_crash(shelf: Sh
     assert shelf.queue.ready == 2
     shelf.open()
     assert shelf.queue.ready == 2
-    assert shelf.deaths() == [(b"c", "maxlen"), (b"d", "maxlen")]
+    assert shelf.outbox() == [(b"c", "maxlen"), (b"d", "maxlen")]
 
 
 def test_a_message_dies_when_it_was_delivered_in_vain_too_often_and_that_is_known_after_a_crash(shelf: Shelf) -> None:
     shelf.declare(x_delivery_limit=2, **DEAD_LETTERS)
     shelf.publish(b"a", b"b")
-    for deliveries in range(3):
-        parcels = shelf.queue.take(1, 1 << 20, True)
-        assert [parcel.deliveries for parcel in parcels] == [deliveries]
-        shelf.queue.give_back([(0, 1)])
+    for delivery_count in range(3):
+        deliveries = shelf.queue.take(1, 1 << 20, True)
+        assert [delivery.delivery_count for delivery in deliveries] == [delivery_count]
+        shelf.queue.requeue([(0, 1)])
         shelf.end_pass()
-        if shelf.queue.deaths is not None and not shelf.queue.deaths.waiting:
+        if shelf.queue.outbox is not None and not shelf.queue.outbox.waiting:
             shelf.open()
-    assert shelf.deaths() == [(b"a", "delivery_limit")]
+    assert shelf.outbox() == [(b"a", "delivery_limit")]
     shelf.open()
-    assert shelf.deaths() == [(b"a", "delivery_limit")]
+    assert shelf.outbox() == [(b"a", "delivery_limit")]
     assert shelf.take() == [b"b"]
 
 
@@ -297,11 +303,14 @@ def test_messages_that_were_delivered_unequally_often_go_out_apart(shelf: Shelf)
     shelf.declare(x_delivery_limit=5)
     shelf.publish(*[b"%d" % number for number in range(6)])
     shelf.take()
-    shelf.queue.give_back([(0, 6)])
+    shelf.queue.requeue([(0, 6)])
     shelf.take(3)
-    shelf.queue.give_back([(0, 3)])
-    parcels = shelf.queue.take(9, 1 << 20, True)
-    assert [(parcel.first, parcel.deliveries, parcel.run.count) for parcel in parcels] == [(0, 2, 3), (3, 1, 3)]
+    shelf.queue.requeue([(0, 3)])
+    deliveries = shelf.queue.take(9, 1 << 20, True)
+    assert [(delivery.first, delivery.delivery_count, delivery.batch.count) for delivery in deliveries] == [
+        (0, 2, 3),
+        (3, 1, 3),
+    ]
 
 
 def test_a_dead_letter_leaves_when_it_is_buried_and_goes_out_again_when_it_is_not(shelf: Shelf) -> None:
@@ -309,15 +318,15 @@ def test_a_dead_letter_leaves_when_it_is_buried_and_goes_out_again_when_it_is_no
     shelf.publish(b"a", b"b", b"c")
     shelf.take()
     shelf.queue.reject([(0, 3)])
-    deaths = shelf.queue.deaths
-    assert deaths is not None
+    outbox = shelf.queue.outbox
+    assert outbox is not None
     assert (shelf.queue.valid, shelf.queue.ready, shelf.queue.unacked) == (3, 0, 0)
-    assert shelf.deaths() == [(b"a", "rejected"), (b"b", "rejected"), (b"c", "rejected")]
-    assert not deaths.waiting
-    deaths.buried([(1, 2)])
-    deaths.retry([(0, 3)])
-    assert shelf.deaths() == [(b"a", "rejected"), (b"c", "rejected")]
-    deaths.buried([(0, 3)])
+    assert shelf.outbox() == [(b"a", "rejected"), (b"b", "rejected"), (b"c", "rejected")]
+    assert not outbox.waiting
+    outbox.buried([(1, 2)])
+    outbox.retry([(0, 3)])
+    assert shelf.outbox() == [(b"a", "rejected"), (b"c", "rejected")]
+    outbox.buried([(0, 3)])
     assert (shelf.queue.valid, shelf.queue.table(0)["dead_lettered"]) == (0, 3)
 
 
@@ -326,9 +335,9 @@ def test_what_was_dying_in_a_crash_is_in_the_queue_again(shelf: Shelf) -> None:
     shelf.publish(b"a", b"b")
     shelf.take()
     shelf.queue.reject([(0, 2)])
-    assert len(shelf.deaths()) == 2
-    assert shelf.queue.deaths is not None
-    shelf.queue.deaths.buried([(0, 1)])
+    assert len(shelf.outbox()) == 2
+    assert shelf.queue.outbox is not None
+    shelf.queue.outbox.buried([(0, 1)])
     shelf.end_pass()
     shelf.open()
     assert shelf.take() == [b"b"]
@@ -339,7 +348,7 @@ def test_overdue_messages_return_or_die_as_declared(shelf: Shelf) -> None:
     shelf.publish(b"a")
     shelf.take()
     shelf.queue.time_out([(0, 1)])
-    assert shelf.deaths() == [(b"a", "ack_timeout")]
+    assert shelf.outbox() == [(b"a", "ack_timeout")]
     shelf.declare(x_consumer_timeout=5)
     shelf.take()
     shelf.queue.time_out([(0, 1)])
@@ -351,11 +360,11 @@ def test_looking_at_messages_changes_nothing(shelf: Shelf) -> None:
     shelf.publish(b"a", b"b", b"c")
     shelf.publish(b"h", priority=3)
     shelf.take(2)
-    shelf.queue.give_back([(3 << 55, (3 << 55) + 1)])
+    shelf.queue.requeue([(3 << 55, (3 << 55) + 1)])
     seen = [
-        (parcel.redelivered, record.body)
-        for parcel in shelf.queue.peek(0, 9)
-        for record in unpack(parcel.run.records, parcel.run.count)
+        (delivery.redelivered, record.body)
+        for delivery in shelf.queue.peek(0, 9)
+        for record in unpack(delivery.batch.records, delivery.batch.count)
     ]
     assert seen == [(True, b"a"), (False, b"b"), (False, b"c")]
     assert shelf.queue.peek(1, 1)[0].first == (3 << 55) + 1
@@ -365,7 +374,7 @@ def test_looking_at_messages_changes_nothing(shelf: Shelf) -> None:
 
 def test_marks_of_stores_without_lanes_are_read(shelf: Shelf) -> None:
     shelf.declare()
-    shelf.journal.mark(7, 0, 44)
+    shelf.buffer.mark(7, 0, 44)
     shelf.end_pass()
     shelf.store.rest(1e12)
     contents = shelf.store.load()
@@ -378,10 +387,10 @@ def test_idle_queues_are_not_looked_at_by_the_collector(shelf: Shelf) -> None:
     shelf.declare()
     shelf.publish(b"a")
     shelf.end_pass()
-    assert not shelf.journal.untidy
+    assert not shelf.buffer.compactable
     for _ in range(32):
         shelf.publish(b"a")
         shelf.end_pass()
-    assert [lane.id for lane in shelf.journal.untidy] == [shelf.queue.id]
+    assert [subqueue.id for subqueue in shelf.buffer.compactable] == [shelf.queue.id]
     shelf.queue.retire()
-    assert not shelf.journal.untidy
+    assert not shelf.buffer.compactable

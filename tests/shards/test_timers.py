@@ -1,4 +1,4 @@
-"""What waits for a time: delayed publishes and parked messages, over restarts, with clocks that jump."""
+"""What waits for a time: delayed publishes and delayed messages, over restarts, with clocks that jump."""
 
 import signal
 import time
@@ -130,9 +130,9 @@ def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -
     shard.until(lambda: shard.ask(Counts(9, 1))[0] == 4)
     assert now_ms() - sent >= 400
     shard.send(consume(2))
-    deliveries = shard.delivered(4)
-    assert numbers(deliveries) == [0, 1, 2, 3]
-    assert [one.redelivered for one in deliveries for _ in range(one.run.count)] == [True] * 3 + [False]
+    delivery_count = shard.delivered(4)
+    assert numbers(delivery_count) == [0, 1, 2, 3]
+    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 3 + [False]
 
 
 def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:

@@ -60,8 +60,8 @@ def staged(
     start: int, count: int, *queues: int, attempt: int = FIRST, transaction: int = 1, body: int = 0, delay_ms: int = 0
 ) -> Publish:
     """Messages that an attempt numbers from `start` on; in their bodies is `body + start` and so on."""
-    run = run_of(body + start, count)
-    return Publish(queues or (1,), run, attempt, start, delay_ms, transaction)
+    batch = run_of(body + start, count)
+    return Publish(queues or (1,), batch, attempt, start, delay_ms, transaction)
 
 
 def send(shard: Shard, *messages: Publish, upto: int = 0) -> None:
@@ -289,9 +289,9 @@ def test_delays_count_from_the_commit(shard: Shard) -> None:
 
 
 def test_times_to_live_count_from_the_commit(shard: Shard) -> None:
-    run = run_of(0, 1)
-    run.ttl_ms = 0
-    send(shard, Publish((1, 8), run, FIRST, 0, 0, 1), staged(1, 4, 8))
+    batch = run_of(0, 1)
+    batch.ttl_ms = 0
+    send(shard, Publish((1, 8), batch, FIRST, 0, 0, 1), staged(1, 4, 8))
     seal(shard)
     shard.ask(consume(1))
     conclude(shard, FIRST)
@@ -301,15 +301,15 @@ def test_times_to_live_count_from_the_commit(shard: Shard) -> None:
     assert dead[1].run.timestamp_ms > 1_000_000  # when it joined the queue; the publish said 5
 
 
-def numbers_of(run: RecordBatch) -> list[int]:
-    return [int(record.body) for record in unpack(run.records, run.count)]
+def numbers_of(batch: RecordBatch) -> list[int]:
+    return [int(record.body) for record in unpack(batch.records, batch.count)]
 
 
 def test_priorities_count(shard: Shard) -> None:
     for place, priority in enumerate((1, 5, 3, 9)):
-        run = run_of(place * 10, 10)
-        run.priority = priority
-        send(shard, Publish((4, 1), run, FIRST, place * 10, 0, 1))
+        batch = run_of(place * 10, 10)
+        batch.priority = priority
+        send(shard, Publish((4, 1), batch, FIRST, place * 10, 0, 1))
     seal(shard)
     conclude(shard, FIRST)
     assert consumed(shard, 40, 4) == [*range(10, 20), *range(30, 40), *range(20, 30), *range(10)]
@@ -374,8 +374,8 @@ def test_a_kill_while_it_is_carried_out_loses_and_doubles_nothing(shard: Shard) 
     total = 40
     for place in range(total):
         for attempt in (SECOND, FIRST):
-            run = RecordBatch("ex", "key", 1, 5, 9, place * 1000, 1000, records)
-            shard.send(Publish((1, 2), run, attempt, place * 1000, 0, 1))
+            batch = RecordBatch("ex", "key", 1, 5, 9, place * 1000, 1000, records)
+            shard.send(Publish((1, 2), batch, attempt, place * 1000, 0, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2 * total)
     shard.ask(Seal(11, 1, FIRST))
     shard.send(FollowDecision(12, 1, [FIRST]))

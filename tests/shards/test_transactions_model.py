@@ -49,7 +49,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "ROLL_BYTES", 8000)
     monkeypatch.setattr(decisions, "READ_BYTES", 500)
     monkeypatch.setattr(transactions_module, "READ_BYTES", 500)
-    monkeypatch.setattr(decisions, "DROPPED_RUNS_PER_PASS", 3)
+    monkeypatch.setattr(decisions, "DROPPED_BATCHES_PER_PASS", 3)
 
 
 # --- what is sent again ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_any_interleaving_of_resends_and_kills_stages_each_message_once(sends: l
             shard.restart()
             shard.send(FollowDecision(7, 3, [SECOND, FIRST]))
         shard.expect(Answer, lambda answer: answer.request == 7)
-        assert shard.worker.table()["staged"] == []
+        assert shard.loop.table()["staged"] == []
         for queue in (1, 2):
             expected = [
                 number
@@ -139,18 +139,20 @@ def test_few_ranges_stay_in_memory_where_all_is_sent_again() -> None:
             for send in sends:
                 assert shard.publish(send) == []
         shard.turn()
-        attempt = shard.worker._transactions._attempts[3][FIRST]
+        attempt = shard.loop._transactions._attempts[3][FIRST]
         assert (attempt.messages, attempt.is_wide, len(attempt._seen) <= 5) == (100, False, True)
 
 
 def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> None:
-    runs, record = 40_000, pack(None, b"x")
-    run = RecordBatch("", "", PERSISTENT, 1, 2, 3, 1, record)
+    batches, record = 40_000, pack(None, b"x")
+    batch = RecordBatch("", "", PERSISTENT, 1, 2, 3, 1, record)
     (tmp_path / "store").mkdir()
     store = Store.open(tmp_path / "store")
     store.write(
         WriteBatch(
-            staged=[Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, run) for number in range(runs)]
+            staged=[
+                Staged(StagedPlace(3, FIRST, 2 * number, 1, len(record)), (1,), 0, batch) for number in range(batches)
+            ]
         )
     )
     store.close()
@@ -158,8 +160,8 @@ def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> 
     with inside(tmp_path) as shard:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert [each["messages"] for each in shard.worker.table()["staged"]] == [runs]
-    assert peak < 60 * runs, peak
+        assert [each["messages"] for each in shard.loop.table()["staged"]] == [batches]
+    assert peak < 60 * batches, peak
 
 
 # --- crashes ---------------------------------------------------------------------------------------------------------
@@ -168,12 +170,12 @@ RUNS = 12
 
 
 def publishes(attempt: int, padding: int) -> list[Publish]:
-    """Runs of ten messages, to the queues in turn; their numbers are in their bodies."""
+    """Batches of ten messages, to the queues in turn; their numbers are in their bodies."""
     found = []
     for place in range(RUNS):
         bodies = [b"%0*d" % (padding, number) for number in range(place * 10, place * 10 + 10)]
-        run = RecordBatch("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
-        found.append(Publish(((1,), (1, 2), (2,))[place % 3], run, attempt, place * 10, 0, 3))
+        batch = RecordBatch("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
+        found.append(Publish(((1,), (1, 2), (2,))[place % 3], batch, attempt, place * 10, 0, 3))
     return found
 
 
@@ -193,7 +195,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
 
     def crash() -> None:
         """What was there at this moment, opened elsewhere, ends as it should."""
-        left = sum([each["messages"] for each in shard.worker.table()["staged"]])
+        left = sum([each["messages"] for each in shard.loop.table()["staged"]])
         states.append((left, shard.ready(1) + shard.ready(2)))
         folder = shard.copy(tmp_path / "crashed")
         with inside(folder) as other:
@@ -201,7 +203,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
                 assert other.ask(FollowDecision(9, 3, [SECOND, FIRST])) is None
             else:
                 other.settle_down()
-            assert other.worker.table()["staged"] == []
+            assert other.loop.table()["staged"] == []
             assert [other.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
             assert other.publish(*publishes(FIRST, padding)[:1])[0].code == 406
         contents = Store.open(folder / "store")
@@ -239,9 +241,9 @@ def test_a_crash_before_the_decision_leaves_all_that_was_confirmed_staged(tmp_pa
         assert shard.ask(Seal(5, 3, FIRST))[0] == RUNS * 10
         shard.restart()
         assert shard.ask(Prepare(6, 3, [FIRST, SECOND])) == [RUNS * 10, 0]
-        (before,) = shard.worker.table()["staged"]
+        (before,) = shard.loop.table()["staged"]
         assert (before["messages"], before["attempts"]) == (RUNS * 10, 1)
         assert shard.ready(1) == 0
         assert shard.ask(FollowDecision(7, 3, [])) is None
-        assert shard.worker.table()["staged"] == []
+        assert shard.loop.table()["staged"] == []
         assert shard.contents(1) == []
