@@ -161,8 +161,6 @@ class ShardLoop:
         self._buffer.note(state.clock.note())
         return [(number, stored[number].segments) for number in contents.dropped]
 
-    # --- the pass ---------------------------------------------------------------------------------------------------
-
     def wait_seconds(self) -> float:
         """How long a pass may be put off if nothing comes."""
         working = (
@@ -279,8 +277,6 @@ class ShardLoop:
         self._buffer.note(self._state.clock.note())
         self._buffer.demand()
         self._finish(collect=False)
-
-    # --- sessions ---------------------------------------------------------------------------------------------------
 
     def _opened(self, peer: Peer, _: LinkOpened) -> None:
         self._state.peers.setdefault(peer, PeerState())  # a caller that calls twice is told of twice

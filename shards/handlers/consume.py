@@ -71,8 +71,6 @@ class Consuming:
             if hosted is not None and not len(hosted.consumers) and hosted.queue.declared.auto_delete:
                 state.schedule.at(state.schedule.now_ms + LOST_MS, partial(state.look_unused, hosted))
 
-    # --- beginning and end ------------------------------------------------------------------------------------------
-
     def _consume(self, peer: Peer, message: Consume) -> None:
         state = self._state
         hosted = state.found(peer, message.request, message.queue)
@@ -161,8 +159,6 @@ class Consuming:
         state.use(hosted)
         state.active[number] = hosted
         return hosted
-
-    # --- what was delivered -----------------------------------------------------------------------------------------
 
     def _stir(self, consumer: Consumer) -> HostedQueue:
         """A consumer may have credit again: its queue has its turn in this pass."""
@@ -253,8 +249,6 @@ class Consuming:
         consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
         peer.post(Answer(message.request))
-
-    # --- one by one -------------------------------------------------------------------------------------------------
 
     def _get(self, peer: Peer, message: Get) -> None:
         state = self._state

@@ -157,8 +157,6 @@ class Reservations:
             for name in names.there:
                 self._state.buffer.reserve(queue.id, name, None)
 
-    # --- requests ---------------------------------------------------------------------------------------------------
-
     def _reserve(self, peer: Peer, message: Reserve) -> None:
         state = self._state
         hosted = state.found(peer, message.request, message.queue)
@@ -219,8 +217,6 @@ class Reservations:
             state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
             return
         self._acknowledge(peer, message, hosted, held)
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _held(self, number: int, name: str) -> ActiveReservation | None:
         names = self._names.get(number)

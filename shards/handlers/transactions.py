@@ -110,8 +110,6 @@ class Transactions:
             for number, here in self._attempts.items()
         ]
 
-    # --- staging ----------------------------------------------------------------------------------------------------
-
     def stage(self, publish: int, message: Publish) -> PublishRefusal | None:
         """Keep what its attempt has not staged yet of a publish; returns the refusal where it may not be.
 
@@ -155,8 +153,6 @@ class Transactions:
         if attempt is None:
             attempt = here[number] = StagedAttempt(transaction, number)
         return attempt
-
-    # --- deciding ---------------------------------------------------------------------------------------------------
 
     def _seal(self, peer: Peer, message: Seal) -> None:
         if self._is_over(peer, message):
@@ -233,8 +229,6 @@ class Transactions:
                 return
             self._decisions.begin(transaction, attempts)
         self._decisions.wait(transaction, peer, message.request)
-
-    # --- carrying out what is decided -------------------------------------------------------------------------------
 
     @property
     def is_rolling(self) -> bool:

@@ -97,8 +97,6 @@ class ConfiguredQueue:
         """As `Queue.subqueues`."""
         return self._levels.order
 
-    # --- messages come and go ---------------------------------------------------------------------------------------
-
     def append(self, batch: RecordBatch, credit: int = 0, /) -> int:
         """As `Queue.append`."""
         if self.arguments.ttl_ms is not None or batch.ttl_ms is not None:
@@ -166,8 +164,6 @@ class ConfiguredQueue:
         """As `Queue.extent`."""
         return self._levels.extent(number)
 
-    # --- messages die -----------------------------------------------------------------------------------------------
-
     def reject(self, ranges: Ranges) -> None:
         """As `Queue.reject`."""
         if self.outbox is None:
@@ -206,8 +202,6 @@ class ConfiguredQueue:
         if self._length_limit is not None:
             self._settle(self._length_limit.withdraw_excess(), MAXLEN)
 
-    # --- messages wait for a time -----------------------------------------------------------------------------------
-
     def delay_return(self, ranges: Ranges) -> Ranges:
         """As `Queue.park`."""
         ranges = self._count(ranges)
@@ -224,8 +218,6 @@ class ConfiguredQueue:
             self._levels.release_held(parts)
             if self._length_limit is not None:
                 self._length_limit.came_back(parts)
-
-    # --- messages are reserved --------------------------------------------------------------------------------------
 
     def reserve(self, count: int) -> Ranges:
         """As `Queue.reserve`."""
@@ -252,8 +244,6 @@ class ConfiguredQueue:
     def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
         """As `Queue.show`."""
         return self._levels.show(ranges, PEEK_BYTES, fresh_from)
-
-    # --- passes, and the end ----------------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """As `Queue.seal`."""
@@ -294,8 +284,6 @@ class ConfiguredQueue:
             "dropped": self.dropped,
             "dead_lettered": self.outbox.dead_lettered if self.outbox is not None else 0,
         }
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
         """At start: what was dying when the process ended, and can be told from what was not, dies again."""

@@ -132,8 +132,6 @@ class SegmentLog:
         self.index.replace(start, stop, new)
         self._buffer.rewrite(old, new)
 
-    # --- inside -----------------------------------------------------------------------------------------------------
-
     def _new_slicer(self) -> BatchSlicer:
         self._slicer = BatchSlicer()
         return self._slicer

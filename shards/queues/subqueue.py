@@ -104,8 +104,6 @@ class Subqueue(ReadyMessages):
         """Messages not done with."""
         return self.fresh + self.returned.count + self.unacked + self.held
 
-    # --- messages come ----------------------------------------------------------------------------------------------
-
     def append(self, batch: RecordBatch, _credit: int = 0, /) -> int:
         """Put a batch at the end; returns its count. There is no length limit that credit could widen."""
         count = batch.count
@@ -142,8 +140,6 @@ class Subqueue(ReadyMessages):
     def offered(self) -> None:
         """Consumers have had their chance at all that is here: what has expired of it may go."""
         self._arrived = self.next
-
-    # --- messages go out --------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         """Hand out ready messages, in order; they are unacked from here on.
@@ -206,8 +202,6 @@ class Subqueue(ReadyMessages):
             for first, again, batches in deliveries
         ]
 
-    # --- messages are done with, or come back -----------------------------------------------------------------------
-
     def settle(self, ranges: Ranges) -> None:
         """Unacked messages are done with."""
         for start, end in ranges:
@@ -269,8 +263,6 @@ class Subqueue(ReadyMessages):
         self._settle(start, end)
         freed = before - self.bytes
         return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
-
-    # --- messages are held -------------------------------------------------------------------------------------
 
     def hold(self, ranges: Ranges) -> None:
         """Unacked messages wait for something."""
@@ -358,8 +350,6 @@ class Subqueue(ReadyMessages):
             self._expiry_of = head
         return self._expiry
 
-    # --- segments are replaced --------------------------------------------------------------------------------------
-
     @property
     def is_sparse(self) -> bool:
         """Whether less than half of what it stores is valid, and it matters."""
@@ -376,8 +366,6 @@ class Subqueue(ReadyMessages):
         self._buffer.compactable.pop(self, None)
         if self._durable:
             self._buffer.unmark(self.id, self.number)
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _adopt(self, segment: Segment) -> None:
         """Take over a stored segment: what is live below the mark may have been handed out, and is ready again."""

@@ -132,8 +132,6 @@ class Quarantine:
         """What whoever wants something of a queue is told."""
         return self.queues[number].text
 
-    # --- transactions -----------------------------------------------------------------------------------------------
-
     def hold(self, transaction: int, damage: RowDamaged) -> str:
         """A message that a transaction has staged is damaged; returns what is to be said of that."""
         if transaction not in self._staged:
@@ -149,8 +147,6 @@ class Quarantine:
     def let_go(self, transaction: int) -> None:
         """Nothing of a transaction is left."""
         self._staged.pop(transaction, None)
-
-    # --- what is shown ----------------------------------------------------------------------------------------------
 
     def texts(self) -> list[str]:
         """A sentence for each alarm."""

@@ -82,8 +82,6 @@ class WriteBuffer:
         self._due = False
         self._settle_due = False
 
-    # --- what happened ----------------------------------------------------------------------------------------------
-
     def open(self, segment: Segment) -> None:
         """A segment is being filled in this pass."""
         self._opened.append(segment)
@@ -221,8 +219,6 @@ class WriteBuffer:
         if self._settled_at is not None:
             self._due = self._settle_due = True
 
-    # --- bodies -----------------------------------------------------------------------------------------------------
-
     def batches(self, segment: Segment) -> list[NumberedBatch]:
         """The bodies of a segment, which stay in memory from here on if they were not."""
         batches = segment.batches
@@ -237,8 +233,6 @@ class WriteBuffer:
             return segment.batches
         self.read_once_bytes += segment.bytes
         return self.store.read(segment)
-
-    # --- writing ----------------------------------------------------------------------------------------------------
 
     def wait_seconds(self, now: float) -> float | None:
         """How long until something must be written; None when nothing must."""

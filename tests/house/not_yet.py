@@ -10,8 +10,6 @@ LONG_FILES: set[str] = {
     "tests/client/test_transactions.py",
     "tests/coordinator/test_endings.py",
     "tests/e2e/test_combinations.py",
-    "tests/shards/test_reservations.py",
-    "tests/shards/test_termed_model.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_write.py",
 }

@@ -14,8 +14,7 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.message.record import unpack
 from shardmq.message.record_batch import RecordBatch
-
-from .inside import Inside
+from tests.shards.inside import Inside
 
 EVERYTHING = 2**63 - 1
 """Behind every message's number."""

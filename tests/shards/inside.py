@@ -27,8 +27,7 @@ from shardmq.bus.poller import Poller, context
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
 from shardmq.topology.entities import Queue
-
-from .driver import BROKER, consume, enroll, numbers
+from tests.shards.driver import BROKER, consume, enroll, numbers
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 

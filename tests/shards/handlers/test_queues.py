@@ -27,8 +27,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, run_of
+from tests.shards.driver import Shard, consume, run_of
 
 PLAIN = Queue("/", "q", 1, 0)
 AUTO = Queue("/", "auto", 2, 0, durable=False, auto_delete=True)

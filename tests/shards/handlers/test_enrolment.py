@@ -12,8 +12,7 @@ from shardmq.bus.messages.base import Refusal
 from shardmq.bus.messages.shard import AssignQueue, FromShard
 from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
-
-from .driver import BROKER, PATIENCE_SECONDS, Shard, enroll
+from tests.shards.driver import BROKER, PATIENCE_SECONDS, Shard, enroll
 
 QUEUE = Queue("/", "q", 1, 0)
 

@@ -14,11 +14,10 @@ from shardmq.shards.storage.schema import STAGE, STATE
 from shardmq.shards.storage.store import Store
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue
-
-from .clocked import Clocked
-from .damaging import flip, flip_body, rows
-from .driver import run_of
-from .test_quarantine import QUEUES, stage
+from tests.shards.clocked import Clocked
+from tests.shards.damaging import flip, flip_body, rows
+from tests.shards.driver import run_of
+from tests.shards.state.test_quarantine import QUEUES, stage
 
 KNOWN = Registry({queue.id: queue for queue in QUEUES}, next_transaction=9, undecided=frozenset({8}))
 

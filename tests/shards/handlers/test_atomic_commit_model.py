@@ -19,9 +19,8 @@ from shardmq.bus.messages.shard import (
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.topology.entities import Queue
-
-from .driver import consume, numbers, run_of
-from .inside import Inside, inside
+from tests.shards.driver import consume, numbers, run_of
+from tests.shards.inside import Inside, inside
 
 IN, OUT, OTHER, SMALL = 1, 2, 3, 4
 QUEUES = (

@@ -170,10 +170,10 @@ def test_no_flipped_bit_ends_a_process_by_a_signal(folder: Path, content: bytes)
     """In a process of its own, as LMDB would end this one."""
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
-        "from tests.shards.test_flips import found\nfrom shardmq.errors import StoreRefused\n"
+        "from tests.shards.storage.test_flips import found\nfrom shardmq.errors import StoreRefused\n"
         "try: found(Path(sys.argv[2]))\nexcept StoreRefused: sys.exit(78)\n"
     )
-    root = str(Path(__file__).resolve().parent.parent.parent)
+    root = str(Path(__file__).resolve().parents[3])
     for bit in (10 * 8, PAGE_TWO + 12 * 8 + 3, PAGE_TWO + 14 * 8 + 2, (4096 + 16 + 24 + 40) * 8):
         (folder / "data.mdb").write_bytes(flipped(content, bit))
         ended = subprocess.run([sys.executable, "-c", code, root, str(folder)], capture_output=True, check=False)

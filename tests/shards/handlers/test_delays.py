@@ -23,8 +23,7 @@ from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import ClockNote, SteadyClock
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, numbers, run_of
+from tests.shards.driver import Shard, consume, numbers, run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0),

@@ -19,8 +19,7 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.dead_letters import LETTERS_BYTES_MAX
 from shardmq.shards.queues.dead_letter_outbox import GONE_EVERY
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, run_of
+from tests.shards.driver import Shard, consume, run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0, arguments={"x-dead-letter-exchange": "dlx"}),

@@ -11,9 +11,8 @@ from shardmq.bus.messages.shard import Confirmed, Publish, Purge
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, run_of
-from .inside import MEMORY
+from tests.shards.driver import Shard, run_of
+from tests.shards.inside import MEMORY
 
 MB = 1 << 20
 RUNS = 80

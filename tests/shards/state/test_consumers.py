@@ -23,8 +23,7 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, numbers, run_of
+from tests.shards.driver import Shard, consume, numbers, run_of
 
 SLOW_MS = 300
 """Time to settle in."""

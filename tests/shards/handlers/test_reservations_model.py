@@ -22,9 +22,8 @@ from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.queues.configured_queue import ConfiguredQueue
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.topology.entities import Queue
-
-from .clocked import LONG_MS, Clocked
-from .inside import MEMORY
+from tests.shards.clocked import LONG_MS, Clocked
+from tests.shards.inside import MEMORY
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NAMES = ("night", "day", "noon")
@@ -77,8 +76,6 @@ class ReservationMachine(RuleBasedStateMachine):
         self.shard = Clocked(self.folder, memory)
         self.shard.assign(Queue("/", "q", 1, 0, True, arguments))
 
-    # --- the model --------------------------------------------------------------------------------------------------
-
     def those(self, *states: str) -> list[Message]:
         return sorted([message for message in self.messages if message.state in states], key=lambda m: m.place)
 
@@ -97,8 +94,6 @@ class ReservationMachine(RuleBasedStateMachine):
         for name, until_ms in list(self.acknowledged.items()):
             if until_ms <= self.now_ms:
                 del self.acknowledged[name]
-
-    # --- rules ------------------------------------------------------------------------------------------------------
 
     @rule(
         counts=st.lists(st.integers(1, 15), min_size=1, max_size=4),
@@ -225,8 +220,6 @@ class ReservationMachine(RuleBasedStateMachine):
         for message in self.messages:
             if message.state == UNACKED:
                 message.state = READY
-
-    # --- what must be so --------------------------------------------------------------------------------------------
 
     @invariant()
     def reading_finds_what_should_be_there(self) -> None:

@@ -24,8 +24,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, numbers, run_of
+from tests.shards.driver import Shard, consume, numbers, run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0),

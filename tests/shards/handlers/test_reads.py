@@ -24,9 +24,8 @@ from shardmq.shards.handlers.reads import PASS_BYTES, READ_RANGES, slices_of
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
 from shardmq.shards.queues.plain_queue import PEEK_BYTES
 from shardmq.topology.entities import Queue
-
-from .clocked import EVERYTHING, Clocked
-from .driver import run_of
+from tests.shards.clocked import EVERYTHING, Clocked
+from tests.shards.driver import run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0),
@@ -60,9 +59,6 @@ def of_bytes(start: int, count: int, size: int) -> RecordBatch:
     return RecordBatch(
         "ex", "key", 1, 5, 9, start, count, pack_many([b"%08d" % number * (size // 8) for number in range(count)])
     )
-
-
-# --- slices -----------------------------------------------------------------------------------------------------------
 
 
 @given(spans, st.integers(1, 300))
@@ -145,9 +141,6 @@ def test_nobody_sees_a_queue_over_its_bounds(shard: Clocked) -> None:
     shard.take_in(run_of(0, 10), queue=4)
     assert shard.do(Slices, 4, 2) == [[7, 8, 1], [8, 10, 2]]
     assert shard.bodies(queue=4) == [7, 8, 9]
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_says_where_to_read_on(shard: Clocked) -> None:

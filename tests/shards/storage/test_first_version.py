@@ -13,7 +13,7 @@ from shardmq.shards.storage.schema import BODIES_APART, DATABASES, WITH_KEYS_CHE
 from shardmq.shards.storage.store import Store
 from shardmq.storage.redo.log import REDO_BYTES
 from shardmq.storage.redo.recovery import ENTRY
-from tests.shards.test_flips import fill, found
+from tests.shards.storage.test_flips import fill, found
 from tests.storage.flips import flipped
 
 CHECKSUM = 8

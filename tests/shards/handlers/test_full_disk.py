@@ -15,8 +15,7 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.shards.handlers.decisions import ROLL_ROOM_BYTES
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, numbers, run_of
+from tests.shards.driver import Shard, numbers, run_of
 
 QUEUES = (Queue("/", "q", 1, 0), Queue("/", "other", 2, 0))
 

@@ -21,8 +21,7 @@ from shardmq.limits import FRAMED_PRODUCERS, LETTER_PRODUCERS
 from shardmq.shards.state.deduplication import PRODUCERS_MAX, ProducerSequences
 from shardmq.shards.storage.entries import LETTER_RANGES_MAX, RANGES_KEPT, RANGES_MAX
 from shardmq.topology.entities import Queue
-
-from .driver import Shard, consume, numbers, run_of
+from tests.shards.driver import Shard, consume, numbers, run_of
 
 QUEUES = (
     Queue("/", "q", 1, 0),

@@ -22,10 +22,9 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, EXPIRE_BYTES
 from shardmq.shards.state.sliced_work import SLICE_BYTES
 from shardmq.topology.entities import Queue
-
-from .clocked import Clocked
-from .driver import Shard, consume, numbers, run_of
-from .inside import MEMORY
+from tests.shards.clocked import Clocked
+from tests.shards.driver import Shard, consume, numbers, run_of
+from tests.shards.inside import MEMORY
 
 QUEUES = (Queue("/", "big", 1, 0), Queue("/", "other", 2, 0))
 RUN_BYTES = 2 << 20

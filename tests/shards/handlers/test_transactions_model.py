@@ -23,10 +23,9 @@ from shardmq.shards.storage.entries import Staged, StagedPlace
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue
+from tests.shards.driver import run_of
+from tests.shards.inside import inside
 from tests.shards.stores import StoreRoom
-
-from .driver import run_of
-from .inside import inside
 
 QUEUES = (Queue("/", "q", 1, 0), Queue("/", "other", 2, 0, arguments={"x-max-priority": 3}))
 MISSING = 99
@@ -50,9 +49,6 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "READ_BYTES", 500)
     monkeypatch.setattr(transactions_module, "READ_BYTES", 500)
     monkeypatch.setattr(decisions, "DROPPED_BATCHES_PER_PASS", 3)
-
-
-# --- what is sent again ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=["lmdb", "memory"])
@@ -163,8 +159,6 @@ def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> 
         assert [each["messages"] for each in shard.loop.table()["staged"]] == [batches]
     assert peak < 60 * batches, peak
 
-
-# --- crashes ---------------------------------------------------------------------------------------------------------
 
 RUNS = 12
 

@@ -15,8 +15,7 @@ from shardmq.storage.pages.page import BRANCH, LEAF, PAGE
 from shardmq.storage.pages.page_check import check_pages
 from shardmq.storage.repair.rebuild import reachable, rebuild
 from shardmq.storage.repair.salvage import SalvagedFile
-
-from .test_flips import fill
+from tests.shards.storage.test_flips import fill
 
 PAGE_BYTES = 4096
 

@@ -37,10 +37,9 @@ from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.storage.schema import STAGE, STATE
 from shardmq.topology.entities import Queue
-
-from .clocked import EVERYTHING, LONG_MS, Clocked
-from .damaging import flip, flip_body, rows
-from .driver import consume, numbers, run_of
+from tests.shards.clocked import EVERYTHING, LONG_MS, Clocked
+from tests.shards.damaging import flip, flip_body, rows
+from tests.shards.driver import consume, numbers, run_of
 
 QUEUES = (
     Queue("/", "hurt", 1, 0),

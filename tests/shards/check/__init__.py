@@ -1,0 +1,1 @@
+"""Closed stores, looked through and repaired."""
