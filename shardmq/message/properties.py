@@ -5,25 +5,26 @@ from typing import Any, Final
 import msgspec
 
 RECURSION_MAX: Final = 1000
-"""Python's own limit, for reading again what could be read when it came in: the stack below may be deeper now. That of
-gateways is lower."""
+"""Python's default limit of recursion. Properties that could be read when they came in are read again with this limit,
+as the stack may be deeper then; gateways run with a lower one."""
 
 
 class Properties(
     msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, forbid_unknown_fields=True, kw_only=True, frozen=True
 ):
-    """A message's properties, with AMQP 0-9-1's names and meanings (section 4.2.6.1). None is not set.
+    """A message's properties, with AMQP 0-9-1's names and meanings (section 4.2.6.1); None where one is not set.
 
     Attributes:
         content_type: MIME type of the body.
         content_encoding: MIME encoding of the body.
-        headers: free table; keys are strings. Values are whatever msgpack has, times with a zone, and decimal.Decimal.
-        delivery_mode: 1 transient, 2 persistent; persistent when not set.
+        headers: a table for the application; keys are strings. Values are what msgpack has, times with a time zone, and
+            decimal.Decimal.
+        delivery_mode: 1 transient, 2 persistent; persistent by default.
         priority: 0 to 255.
-        correlation_id: for the application, as to match replies.
-        reply_to: for the application, a queue's name.
-        expiration: milliseconds as a decimal string, as AMQP has it.
-        message_id: for the application; the broker assigns one where it is None.
+        correlation_id: for the application, to match replies with requests.
+        reply_to: for the application, the queue for replies.
+        expiration: how long the message may wait in a queue, in milliseconds, as a decimal string.
+        message_id: for the application; the broker assigns one where it is not set.
         timestamp: seconds since 1970.
         type: the application's name for the kind of message.
         user_id: the publishing user.

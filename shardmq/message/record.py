@@ -1,10 +1,10 @@
-"""Records and runs: how messages travel and lie, from the publisher's socket to the consumer's, without being unpacked.
+"""One message packed: writing, reading and checking it.
 
-A record is one message, msgpack `[properties | nil, body]`. Records stand back to back; a run is a number of them under
-one header. Joining is concatenation; cutting (`shards.segments.Cutter`) skips over records without
-decoding them.
+A record is one message, msgpack `[properties | nil, body]`. Messages travel and lie as records, from the publisher's
+socket to the consumer's. Records stand back to back; a record batch is a number of them under one header. Joining
+batches is concatenation, and cutting one skips over records without decoding them.
 
-    run:      exchange, routing key, flags, time, id, count
+    batch:    exchange, routing key, flags, time, id, count
     records:  92 c0 c4 03 'a' 'b' 'c'   92 81 .. .. c4 01 'd'   …
               └ [nil, b'abc'] ──────┘   └ [{…}, b'd'] ──────┘
 """
@@ -30,11 +30,11 @@ from shardmq.message.properties import RECURSION_MAX, Properties
 from shardmq.message.record_batch import DECIMAL, RecordBatch, record_ends
 
 ALONE_BYTES: Final = 1 << 20
-"""A record of more bytes that comes alone is checked where it lies."""
+"""A single record with more bytes is checked without a copy of it."""
 
 
 class Record(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One message."""
+    """One message, decoded."""
 
     properties: Properties | None
     body: bytes
@@ -45,7 +45,7 @@ def _extension(code: int, data: memoryview) -> Any:
         try:
             return Decimal(bytes(data).decode())
         except (InvalidOperation, UnicodeDecodeError):
-            pass  # no decimal, whatever it says: it stays what it is
+            pass  # it is no decimal, and stays the extension that it is
     return Ext(code, bytes(data))
 
 
@@ -65,28 +65,28 @@ _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 
 
 def pack(properties: Properties | None, body: bytes) -> bytes:
-    """One record's bytes."""
+    """Encode a message as a record."""
     if properties is not None and properties.headers is not None:
         properties = _with_extensions(properties, properties.headers)
     return _encode((properties, body))
 
 
 def pack_properties(properties: Properties | None) -> msgspec.Raw:
-    """The bytes of a record's first half."""
+    """Encode properties as the first half of a record."""
     if properties is not None and properties.headers is not None:
         properties = _with_extensions(properties, properties.headers)
     return msgspec.Raw(_encode(properties))
 
 
 def pack_raw(properties: bytes, body: bytes) -> bytes:
-    """One record's bytes, for a run with the flag AMQP."""
+    """Encode a message with an AMQP property list as a record of a batch with the flag AMQP."""
     return _encode((properties, body))
 
 
 def pack_many(bodies: Iterable[bytes], properties: Properties | None = None) -> bytes:
-    """The records of several bodies that share their properties, back to back.
+    """Encode messages that share their properties as records, back to back.
 
-    They are encoded as one array, whose header is cut off: 54 ns a record, where one by one takes 100.
+    They are encoded as one array, and its header is cut off: 54 ns a record, where one by one takes 100.
     """
     if properties is not None and properties.headers is not None:
         properties = _with_extensions(properties, properties.headers)
@@ -94,13 +94,13 @@ def pack_many(bodies: Iterable[bytes], properties: Properties | None = None) -> 
 
 
 def pack_packed(contents: Sequence[tuple[Properties | msgspec.Raw | None, bytes]]) -> bytes:
-    """The records of several messages, back to back; their properties went through `pack_properties`, or need not."""
+    """Encode messages as records, back to back. `pack_properties` has to encode decimals in properties before."""
     array = _encode(contents)
     return array[_ARRAY_HEADER_BYTES.get(array[0], 1) :]
 
 
 def _with_extensions(properties: Properties, headers: dict[str, Any]) -> Properties:
-    """Properties as msgpack can have them: 0.1 us where there are three headers and no decimal among them."""
+    """Properties as msgpack can encode them; takes 0.1 µs for three headers and no decimal."""
     if not _has_decimals(headers):
         return properties
     return msgspec.structs.replace(properties, headers=_extended(headers))
@@ -110,7 +110,7 @@ def _has_decimals(headers: dict[str, Any]) -> bool:
     if _LOOKED_INTO.isdisjoint(map(type, headers.values())):
         return False
     nested: list[Iterable[Any]] = [headers.values()]
-    for values in nested:  # which grows meanwhile
+    for values in nested:  # the list grows meanwhile
         for value in values:
             kind = type(value)
             if kind is Decimal:
@@ -140,17 +140,17 @@ def unpack(records: bytes, count: int) -> list[Record]:
     """
     try:
         return _decode_records(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
-    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        raise _malformed(records, count, fault) from fault
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
+        raise _malformed(records, count, error) from error
 
 
 def unpack_raw(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
-    """Decode `count` records of a run with the flag AMQP: property list and body of each."""
+    """Decode `count` records of a batch with the flag AMQP: property list and body of each."""
     return _decode_lists(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
 
 
 def unpack_bodies(records: bytes, count: int) -> list[tuple[None, bytes]] | None:
-    """Decode `count` records that were checked and have no properties: None where some have."""
+    """Decode `count` records that were checked and have no properties; returns None where one has."""
     if not records.startswith(_PLAIN):
         return None
     try:
@@ -160,12 +160,12 @@ def unpack_bodies(records: bytes, count: int) -> list[tuple[None, bytes]] | None
 
 
 def unpack_apart(records: bytes, count: int) -> list[tuple[msgspec.Raw, bytes]]:
-    """Decode `count` records that were checked, but for their properties: those stay bytes, for `unpack_properties`."""
+    """Decode `count` records that were checked, but not their properties, which `unpack_properties` decodes."""
     return _decode_apart(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
 
 
 def unpack_properties(packed: bytes) -> Properties | None:
-    """Decode a record's first half, which was checked when it came in."""
+    """Decode the first half of a record that was checked when it came in."""
     properties: Properties | None
     try:
         properties = _decode_properties(packed)
@@ -177,7 +177,7 @@ def unpack_properties(packed: bytes) -> Properties | None:
 
 @contextmanager
 def deeper() -> Iterator[None]:
-    """Python's own limit of recursion meanwhile, or a higher one where that is set."""
+    """Raise the limit of recursion to `RECURSION_MAX` meanwhile, where it is lower."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, RECURSION_MAX))
     try:
@@ -193,8 +193,9 @@ def _unpack_checked(records: bytes, count: int) -> list[Record]:
 
 
 def _check_properties(records: bytes, count: int) -> None:
-    """Make sure that decoding the properties takes no more memory than there is: an empty table is a byte here, and 70
-    in a list. Looking at their lengths takes 0.1 us a record.
+    """Make sure that the properties may be decoded, which takes up to 70 times their size in memory.
+
+    Looking at their sizes takes 0.1 µs a record.
     """
     sizes = _properties_sizes(records, count)
     if max(sizes) > PROPERTIES_BYTES_MAX:
@@ -209,12 +210,12 @@ def _check_properties(records: bytes, count: int) -> None:
 def _properties_sizes(records: bytes, count: int) -> list[int]:
     try:
         return [len(properties) for properties, _ in _decode_raw(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))]
-    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        raise _malformed(records, count, fault) from fault
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
+        raise _malformed(records, count, error) from error
 
 
 def properties_bytes(records: bytes, count: int) -> int:
-    """What the properties of records take together, checked or not.
+    """The size of the properties of all records, checked or not, in bytes.
 
     Raises:
         InvalidRequest: these bytes are not `count` records.
@@ -223,7 +224,12 @@ def properties_bytes(records: bytes, count: int) -> int:
 
 
 def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> bool:
-    """As `check`, of records without properties; returns whether that is what they are."""
+    """Check records as `check` does if they have no properties; returns False if one has, or they are malformed.
+
+    Raises:
+        InvalidRequest: a publish may not have so many records.
+        ContentTooLarge: a body is over the limit.
+    """
     if not records.startswith(_PLAIN):
         return False
     try:
@@ -236,7 +242,11 @@ def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) 
 
 
 def check_count(count: int) -> None:
-    """Make sure that a publish has a number of records that it may have."""
+    """Make sure that a publish may have so many records.
+
+    Raises:
+        InvalidRequest: it may not.
+    """
     if not 1 <= count <= RUN_RECORDS_MAX:
         raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
 
@@ -251,12 +261,12 @@ def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:
         start = end
 
 
-def _malformed(records: bytes, count: int, fault: Exception) -> InvalidRequest:
-    return InvalidRequest(f"{len(records)} bytes are no {count} records [properties | nil, body]: {fault}")
+def _malformed(records: bytes, count: int, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"{len(records)} bytes are no {count} records [properties | nil, body]: {error}")
 
 
 def too_large_text(size: int, bytes_max: int) -> str:
-    """What is said of a message whose body is over the limit; RabbitMQ's words."""
+    """RabbitMQ's text for a message whose body is over the limit."""
     configured = "" if bytes_max == MESSAGE_BYTES_HIGHEST else "configured "
     return f"message size {size} is larger than {configured}max size {bytes_max}"
 
@@ -267,22 +277,23 @@ def too_large(size: int, bytes_max: int) -> ContentTooLarge:
 
 
 def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> list[Record] | None:
-    """Make sure that a publisher's bytes are `count` well-formed records, so that nobody behind need ask again.
+    """Make sure that a publisher's bytes are `count` well-formed records, so that no other process has to check them.
 
-    Decoding them all is the cheapest full check there is: 50 ns a record without properties (70 with the decoder for
-    all; skipping with msgpack takes the same and does not look at the types). A large one alone is not copied for it.
+    Decoding is the cheapest full check: 50 ns a record without properties. (It takes 70 with the decoder for all
+    records; skipping with msgpack takes as long, and does not look at types.) A large record that comes alone is not
+    copied.
 
     Args:
         records: the bytes.
         count: how many records they should be.
-        bytes_max: of a body.
+        bytes_max: the largest body, in bytes.
 
     Returns:
-        The records, where some have properties; None where none has.
+        The records, if one has properties; None if none has.
 
     Raises:
-        InvalidRequest: malformed, or not `count` of them.
-        ContentTooLarge: a body is over the limit, or the properties of a message are.
+        InvalidRequest: the bytes are not `count` records.
+        ContentTooLarge: a body, or the properties of a message or of all of them, are over the limit.
     """
     check_count(count)
     if count == 1 and len(records) > ALONE_BYTES:
@@ -305,25 +316,29 @@ def _body_size(record: bytes) -> int:
 
 
 def _check_large(records: bytes, bytes_max: int) -> list[Record] | None:
-    """`check` of one record, which is not copied: the body in what it returns is a view of it."""
+    """Check one record without a copy; the body of the record it returns is a view of `records`."""
     try:
         packed, body = _decode_one(records)
         size = len(packed)
         if size > PROPERTIES_BYTES_MAX:
             raise ContentTooLarge(f"a message with {size} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
         properties = _decode_properties(packed)
-    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
-        raise _malformed(records, 1, fault) from fault
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
+        raise _malformed(records, 1, error) from error
     if len(body) > bytes_max:
         raise too_large(len(body), bytes_max)
     return None if properties is None else [Record(properties, cast(bytes, body))]
 
 
-def cost(run: RecordBatch, overhead: int) -> int:
-    """What a run takes of a consumer's window: its records; and with each message some bytes and its names, where they
-    are written for each.
+def cost(batch: RecordBatch, overhead: int) -> int:
+    """The bytes that a batch takes of a consumer's window.
+
+    Args:
+        batch: what is delivered.
+        overhead: bytes that each message takes beside its record and names, where the protocol writes them for each; 0
+            where it writes them once.
     """
-    size = len(run.records)
+    size = len(batch.records)
     if overhead:
-        size += run.count * (overhead + len(run.exchange) + len(run.routing_key))
+        size += batch.count * (overhead + len(batch.exchange) + len(batch.routing_key))
     return size

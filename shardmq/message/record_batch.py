@@ -7,34 +7,35 @@ import msgpack
 import msgspec
 
 PERSISTENT: Final = 1
-"""Flag of a run: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
+"""Flag of a batch: its records survive a restart in a durable queue (AMQP delivery-mode 2)."""
 
 AMQP: Final = 4
-"""Flag of a run: its records' properties stand as AMQP 0-9-1 property lists, byte for byte as an AMQP client sent them:
-msgpack [list as bin, body as bin]. Only gateways read or write those; native clients never see them."""
+"""Flag of a batch: its records have AMQP 0-9-1 property lists, byte for byte as an AMQP client sent them: msgpack [list
+as bin, body as bin]. Only gateways read and write such records; native clients never see them."""
 
 DECIMAL: Final = 1
-"""Extension type of decimals in headers, which msgpack has none of: its data are their text, as "12.50"."""
+"""Extension type of decimals in headers, which msgpack does not have. The data are their text, such as "12.50"."""
 
 MANDATORY: Final = 2
-"""Flag of a publish, never of a stored run: what no queue takes comes back (AMQP basic.publish, mandatory)."""
+"""Flag of a publish, never of a stored batch: a message that no queue takes comes back (AMQP basic.publish,
+mandatory)."""
 
 
 class RecordBatch(msgspec.Struct, array_like=True, gc=False):
     """`count` records with what they have in common.
 
     Attributes:
-        exchange: where it was published to.
-        routing_key: with which key.
-        flags: PERSISTENT, or 0.
-        timestamp_ms: when the broker received it, milliseconds since 1970.
-        origin: who numbered it, a gateway's life (64 random bits).
-        serial: message i of the run is number `serial + i` of that origin: its message id when it brought none.
+        exchange: the exchange they were published to.
+        routing_key: their routing key.
+        flags: PERSISTENT and AMQP, where they hold.
+        timestamp_ms: when the broker received them, in milliseconds since 1970.
+        origin: 64 random bits that stand for one life of the gateway that numbered them.
+        serial: message i is number `serial + i` of that origin, which is its message id where it has none.
         count: how many records, at least 1.
-        records: them, back to back.
-        priority: of each of them (the property of that name), 0 to 255.
+        records: the records, back to back.
+        priority: the property of each of them, 0 to 255.
         ttl_ms: how long each of them may wait in a queue (the property `expiration`), None for ever. The gateway cuts
-            a publish where priority or ttl_ms change; a shard need not look into records for them.
+            a publish where priority or ttl_ms change, so that shards need not look into records.
     """
 
     exchange: str
@@ -50,12 +51,12 @@ class RecordBatch(msgspec.Struct, array_like=True, gc=False):
 
 
 def message_id(origin: int, serial: int) -> str:
-    """The id the broker assigns to a message whose publisher set none: unique, the same in every queue and restart."""
+    """The id of a message whose publisher set none: unique, the same in every queue and after every restart."""
     return f"{origin:016x}-{serial:x}"
 
 
 def record_ends(records: bytes, count: int) -> list[int]:
-    """Where each of the first `count` records ends, in bytes."""
+    """The offsets at which the first `count` records end, in bytes."""
     unpacker = msgpack.Unpacker(max_buffer_size=0)
     unpacker.feed(records)
     offsets = []
@@ -66,7 +67,7 @@ def record_ends(records: bytes, count: int) -> list[int]:
 
 
 def can_join(left: RecordBatch, right: RecordBatch) -> bool:
-    """Whether `right` may be joined to the end of `left` with no message losing anything."""
+    """Whether `right` continues `left` and has the same header, so that the two can be one batch."""
     return (
         left.serial + left.count == right.serial
         and left.routing_key == right.routing_key
@@ -79,9 +80,9 @@ def can_join(left: RecordBatch, right: RecordBatch) -> bool:
     )
 
 
-def join(runs: Sequence[RecordBatch]) -> RecordBatch:
-    """One run of several that continue one another."""
-    head = runs[0]
+def join(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """One batch of several that continue one another."""
+    head = batches[0]
     return RecordBatch(
         head.exchange,
         head.routing_key,
@@ -89,8 +90,8 @@ def join(runs: Sequence[RecordBatch]) -> RecordBatch:
         head.timestamp_ms,
         head.origin,
         head.serial,
-        sum(run.count for run in runs),
-        b"".join([run.records for run in runs]),
+        sum(batch.count for batch in batches),
+        b"".join([batch.records for batch in batches]),
         head.priority,
         head.ttl_ms,
     )

@@ -1,23 +1,25 @@
-"""Messages between native and AMQP clients: their properties, in the other's shape.
+r"""Messages from one protocol for clients of the other.
+
+Their properties differ:
 
     property               AMQP                    native
-    all but these          short string, octet     the same; bytes that are not UTF-8 come escaped (`\\xff`)
+    all but these          short string, octet     the same; bytes that are not UTF-8 become escapes (`\xff`)
     headers                field table             map, values as in `tables`: bytes, times, decimals, nothing, nested
-                                                   tables and arrays as deep as they come; of 16 letters for numbers
-                                                   three remain (I, l, d) once a native client publishes them again
+                                                   tables and arrays, however deep; of 16 letters for numbers three
+                                                   remain (I, l, d) once a native client publishes them again
     delivery_mode          1, 2                    what the sender wrote, if it did; an AMQP client always gets it
-    timestamp              seconds, u64            the same; negative is 0
-    message_id             as sent, or none        as sent, or else the broker's (it is in every delivery)
+    timestamp              seconds, u64            the same; negative becomes 0
+    message_id             as sent, or none        as sent, or the broker's, which is in every delivery
     cluster_id             as sent                 not there (section 1.8.3.14: deprecated)
 
-What native clients may write and AMQP has no room for: `properties.encode` and `tables` say what becomes of it. AMQP
-clients do not get the id that the broker gives to messages without one, as with RabbitMQ: messages without properties
-share one list, and go out in a fifth of the time that they would take if each had its own.
+`properties.encode` and `tables` say what becomes of properties of native clients that AMQP has no room for. AMQP
+clients do not get the id that the broker gives to messages without one, as in RabbitMQ. So messages without properties
+share one list, and are sent in a fifth of the time.
 
-A message that was delivered before and came back, to a queue that counts that, says so in the header x-delivery-count,
-as with RabbitMQ's quorum queues. (Native clients have the number beside the message.)
+A message that was delivered before from a queue that counts deliveries has the header x-delivery-count, as with
+RabbitMQ's quorum queues. Native clients get the number beside the message.
 
-Neighbours mostly have the same properties, but for ids: those of the last 1024 kinds are translated once.
+Neighbours mostly have the same properties. The last translations are remembered.
 """
 
 from collections.abc import Sequence
@@ -41,50 +43,51 @@ from shardmq.protocol.amqp.property_edits import edited, without
 from shardmq.protocol.amqp.tables import encode_entry, encode_long, wrapped
 
 KNOWN_MAX: Final = 1024
-"""Properties whose translation is remembered; past it all are forgotten."""
+"""Translations that are remembered. When there are more, all are forgotten."""
 
 KNOWN_BYTES_MAX: Final = property_facts.KNOWN_BYTES_MAX
-"""Longer ones are not remembered: they mostly differ, and may have 128 KB."""
+"""Longer properties are not remembered. They may have 128 KB, and mostly differ from message to message."""
 
 DELIVERY_COUNT: Final = "x-delivery-count"
+"""The header with the number of earlier deliveries."""
 
 Translated = TypeVar("Translated", bytes, msgspec.Raw)
 
 
-def to_native(run: RecordBatch) -> RecordBatch:
-    """A run as native clients read it: the same one where it came from them."""
-    if not run.flags & AMQP:
-        return run
-    contents = unpack_raw(run.records, run.count)
+def to_native(batch: RecordBatch) -> RecordBatch:
+    """A batch as native clients read it; the same object if a native client published it."""
+    if not batch.flags & AMQP:
+        return batch
+    contents = unpack_raw(batch.records, batch.count)
     records = pack_packed([(_packed.get(raw) or _pack(raw), body) for raw, body in contents])
-    return msgspec.structs.replace(run, flags=run.flags & ~AMQP, records=records)
+    return msgspec.structs.replace(batch, flags=batch.flags & ~AMQP, records=records)
 
 
-def to_amqp(run: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Property lists and bodies of a run's messages, as AMQP clients read them.
+def to_amqp(batch: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """A batch as AMQP clients read it: property lists and bodies.
 
     Args:
-        run: of either kind.
-        deliveries: how often its messages were delivered before, where that is counted.
+        batch: from either protocol.
+        deliveries: how often its messages were delivered before, in queues that count it.
     """
-    if run.flags & AMQP:
-        lists, bodies = packing.unpack(run.records, run.count)
+    if batch.flags & AMQP:
+        lists, bodies = packing.unpack(batch.records, batch.count)
     else:
-        lists, bodies = _translated(run)
+        lists, bodies = _translated(batch)
     if deliveries:
         counted = {raw: _counted(raw, deliveries) for raw in set(lists)}
         lists = [counted[raw] for raw in lists]
     return lists, bodies
 
 
-def _translated(run: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    is_persistent = bool(run.flags & PERSISTENT)
-    plain = unpack_bodies(run.records, run.count)
+def _translated(batch: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    is_persistent = bool(batch.flags & PERSISTENT)
+    plain = unpack_bodies(batch.records, batch.count)
     if plain is not None:
-        return [_PLAIN[is_persistent]] * run.count, [body for _, body in plain]
+        return [_PLAIN[is_persistent]] * batch.count, [body for _, body in plain]
     known = _lists[is_persistent]
     lists, bodies = [], []
-    for packed, body in unpack_apart(run.records, run.count):
+    for packed, body in unpack_apart(batch.records, batch.count):
         key = bytes(packed)
         lists.append(known.get(key) or _list(key, is_persistent))
         bodies.append(body)
@@ -92,14 +95,14 @@ def _translated(run: RecordBatch) -> tuple[Sequence[bytes], Sequence[bytes]]:
 
 
 def _list(packed: bytes, is_persistent: bool) -> bytes:
-    """The property list of properties as they lie in a record."""
+    """Translate the first half of a record to a property list."""
     own = unpack_properties(packed)
     raw = properties.encode(msgspec.structs.replace(own or Properties(), delivery_mode=2 if is_persistent else 1))
     return _remember(_lists[is_persistent], packed, raw)
 
 
 def _pack(raw: bytes) -> msgspec.Raw:
-    """A property list's properties as they lie in a record."""
+    """Translate a property list to the first half of a record."""
     own = properties.decode(raw) if raw != properties.NO_PROPERTIES else None
     return _remember(_packed, raw, pack_properties(own))
 
@@ -120,7 +123,7 @@ def _counted(raw: bytes, deliveries: int) -> bytes:
 
 _PLAIN: Final = tuple(properties.encode(Properties(delivery_mode=mode)) for mode in (1, 2))
 _lists: Final[tuple[dict[bytes, bytes], dict[bytes, bytes]]] = {}, {}
-"""Property lists by properties as they lie in records; of transient messages, and of persistent ones."""
+"""Property lists by the first half of a record, of transient messages, and of persistent ones."""
 
 _packed: Final[dict[bytes, msgspec.Raw]] = {}
-"""The other way."""
+"""First halves of records by property list."""

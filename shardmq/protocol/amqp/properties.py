@@ -1,4 +1,4 @@
-"""Property lists: read and written, between AMQP 0-9-1's form and the broker's own `Properties`.
+r"""Property lists: read and written, between AMQP 0-9-1's form and the broker's own `Properties`.
 
     property list     flags u16 (bit 15: the first property is there, …), then the values of the properties there are
 
@@ -7,7 +7,7 @@ A message that came by AMQP keeps its list byte for byte on its way to other AMQ
 all other properties as they are (`property_edits`).
 
 The two lowest flags mean nothing, as in RabbitMQ: bit 0 announces more flags, and there are no more properties. Bytes
-of strings that are not UTF-8 are read as escapes (`\\xff`).
+of strings that are not UTF-8 are read as escapes (`\xff`).
 """
 
 import struct

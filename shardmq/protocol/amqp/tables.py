@@ -1,4 +1,4 @@
-"""Field tables and their value types.
+r"""Field tables and their value types.
 
     table       size u32, then entries: name (length u8, bytes), value
     value       type, one letter, then what that says:
@@ -22,7 +22,7 @@ write them.
     V                     None         None                           V
 
 Of entries with the same name the first counts, as in RabbitMQ. Bytes of names that are not UTF-8 are read as escapes
-(`\\xff`). An entry whose name takes over 255 bytes is not written; with a shortened name it would be another entry.
+(`\xff`). An entry whose name takes over 255 bytes is not written; with a shortened name it would be another entry.
 Tables and arrays that nest deeper than can be read are written as V.
 """
 

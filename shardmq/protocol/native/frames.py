@@ -1,4 +1,4 @@
-"""Frames: bytes in, whole payloads out, and back. No I/O; the bytes are drawn in SPEC.md.
+"""Type, length, payload: cutting a stream of bytes into frames.
 
 type u32 | length u32 | payload (length bytes)      big-endian
 """
@@ -11,20 +11,27 @@ from shardmq.errors import ProtocolError, ReplyCode
 from shardmq.limits import FRAME_BYTES_MAX
 
 HEADER: Final = Struct(">II")
+"""What a frame begins with: type, length."""
+
 _AMQP: Final = int.from_bytes(b"AMQP", "big")
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    """One frame's bytes."""
+    """The bytes of a frame."""
     return HEADER.pack(kind, len(payload)) + payload
 
 
 class FrameReader:
     """Cuts a stream of bytes into frames. A feed has three outcomes: frames, nothing yet, or a ProtocolError.
 
-    Only a frame that straddles two reads is copied. Invariant: between calls, `_held` is the beginning of at most one
-    frame, shorter than `_wanted`: its header's length, and once the header is there and found good, the whole's.
+    Only a frame that arrives in several reads is copied.
+
+    Args:
+        limit: the largest payload, in bytes.
     """
+
+    # Between calls, `_held` is the beginning of at most one frame. It is shorter than `_wanted`, the size of the header
+    # until the header has come and is found right, and the size of the frame from then on.
 
     __slots__ = ("_held", "_limit", "_limits", "_wanted")
 
@@ -34,27 +41,27 @@ class FrameReader:
         self.allow(limit, {})
 
     def allow(self, limit: int, larger: Mapping[int, int]) -> None:
-        """How large the frames may be whose headers come from now on.
+        """Set the limits of frames whose headers come from now on.
 
         Args:
-            limit: bytes of a payload.
-            larger: the same for types that may have more.
+            limit: the largest payload, in bytes.
+            larger: the limit of types with a larger one.
         """
         self._limit = limit
         self._limits = larger
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[tuple[int, memoryview]]:
-        """Take in what was read.
+        """Take bytes from the stream.
 
         Args:
-            data: bytes as they came from the socket, cut anywhere.
+            data: the next bytes, cut anywhere.
 
         Returns:
-            The frames now complete: (type, payload). Payloads are views, of `data` most of them: use them before it is
+            The frames that are complete now: type and payload. Most payloads are views of `data`: use them before it is
             reused.
 
         Raises:
-            ProtocolError: FRAME_ERROR for a frame over the limit or a type no version has.
+            ProtocolError: a frame is over the limit, or has a type that no version has (FRAME_ERROR).
         """
         view = memoryview(data)
         position, size = 0, len(view)
@@ -76,7 +83,7 @@ class FrameReader:
         return frames
 
     def _complete(self, view: memoryview, frames: list[tuple[int, memoryview]]) -> int:
-        """Add to the frame that was begun; returns how much of `view` belongs to it."""
+        """Add to the frame that was begun; returns how many bytes of `view` belong to it."""
         held = self._held
         position = 0
         while True:
@@ -102,6 +109,6 @@ class FrameReader:
             return ProtocolError(f"{kind:#010x} is no frame type; is this a shardmq client?", ReplyCode.FRAME_ERROR)
         limit = max(self._limit, self._limits.get(kind, 0))
         return ProtocolError(
-            f"a frame of type {kind} with {length} bytes; the limit is {limit}: say it in smaller pieces",
+            f"a frame of type {kind} with {length} bytes; the limit is {limit}; send smaller ones",
             ReplyCode.FRAME_ERROR,
         )

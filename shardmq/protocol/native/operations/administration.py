@@ -1,5 +1,6 @@
-"""The operations for administrators: virtual hosts, users, permissions, limits, definitions. Users without the tag
-"administrator" are refused (403).
+"""Virtual hosts, users, permissions, limits, definitions, backups.
+
+Users without the tag "administrator" are refused (403).
 """
 
 from typing import Any
@@ -8,7 +9,7 @@ from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, 
 
 
 class VhostPut(ClientRequest, frozen=True):
-    """Makes a virtual host, or changes what is said of it. Answered by Ok."""
+    """Create a virtual host, or change its description and tags. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -18,7 +19,7 @@ class VhostPut(ClientRequest, frozen=True):
 
 
 class VhostDelete(ClientRequest, frozen=True):
-    """Removes a virtual host with everything in it. Answered by Ok."""
+    """Delete a virtual host with everything in it. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
     is_done_where_missing = True
@@ -27,8 +28,9 @@ class VhostDelete(ClientRequest, frozen=True):
 
 
 class UserPut(ClientRequest, frozen=True):
-    """Makes a user, or changes one: what is nil stays. `password_hash` instead of a password is one as `TopologyList`
-    of users and RabbitMQ's definitions have it. Answered by Ok.
+    """Create or change a user; nil changes nothing. The answer is Ok.
+
+    Instead of a password there may be a `password_hash`, as in TopologyList of users and in RabbitMQ's definitions.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -40,7 +42,7 @@ class UserPut(ClientRequest, frozen=True):
 
 
 class UserDelete(ClientRequest, frozen=True):
-    """Removes a user with all permissions. Answered by Ok."""
+    """Delete a user with all permissions. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
     is_done_where_missing = True
@@ -49,7 +51,7 @@ class UserDelete(ClientRequest, frozen=True):
 
 
 class PermissionPut(ClientRequest, frozen=True):
-    """What a user may do in a virtual host, as regular expressions. Answered by Ok."""
+    """Set what a user may do in a virtual host, as regular expressions. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -61,7 +63,7 @@ class PermissionPut(ClientRequest, frozen=True):
 
 
 class PermissionDelete(ClientRequest, frozen=True):
-    """Answered by Ok, also when there was none."""
+    """Delete a user's permission in a virtual host. The answer is Ok, also if there was none."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -70,8 +72,9 @@ class PermissionDelete(ClientRequest, frozen=True):
 
 
 class LimitsPut(ClientRequest, frozen=True):
-    """Limits a "vhost" (max-connections, max-queues) or a "user" (max-connections, max-channels); nil lifts a limit.
-    Answered by Ok.
+    """Limit a "vhost" (max-connections, max-queues) or a "user" (max-connections, max-channels). The answer is Ok.
+
+    nil removes a limit.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -82,15 +85,16 @@ class LimitsPut(ClientRequest, frozen=True):
 
 
 class ConnectionExpel(ClientRequest, frozen=True):
-    """Closes a client's connection, as `TopologyList` of connections names it. Answered by Ok."""
+    """Close a client's connection, named as in TopologyList of connections. The answer is Ok."""
 
     connection: Name
     reason: str = ""
 
 
 class BackupBegin(ClientRequest, frozen=True):
-    """Has the broker copy its stores into a new folder, on the hosts where they are, while it goes on. Answered by Ok
-    once it is settled what is in the backup; `BackupLook` tells how far it is.
+    """Have the running broker copy its stores into a new folder, on the hosts where they are.
+
+    The answer is Ok, once it is settled what is in the backup. BackupLook tells how far it is.
     """
 
     directory: str
@@ -98,22 +102,26 @@ class BackupBegin(ClientRequest, frozen=True):
 
 
 class BackupLook(ClientRequest, frozen=True):
-    """Answered by Ok: how far the last backup is, with `state` (none, freeze, hold, copy, copying, done, failed),
-    `text`, and for each of `stores` how many bytes of how many are copied.
+    """Ask how far the last backup is. The answer is Ok: `{"state", "directory", "text", "stores"}`.
+
+    `state` is none, freeze, hold, copy, copying, done or failed. Each of `stores` has "store", "bytes" copied, and
+    "total".
     """
 
     after_loss = AfterLoss.ASK_AGAIN
 
 
 class DefinitionsExport(ClientRequest, frozen=True):
-    """Answered by Ok: all that is durable, in the shape of RabbitMQ's definitions."""
+    """Ask for all that is durable. The answer is Ok, in the shape of RabbitMQ's definitions."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
 
 class DefinitionsImport(ClientRequest, frozen=True):
-    """Makes what is in definitions of RabbitMQ's shape and not there yet. Answered by Ok: `{"imported": {noun: count},
-    "skipped": [sentence, …]}`; refused with what was wrong, and what was made until then.
+    """Create what is in definitions of RabbitMQ's shape and does not exist yet.
+
+    The answer is Ok: `{"imported": {noun: count}, "skipped": [sentence, …]}`. A refusal says what was wrong, and what
+    was created until then.
     """
 
     after_loss = AfterLoss.ASK_AGAIN

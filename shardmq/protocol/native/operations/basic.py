@@ -18,18 +18,18 @@ from shardmq.protocol.native.operations.fields import (
 
 
 class BasicPublish(Operation, frozen=True):
-    """A run of `count` records to one exchange with one key. Never answered by Ok: confirmed by BasicConfirm or
-    refused by BasicRefused, in any order.
+    """Publish `count` records to one exchange with one routing key.
 
-    `flags`: 1 persistent, 2 mandatory (what no queue takes comes back by BasicReturn, before the confirm). With
-    `delay_ms` they join their queues so much later. `producer` and `sequence` make resending harmless: message i is
-    number `sequence + i` of that producer, and a queue takes each number once; 0 is none. Sequences of a producer rise.
+    The answer is not Ok, but one BasicConfirm or BasicRefused, in any order. `flags` are 1 persistent and 2 mandatory:
+    a message that no queue takes comes back by BasicReturn, before the confirm. With `delay_ms`, messages join their
+    queues so much later. `producer` and `sequence` make it harmless to publish again: message i is number `sequence +
+    i` of that producer, and a queue takes each number once. The numbers of a producer rise; producer 0 is none.
 
-    With a `transaction`, the number that TransactionBegin gave, they are staged there for the attempt that `producer`
-    then names: confirmed when they are on disk, in no queue before the transaction is committed.
+    With a `transaction`, the number from TransactionBegin, messages are staged for the attempt that `producer` names
+    then. They are confirmed when they are on disk, and in no queue before the transaction is committed.
     """
 
-    request: Annotated[int, Meta(ge=1, le=2**63 - 1)]  # ranges of requests in answers begin at 1
+    request: Annotated[int, Meta(ge=1, le=2**63 - 1)]  # ranges of requests in confirms begin at 1
     channel: Channel
     exchange: Name
     routing_key: Name
@@ -43,7 +43,7 @@ class BasicPublish(Operation, frozen=True):
 
 
 class BasicReturn(Operation, frozen=True):
-    """Mandatory messages of publish `request` that no queue took (code 312). The publish is confirmed behind it."""
+    """Mandatory messages of a publish that no queue took (code 312); the confirm follows."""
 
     channel: Channel
     request: int
@@ -57,15 +57,16 @@ class BasicReturn(Operation, frozen=True):
 
 
 class BasicConfirm(Operation, frozen=True):
-    """Every message of these publishes is in every queue it was routed to, on disk where it is to be durable."""
+    """All messages of these publishes are in the queues they were routed to, on disk where they are durable."""
 
     channel: Channel
     requests: TagRanges
 
 
 class BasicRefused(Operation, frozen=True):
-    """These publishes were not taken, or not by all queues they were routed to; but for the first `taken` messages of
-    the one publish it then is about.
+    """Messages of these publishes are not stored, or not certain to be.
+
+    For a single publish, its first `taken` messages are in their queues.
     """
 
     channel: Channel
@@ -76,10 +77,10 @@ class BasicRefused(Operation, frozen=True):
 
 
 class BasicConsume(ClientRequest, frozen=True):
-    """Ok: `{"consumer"}`, its tag, made up by the server when "" was given. `prefetch` 0 is no limit.
+    """Start a consumer. The answer is Ok: `{"consumer"}`, its tag, which the server chooses for "".
 
-    `arguments` may have `x-priority` (int) and `x-consumer-timeout` (ms). An `exclusive` one is alone on its queue,
-    or refused (403).
+    `prefetch` 0 is no limit. `arguments` may have `x-priority` (int) and `x-consumer-timeout` (ms). An `exclusive`
+    consumer is the only one of its queue, or refused (403).
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -93,7 +94,7 @@ class BasicConsume(ClientRequest, frozen=True):
 
 
 class BasicCancel(ClientRequest, frozen=True):
-    """No more deliveries after the Ok. What is unacked stays so until it is acked or the channel closes."""
+    """End a consumer. The answer is Ok, after its last delivery. Its unacked deliveries stay until they are settled."""
 
     after_loss = AfterLoss.DONE
 
@@ -101,7 +102,7 @@ class BasicCancel(ClientRequest, frozen=True):
 
 
 class BasicCancelled(Operation, frozen=True):
-    """From the server: the consumer gets nothing more. Its queue is deleted where `code` is 0; else `text` says why."""
+    """The consumer gets no more deliveries: its queue is deleted if `code` is 0, otherwise `text` says why."""
 
     channel: Channel
     consumer: Name
@@ -110,8 +111,9 @@ class BasicCancelled(Operation, frozen=True):
 
 
 class BasicDeliver(Operation, frozen=True):
-    """`count` messages for a consumer; message i has delivery tag `tag + i` and id (`origin`, `serial + i`).
-    `deliveries`: how often each was delivered in vain before, in queues with x-delivery-limit.
+    """Messages for a consumer; message i has the delivery tag `tag + i` and the id (`origin`, `serial + i`).
+
+    `deliveries` is how often each was delivered in vain before, in queues with x-delivery-limit.
     """
 
     channel: Channel
@@ -130,23 +132,21 @@ class BasicDeliver(Operation, frozen=True):
 
 
 class BasicGet(ClientRequest, frozen=True):
-    """Ok: nil when the queue is empty, else the fields of a BasicDeliver (consumer "") and `messages` still ready."""
+    """Take one message. The answer is Ok: nil, or the fields of a BasicDeliver (consumer "") and `messages` ready."""
 
     queue: Name
     auto_ack: bool = False
 
 
 class BasicAck(Operation, frozen=True):
-    """These deliveries are done with."""
+    """Acknowledge deliveries."""
 
     channel: Channel
     tags: TagRanges
 
 
 class BasicNack(Operation, frozen=True):
-    """These deliveries are not: back to their place in the queue with `requeue`, after `delay_ms`; else dead-lettered
-    or dropped.
-    """
+    """Requeue deliveries with `requeue`, after `delay_ms`; dead-letter or drop them without."""
 
     channel: Channel
     tags: TagRanges
@@ -155,20 +155,20 @@ class BasicNack(Operation, frozen=True):
 
 
 class BasicRenew(Operation, frozen=True):
-    """These deliveries are still being worked on: their acknowledgement timeout begins anew."""
+    """Start the acknowledgement timeout of deliveries anew."""
 
     channel: Channel
     tags: TagRanges
 
 
 class BasicRecover(ClientRequest, frozen=True):
-    """Everything unacked on the channel returns to its place and is delivered again. Answered by Ok."""
+    """Requeue all unacked deliveries of the channel. The answer is Ok."""
 
     after_loss = AfterLoss.DONE
 
 
 class BasicQos(ClientRequest, frozen=True):
-    """A consumer's prefetch, changed while it runs. Answered by Ok."""
+    """Change the prefetch of a running consumer. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
 

@@ -1,7 +1,6 @@
-"""The operations of the native protocol: what each frame's payload is, as a table of typed values. No I/O.
+"""The table of all operations: encode and decode.
 
-A payload is the msgpack array of an operation's fields in the order they stand here. SPEC.md says the same to the byte.
-`request` numbers a client's requests, rising by at least one each on a connection; `channel` 0 is the connection.
+A payload is the msgpack array of an operation's fields, in the order of its class. SPEC.md says the same to the byte.
 """
 
 from typing import Final
@@ -76,9 +75,6 @@ from shardmq.protocol.native.operations.transaction import (
     TransactionSeal,
 )
 
-# --- consuming ------------------------------------------------------------------------------------------------------
-
-
 OPERATIONS: Final[dict[int, type[Operation]]] = {
     1: ChannelOpen,
     2: ChannelClose,
@@ -136,7 +132,7 @@ OPERATIONS: Final[dict[int, type[Operation]]] = {
     54: BackupBegin,
     55: BackupLook,
 }
-"""Type numbers; 1 to 12 are the design's. A number once given keeps its meaning."""
+"""Operations by the type of their frame. A number never changes its meaning."""
 
 TYPES: Final = {operation: number for number, operation in OPERATIONS.items()}
 
@@ -165,22 +161,22 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def encode(operation: Operation) -> bytes:
-    """The frame of an operation."""
+    """Encode an operation as a frame."""
     payload = _pack(operation)
     return HEADER.pack(TYPES[type(operation)], len(payload)) + payload
 
 
 def decode(kind: int, payload: memoryview | bytes, senders: frozenset[type[Operation]]) -> Operation:
-    """What a frame says.
+    """The operation in a frame.
 
     Args:
         kind: the frame's type.
-        payload: its payload; copied from, not kept.
+        payload: its payload, which is not kept.
         senders: what the peer may send, FROM_CLIENT or FROM_SERVER.
 
     Raises:
-        ProtocolError: COMMAND_INVALID for an unknown type or one that is not the peer's to send, SYNTAX_ERROR for
-            a payload that is not that operation's.
+        ProtocolError: the type is unknown or not for the peer to send (COMMAND_INVALID), or the payload is not that of
+            the operation (SYNTAX_ERROR).
     """
     try:
         operation = _DECODERS[kind](payload)
@@ -188,10 +184,10 @@ def decode(kind: int, payload: memoryview | bytes, senders: frozenset[type[Opera
         raise ProtocolError(
             f"frame type {kind} is not known to protocol version {PROTOCOL_VERSION}", ReplyCode.COMMAND_INVALID
         ) from None
-    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as fault:
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
         raise ProtocolError(
-            f"frame type {kind} ({OPERATIONS[kind].__name__}): {fault}", ReplyCode.SYNTAX_ERROR
-        ) from fault
+            f"frame type {kind} ({OPERATIONS[kind].__name__}): {error}", ReplyCode.SYNTAX_ERROR
+        ) from error
     if type(operation) not in senders:
-        raise ProtocolError(f"{type(operation).__name__} goes the other way", ReplyCode.COMMAND_INVALID)
+        raise ProtocolError(f"{type(operation).__name__} is not for this side to send", ReplyCode.COMMAND_INVALID)
     return operation

@@ -7,13 +7,16 @@ from msgspec import Meta
 from shardmq.protocol.native.operations.fields import AfterLoss, Arguments, Channel, ClientRequest, Operation, Request
 
 PROTOCOL_VERSION: Final = 1
+"""The version of the protocol that is described in SPEC.md."""
 
 
 class ConnectionOpen(Operation, frozen=True):
-    """First frame of a client. `heartbeat` in seconds, 0 for none. Without user and password (both ""), the client is
-    the user that is the common name of the certificate it has shown. Answered by Ok with the server's properties:
-    `{"product", "version", "protocol", "heartbeat", "frame_max", "channel_max", "message_max"}`: a publish may have
-    `frame_max` bytes, the body of a message `message_max`.
+    """Log in and enter a virtual host; the first frame of a client.
+
+    `heartbeat` is in seconds, 0 for none. With user and password "", the client is the user that its TLS certificate
+    has as common name. The answer is Ok with the server's properties: `{"product", "version", "protocol", "heartbeat",
+    "frame_max", "channel_max", "message_max"}`. A publish may have `frame_max` bytes, the body of a message
+    `message_max`.
     """
 
     request: Request
@@ -26,18 +29,18 @@ class ConnectionOpen(Operation, frozen=True):
 
 
 class ConnectionClose(Operation, frozen=True):
-    """Last frame of either side; from the server with the reason. Answered by closing the socket, once all is sent."""
+    """End the connection; the last frame of either side, which then closes the socket. The server gives its reason."""
 
     code: int
     text: str
 
 
 class Heartbeat(Operation, frozen=True):
-    """A sign of life; any other frame is one as well."""
+    """A sign of life, sent when there is nothing else to send."""
 
 
 class Ok(Operation, frozen=True):
-    """A request was carried out. `result` depends on the request; nil where there is nothing to say."""
+    """A request was carried out. `result` depends on the request; most have nil."""
 
     request: Request
     channel: Channel
@@ -45,7 +48,7 @@ class Ok(Operation, frozen=True):
 
 
 class Refused(Operation, frozen=True):
-    """A request was not carried out; nothing else changed."""
+    """A request was not carried out, and changed nothing."""
 
     request: Request
     channel: Channel
@@ -54,12 +57,14 @@ class Refused(Operation, frozen=True):
 
 
 class ChannelOpen(ClientRequest, frozen=True):
-    """Opens channel 1 to CHANNELS_MAX. Answered by Ok."""
+    """Open channel 1 to CHANNELS_MAX. The answer is Ok."""
 
 
 class ChannelClose(ClientRequest, frozen=True):
-    """From the client: answered by Ok; what is unacked on it returns to its queues. From the server (request 0): the
-    channel is gone, and why; the client need not answer.
+    """End a channel; its unacked deliveries are requeued.
+
+    The answer to a client is Ok. The server sends it with request 0 and the reason when a channel has failed; the
+    client need not answer.
     """
 
     after_loss = AfterLoss.DONE
@@ -69,16 +74,16 @@ class ChannelClose(ClientRequest, frozen=True):
 
 
 class StatusGet(ClientRequest, frozen=True):
-    """Ok: the state of every process and queue, as `shardmq status` shows it."""
+    """Ask for the state of every process and queue, as `shardmq status` shows it; the answer is Ok with it."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
 
 class ConnectionBlocked(Operation, frozen=True):
-    """The broker runs short of something: publishes are held until ConnectionUnblocked. Everything else goes on."""
+    """An alarm is on: publishes are held until ConnectionUnblocked. All else goes on."""
 
     reason: str
 
 
 class ConnectionUnblocked(Operation, frozen=True):
-    """Publishes are taken again."""
+    """The alarm is over: publishes go on."""

@@ -1,4 +1,4 @@
-"""What operations are made of: their base, and the types of the fields that many of them have."""
+"""The base of operations, and the types of their fields."""
 
 from enum import Enum
 from typing import Annotated, Any, ClassVar
@@ -9,16 +9,26 @@ from msgspec import Meta
 from shardmq.limits import CHANNELS_MAX, NAME_BYTES_MAX
 
 Request = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""The number of a request; the numbers of a connection rise."""
+
 Channel = Annotated[int, Meta(ge=0, le=CHANNELS_MAX)]
+"""The number of a channel; 0 is the connection."""
+
 Tag = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""A delivery tag."""
+
 Name = Annotated[str, Meta(max_length=NAME_BYTES_MAX)]
+"""The name of a queue, exchange or the like, or a routing key."""
+
 Arguments = dict[str, Any]
+"""A table of x-arguments."""
+
 TagRanges = list[tuple[Tag, Tag]]
-"""Inclusive ranges [first, last], as delivery tags or request numbers."""
+"""Ranges of delivery tags or request numbers, [first, last], both included."""
 
 
 class Operation(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One frame's meaning."""
+    """What a frame means; the payload is the array of the fields."""
 
 
 class AfterLoss(Enum):

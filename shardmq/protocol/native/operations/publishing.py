@@ -1,4 +1,4 @@
-"""The frame of a BasicPublish with many bytes, written with one copy of them where `encode` makes two."""
+"""The frame of a large BasicPublish, written with one copy of its records where `encode` makes two."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.protocol.native.operations.codec import TYPES, encode
 
 LARGE_BYTES: Final = 16 << 10
-"""From so many bytes on a copy costs more than the steps that avoid it (1 µs)."""
+"""Records of so many bytes cost more to copy than the steps that avoid the copy (1 µs)."""
 
 _FIELDS: Final = bytes([0x90 | len(BasicPublish.__struct_fields__)])
 _TYPE: Final = TYPES[BasicPublish]
@@ -17,7 +17,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def encode_publish(operation: BasicPublish) -> bytes:
-    """The frame of a publish; byte for byte what `encode` makes."""
+    """The frame of a publish, byte for byte as `encode` makes it."""
     records = operation.records
     size = len(records)
     if size < LARGE_BYTES:
@@ -34,6 +34,6 @@ def encode_publish(operation: BasicPublish) -> bytes:
     )
     tail = _pack((operation.delay_ms, operation.producer, operation.sequence, operation.transaction))
     binary = b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")
-    # Both begin with the header of an array of their own, one byte.
+    # head and tail begin with a header of one byte, of an array of their own
     total = len(head) + len(binary) + size + len(tail) - 1
     return b"".join((HEADER.pack(_TYPE, total), _FIELDS, head[1:], binary, records, tail[1:]))

@@ -1,7 +1,7 @@
-"""The operations by which a queue is read in parallel: looked at without a trace, or reserved, read and acknowledged.
+"""Reading a queue in parallel: slices, reads, reservations.
 
-slices ─► read … by as many clients as there are                             nothing changes
-reserve ─► slices ─► read … ─► reservation.end: acknowledged, or back to its place
+slices ─► read … by any number of clients                     nothing changes
+reserve ─► slices ─► read … ─► reservation.end                acknowledged, or returned to their place
 """
 
 from typing import Annotated
@@ -12,12 +12,13 @@ from shardmq.limits import DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
 
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""A message's number in its queue, or the one behind it."""
+"""The number of a message in its queue, or of the one behind it."""
 
 
 class QueueSlices(ClientRequest, frozen=True):
-    """Cuts what is ready now, or reserved under that name, into about `count` parts of one size. Answered by Ok:
-    `[[first, end, messages], ...]`, half-open ranges of message numbers, rising.
+    """Cut the ready messages, or those of a reservation, into about `count` parts of one size.
+
+    The answer is Ok: `[[first, end, messages], ...]`, half-open ranges of message numbers, rising.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -28,9 +29,10 @@ class QueueSlices(ClientRequest, frozen=True):
 
 
 class QueueRead(ClientRequest, frozen=True):
-    """Looks at the messages numbered [first, end) that are ready, or reserved under that name, and leaves all as it is.
-    Answered by Ok: `{"deliveries", "next"}`: a list of tables with the fields of BasicDeliver (consumer "", tag 0) and
-    `first`, the number of its first message; and where to read on, nil at the end.
+    """Look at the messages numbered [first, end) that are ready, or in a reservation, without taking them.
+
+    The answer is Ok: `{"deliveries", "next"}`. Deliveries are tables with the fields of BasicDeliver (consumer "", tag
+    0) and `first`, the number of the first message. `next` is the number to read on from, nil at the end.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -43,9 +45,11 @@ class QueueRead(ClientRequest, frozen=True):
 
 
 class QueueReserve(ClientRequest, frozen=True):
-    """Sets the first ready messages aside under a name, `messages_max` at most (0: all there are), for `lease_ms` (0:
-    an hour); after that they are back at their place. Answered by Ok: `{"messages", "state"}`, state being "held", or
-    "acknowledged" where that name was. A name that is there keeps what it has, and its time begins anew.
+    """Hold the first ready messages under a name, `messages_max` at most (0: all), for `lease_ms` (0: an hour).
+
+    They return to their place when the lease is over. A reservation that exists keeps its messages, and its lease
+    begins anew. The answer is Ok: `{"messages", "state"}`; state is "held", or "acknowledged" if the reservation was
+    acknowledged.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -57,8 +61,10 @@ class QueueReserve(ClientRequest, frozen=True):
 
 
 class ReservationEnd(ClientRequest, frozen=True):
-    """With `acknowledge` what is reserved is done with, of it only `ranges` ([first, end), rising) if there are any;
-    refused (404) where nothing is. Without, what is left of it returns to its place. Answered by Ok: `{"messages"}`.
+    """Acknowledge the messages of a reservation, or return them to their place. The answer is Ok: `{"messages"}`.
+
+    With `ranges` ([first, end), rising) only those messages are acknowledged. Acknowledging is refused (404) if there
+    is no such reservation.
     """
 
     after_loss = AfterLoss.ASK_AGAIN

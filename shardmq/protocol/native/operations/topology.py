@@ -14,8 +14,9 @@ from shardmq.protocol.native.operations.fields import (
 
 
 class ExchangeDeclare(ClientRequest, frozen=True):
-    """Answered by Ok. `passive` only asks whether it is there. With `auto_delete` it goes with its last binding; to an
-    `internal` one only other exchanges publish.
+    """Create an exchange, or with `passive` ask whether it exists. The answer is Ok.
+
+    With `auto_delete` it is deleted with its last binding. Only other exchanges publish to an `internal` one.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -30,7 +31,7 @@ class ExchangeDeclare(ClientRequest, frozen=True):
 
 
 class ExchangeDelete(ClientRequest, frozen=True):
-    """Answered by Ok; its bindings go with it. With `if_unused` refused (406) where something is bound to it."""
+    """Delete an exchange and its bindings. The answer is Ok; refused (406) with `if_unused` if something is bound to it."""
 
     after_loss = AfterLoss.ASK_AGAIN
     is_done_where_missing = True
@@ -40,10 +41,10 @@ class ExchangeDelete(ClientRequest, frozen=True):
 
 
 class QueueDeclare(ClientRequest, frozen=True):
-    """Answered by Ok: `{"queue", "messages", "consumers"}`, messages being those ready.
+    """Create a queue, or with `passive` ask for it. The answer is Ok: `{"queue", "messages", "consumers"}`.
 
-    The server makes up a name for "". `passive` only asks. An `exclusive` queue is this connection's alone (405 for
-    others) and goes with it; with `auto_delete` it goes with its last consumer.
+    `messages` counts ready ones. The server chooses a name for "". An `exclusive` queue is for this connection alone
+    (405 for others) and is deleted with it. With `auto_delete` it is deleted with its last consumer.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -61,9 +62,9 @@ class QueueDeclare(ClientRequest, frozen=True):
 
 
 class QueueDelete(ClientRequest, frozen=True):
-    """Answered by Ok: `{"messages"}` that went with it; its bindings go too, its consumers are cancelled.
+    """Delete a queue with its messages and bindings; its consumers are cancelled. The answer is Ok: `{"messages"}`.
 
-    Refused (406) with `if_unused` where it has consumers, with `if_empty` where it has ready messages.
+    Refused (406) with `if_unused` if it has consumers, with `if_empty` if it has ready messages.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -75,7 +76,7 @@ class QueueDelete(ClientRequest, frozen=True):
 
 
 class QueueBind(ClientRequest, frozen=True):
-    """Answered by Ok; binding twice is the same as once."""
+    """Bind a queue to an exchange; a binding that exists stays as it is. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -86,7 +87,7 @@ class QueueBind(ClientRequest, frozen=True):
 
 
 class QueueUnbind(ClientRequest, frozen=True):
-    """Answered by Ok, also when there was no such binding."""
+    """Delete a binding of a queue. The answer is Ok, also if there was none."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -97,13 +98,13 @@ class QueueUnbind(ClientRequest, frozen=True):
 
 
 class QueuePurge(ClientRequest, frozen=True):
-    """Removes what is ready. Answered by Ok: `{"messages"}`."""
+    """Delete the ready messages of a queue. The answer is Ok: `{"messages"}`."""
 
     queue: Name
 
 
 class ExchangeBind(ClientRequest, frozen=True):
-    """`destination` gets what is published to `source` with a matching key; twice is as once. Answered by Ok."""
+    """Bind exchange `destination` to exchange `source`; a binding that exists stays as it is. The answer is Ok."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -114,7 +115,7 @@ class ExchangeBind(ClientRequest, frozen=True):
 
 
 class ExchangeUnbind(ClientRequest, frozen=True):
-    """Answered by Ok, also when there was no such binding."""
+    """Delete a binding between exchanges. The answer is Ok, also if there was none."""
 
     after_loss = AfterLoss.ASK_AGAIN
 
@@ -125,9 +126,10 @@ class ExchangeUnbind(ClientRequest, frozen=True):
 
 
 class QueuePeek(ClientRequest, frozen=True):
-    """Looks at ready messages and leaves all as it is, `offset` behind the head. Answered by Ok: a list of tables
-    with the fields of BasicDeliver (consumer "", tag 0); fewer than `count` messages where there are no more, or where
-    they are large.
+    """Look at ready messages from `offset` behind the head on, without taking them.
+
+    The answer is Ok: a list of tables with the fields of BasicDeliver (consumer "", tag 0). They are fewer than `count`
+    messages if there are no more, or if they are large.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -138,9 +140,10 @@ class QueuePeek(ClientRequest, frozen=True):
 
 
 class TopologyList(ClientRequest, frozen=True):
-    """What there is. `noun` is "exchanges", "queues", "bindings", "transactions", "permissions" of the connection's
-    virtual host, or "vhosts", "users", "connections", "channels", "consumers" of those the user may see. Ok's result is
-    a list of tables.
+    """List what exists. The answer is Ok: a list of tables.
+
+    `noun` is "exchanges", "queues", "bindings" or "transactions" of the connection's virtual host, or "permissions",
+    "vhosts", "users", "connections", "channels" or "consumers" that the user may see.
     """
 
     after_loss = AfterLoss.ASK_AGAIN

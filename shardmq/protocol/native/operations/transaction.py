@@ -1,4 +1,4 @@
-"""The operations of transactions: messages to any number of queues that appear whole or not at all.
+"""Transactions over any number of queues: their messages appear whole or not at all.
 
 begin ─► publish … (basic.publish with the transaction's number) ─► seal ─┬─► commit, naming the attempts that count
              └── one attempt each, by as many clients as there are ───────┴─► abort
@@ -12,16 +12,21 @@ from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
 
 Number = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""The number of a transaction, which no other ever has."""
+
 Attempt = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+"""The number of an attempt, which the client chooses at random."""
+
 Attempts = Annotated[list[tuple[Attempt, Annotated[int, Meta(ge=0, le=2**63 - 1)]]], Meta(max_length=ATTEMPTS_MAX)]
+"""Attempts with their numbers of messages."""
 
 
 class TransactionBegin(ClientRequest, frozen=True):
-    """Makes a transaction, or finds the one of that name. Answered by Ok: `{"number", "state"}`, state being "open", or
-    "committed": then there is nothing left to do.
+    """Create a transaction, or begin the timeout of the open one anew. The answer is Ok: `{"number", "state"}`.
 
-    It is aborted when nobody has begun it (again) for `timeout_ms`; 0 is the broker's default. With a `number`, only
-    that one is meant: refused (406) where it is over, so that whoever comes late makes none.
+    `state` is "open", or "committed" if there is nothing left to do. The transaction is aborted when nobody has begun
+    it for `timeout_ms` (0: 24 hours). With a `number`, only that transaction is meant: the request is refused (406) if
+    it is over, so that a client that comes late creates none.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -32,8 +37,9 @@ class TransactionBegin(ClientRequest, frozen=True):
 
 
 class TransactionSeal(ClientRequest, frozen=True):
-    """An attempt is complete, and all it published confirmed. Answered by Ok: `{"messages", "bytes"}` that it has
-    staged, counted once for each shard they went to: what its commit has to name.
+    """Complete an attempt, once all its publishes are confirmed. The answer is Ok: `{"messages", "bytes"}`.
+
+    They are what it has staged, counted once for each shard. The commit has to name this number of messages.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -43,8 +49,10 @@ class TransactionSeal(ClientRequest, frozen=True):
 
 
 class TransactionCommit(ClientRequest, frozen=True):
-    """What these attempts, (attempt, messages by its seal) each, staged appears in its queues, in this order. Answered
-    by Ok: `{"visible"}`, false where the decision stands and some shard has yet to follow; asking again is harmless.
+    """Have the messages of these attempts appear in their queues, in this order. The answer is Ok: `{"visible"}`.
+
+    Each attempt comes with the number of messages from its seal. `visible` is false if the decision stands, and a shard
+    has yet to carry it out. Committing again is harmless.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
@@ -55,8 +63,9 @@ class TransactionCommit(ClientRequest, frozen=True):
 
 
 class TransactionAbort(ClientRequest, frozen=True):
-    """Nothing of it ever appears. Answered by Ok, also when it is not there; refused (406) once it was committed.
-    Number 0 is whichever has the name now.
+    """Have no message of a transaction appear. The answer is Ok, also if there is no such transaction.
+
+    Refused (406) once it is committed. Number 0 is the open transaction of that name.
     """
 
     after_loss = AfterLoss.ASK_AGAIN
