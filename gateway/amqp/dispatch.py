@@ -26,7 +26,7 @@ def carry_out(channel: AmqpChannel, event: OnChannel) -> None:
         elif type(event) is AcksReceived:
             consume.acked(channel, event.ranges)
         elif isinstance(event, PublishTooLarge):
-            raise event.fault
+            raise event.error
         else:
             method = event.method
             HANDLERS.get(type(method), _unimplemented)(channel, method)

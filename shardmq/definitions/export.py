@@ -94,8 +94,8 @@ def _user(topology: Topology, name: str) -> Row:
 
 def _vhost(topology: Topology, name: str) -> Row:
     vhost = topology.vhosts[name]
-    said = {"description": vhost.description, "tags": list(vhost.tags)}
-    return {"name": name, **said, "limits": [], "metadata": said}
+    about = {"description": vhost.description, "tags": list(vhost.tags)}
+    return {"name": name, **about, "limits": [], "metadata": about}
 
 
 def _queue(queue: Queue) -> Row:

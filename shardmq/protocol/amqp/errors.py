@@ -77,7 +77,7 @@ _TEXTS: Final = tuple(
 
 
 class AmqpError(ShardmqError):
-    """An error of an AMQP client, or one that it is told.
+    """An error as AMQP clients hear it.
 
     Attributes:
         method: class and method number of the method it is about; zeros where it is about none.

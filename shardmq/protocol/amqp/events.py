@@ -78,7 +78,7 @@ class PublishTooLarge:
 
     channel: int
     method: BasicPublish
-    fault: AmqpError
+    error: AmqpError
 
 
 @dataclass(slots=True)

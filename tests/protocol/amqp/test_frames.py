@@ -217,8 +217,8 @@ def test_a_message_that_is_too_large_is_refused_before_its_body_comes(size: int)
     fed = reader()
     (event,) = fed.feed(STARTED + header(1, size))
     assert isinstance(event, PublishTooLarge)
-    assert (event.fault.code, event.fault.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
-    assert event.fault.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
+    assert (event.error.code, event.fault.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
+    assert event.error.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
     late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + sending.method_frame(1, ChannelClose(200, "", 0, 0))
     assert list(fed.feed(late)) == [MethodReceived(1, ChannelClose(200, "", 0, 0))]
 

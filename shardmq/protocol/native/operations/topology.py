@@ -31,7 +31,7 @@ class ExchangeDeclare(ClientRequest, frozen=True):
 
 
 class ExchangeDelete(ClientRequest, frozen=True):
-    """Delete an exchange and its bindings. The answer is Ok; refused (406) with `if_unused` if something is bound to it."""
+    """Delete an exchange and its bindings. The answer is Ok; refused (406) with `if_unused` if it has bindings."""
 
     after_loss = AfterLoss.ASK_AGAIN
     is_done_where_missing = True
