@@ -38,8 +38,8 @@ from shardmq.message.record import (
 )
 from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp import properties, property_facts
-from shardmq.protocol.amqp import records as packing
 from shardmq.protocol.amqp.property_edits import edited, without
+from shardmq.protocol.amqp.records import unpack
 from shardmq.protocol.amqp.tables import encode_entry, encode_long, wrapped
 
 KNOWN_MAX: Final = 1024
@@ -71,7 +71,7 @@ def to_amqp(batch: RecordBatch, deliveries: int = 0) -> tuple[Sequence[bytes], S
         deliveries: how often its messages were delivered before, in queues that count it.
     """
     if batch.flags & AMQP:
-        lists, bodies = packing.unpack(batch.records, batch.count)
+        lists, bodies = unpack(batch.records, batch.count)
     else:
         lists, bodies = _translated(batch)
     if deliveries:

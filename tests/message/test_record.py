@@ -1,4 +1,4 @@
-"""Records and runs: packing, checking, cutting, joining."""
+"""Records and batches: packing, checking, cutting, joining."""
 
 import inspect
 import sys
@@ -29,17 +29,17 @@ properties = st.none() | st.builds(
 messages = st.lists(st.tuples(properties, st.binary(max_size=200)), min_size=1, max_size=30)
 
 
-def run_of(items: list[tuple[Properties | None, bytes]], serial: int = 7) -> RecordBatch:
+def batch_of(items: list[tuple[Properties | None, bytes]], serial: int = 7) -> RecordBatch:
     packed = b"".join(records.pack(*item) for item in items)
     return RecordBatch("flights", "UA.EWR", PERSISTENT, 1_700_000_000_000, 2**63, serial, len(items), packed)
 
 
 @given(messages)
 def test_what_was_packed_is_unpacked(items: list[tuple[Properties | None, bytes]]) -> None:
-    run = run_of(items)
+    batch = batch_of(items)
     plain = all(properties is None for properties, _ in items)
-    assert records.check(run.records, run.count) == (None if plain else [Record(*item) for item in items])
-    assert records.unpack(run.records, run.count) == [Record(*item) for item in items]
+    assert records.check(batch.records, batch.count) == (None if plain else [Record(*item) for item in items])
+    assert records.unpack(batch.records, batch.count) == [Record(*item) for item in items]
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1, max_size=40), properties)
@@ -56,7 +56,7 @@ def test_packing_many_cuts_off_every_width_of_array_header(count: int) -> None:
 def test_a_changed_byte_is_refused_or_still_whole_records(
     items: list[tuple[Properties | None, bytes]], data: st.DataObject
 ) -> None:
-    packed = bytearray(run_of(items).records)
+    packed = bytearray(batch_of(items).records)
     packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
         records.check(bytes(packed), len(items))
@@ -80,7 +80,7 @@ def test_a_changed_byte_is_refused_or_still_whole_records(
         (b"\x91" * 100_000, 1),
     ],
 )
-def test_what_is_no_run_of_records_is_refused(packed: bytes, count: int) -> None:
+def test_what_is_no_batch_of_records_is_refused(packed: bytes, count: int) -> None:
     with pytest.raises(InvalidRequest):
         records.check(packed, count)
 
@@ -129,9 +129,6 @@ def test_a_large_record_that_comes_alone_is_looked_at_as_closely(damage: bytes) 
         records.check(records.pack(Properties(headers={"x": "x" * 140_000}), bytes(2 << 20)), 1)
 
 
-# --- decimals ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["12.50", "-0.0", "1E+30", "NaN", "Infinity", "1" * 1000])
 def test_decimals_in_headers_arrive_as_they_were(text: str) -> None:
     headers = {"a": Decimal(text), "b": [Decimal(text), {"c": (Decimal(text), "text")}], "d": {"e": 1}}
@@ -152,16 +149,13 @@ def test_an_extension_that_is_no_decimal_stays_what_it_is() -> None:
     assert records.pack(record.properties, b"") == packed
 
 
-# --- halves -----------------------------------------------------------------------------------------------------------
-
-
 @given(messages)
 def test_records_come_apart_into_properties_and_bodies(items: list[tuple[Properties | None, bytes]]) -> None:
-    run = run_of(items)
-    apart = records.unpack_apart(run.records, run.count)
+    batch = batch_of(items)
+    apart = records.unpack_apart(batch.records, batch.count)
     assert [(records.unpack_properties(bytes(packed)), body) for packed, body in apart] == items
-    assert records.pack_packed(apart) == run.records
-    plain = records.unpack_bodies(run.records, run.count)
+    assert records.pack_packed(apart) == batch.records
+    plain = records.unpack_bodies(batch.records, batch.count)
     assert plain == (items if all(properties is None for properties, _ in items) else None)
 
 

@@ -1,4 +1,4 @@
-"""Messages between native and AMQP clients: what becomes of properties and headers, and what runs share."""
+"""Messages between native and AMQP clients: what becomes of properties and headers, and what batches share."""
 
 import datetime
 from decimal import Decimal
@@ -21,39 +21,36 @@ from tests.protocol.amqp.property_lists import EVERY_TYPE, lists
 NOON = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 
 
-def run_of(records: list[bytes], flags: int = PERSISTENT) -> RecordBatch:
+def batch_of(records: list[bytes], flags: int = PERSISTENT) -> RecordBatch:
     return RecordBatch("e", "k", flags, 1_700_000_000_000, 2**63, 7, len(records), b"".join(records), 3, 1000)
 
 
-def amqp_run(*contents: tuple[bytes, bytes], flags: int = PERSISTENT) -> RecordBatch:
-    return run_of([pack_raw(raw, body) for raw, body in contents], flags | AMQP)
+def amqp_batch(*contents: tuple[bytes, bytes], flags: int = PERSISTENT) -> RecordBatch:
+    return batch_of([pack_raw(raw, body) for raw, body in contents], flags | AMQP)
 
 
-def native_run(*contents: tuple[Properties | None, bytes], flags: int = PERSISTENT) -> RecordBatch:
-    return run_of([pack(known, body) for known, body in contents], flags)
+def native_batch(*contents: tuple[Properties | None, bytes], flags: int = PERSISTENT) -> RecordBatch:
+    return batch_of([pack(known, body) for known, body in contents], flags)
 
 
 def crossed(headers: dict[str, Any]) -> dict[str, Any]:
     """Headers of a native client as an AMQP client reads them."""
-    (raw,), _ = to_amqp(native_run((Properties(headers=headers), b"")))
+    (raw,), _ = to_amqp(native_batch((Properties(headers=headers), b"")))
     read = properties.decode(raw).headers
     assert read is not None
     return read
 
 
-# --- to native clients ------------------------------------------------------------------------------------------------
+def test_a_native_batch_stays_as_it_is() -> None:
+    batch = native_batch((Properties(app_id="a"), b"1"))
+    assert to_native(batch) is batch
 
 
-def test_a_native_run_stays_as_it_is() -> None:
-    run = native_run((Properties(app_id="a"), b"1"))
-    assert to_native(run) is run
-
-
-def test_an_amqp_run_reads_as_a_native_one_with_all_that_it_has_in_common() -> None:
+def test_an_amqp_batch_reads_as_a_native_one_with_all_that_it_has_in_common() -> None:
     raw = properties.encode(Properties(delivery_mode=2, message_id="m"))
-    run = to_native(amqp_run((raw, b"1"), (b"\x00\x00", b"2"), (raw, b"")))
-    assert msgspec.structs.replace(run, records=b"") == msgspec.structs.replace(run_of([]), count=3)
-    first, second, third = unpack(run.records, run.count)
+    batch = to_native(amqp_batch((raw, b"1"), (b"\x00\x00", b"2"), (raw, b"")))
+    assert msgspec.structs.replace(batch, records=b"") == msgspec.structs.replace(batch_of([]), count=3)
+    first, second, third = unpack(batch.records, batch.count)
     assert (first.properties, first.body) == (Properties(delivery_mode=2, message_id="m"), b"1")
     assert (second.properties, second.body) == (None, b"2")
     assert (third.properties, third.body) == (first.properties, b"")
@@ -61,13 +58,15 @@ def test_an_amqp_run_reads_as_a_native_one_with_all_that_it_has_in_common() -> N
 
 @given(st.lists(st.tuples(lists, st.binary(max_size=50)), min_size=1, max_size=5))
 def test_native_clients_read_what_amqp_clients_sent(contents: list[tuple[Properties, bytes]]) -> None:
-    run = to_native(amqp_run(*[(properties.encode(known), body) for known, body in contents]))
-    assert [(record.properties or Properties(), record.body) for record in unpack(run.records, run.count)] == contents
+    batch = to_native(amqp_batch(*[(properties.encode(known), body) for known, body in contents]))
+    assert [
+        (record.properties or Properties(), record.body) for record in unpack(batch.records, batch.count)
+    ] == contents
 
 
 def test_every_type_arrives() -> None:
-    run = to_native(amqp_run((b"\x20\x00" + wrapped(b"", EVERY_TYPE), b"")))
-    [record] = unpack(run.records, 1)
+    batch = to_native(amqp_batch((b"\x20\x00" + wrapped(b"", EVERY_TYPE), b"")))
+    [record] = unpack(batch.records, 1)
     assert record.properties is not None
     assert record.properties.headers == {
         "b": -1,
@@ -94,34 +93,31 @@ def test_every_type_arrives() -> None:
 
 def test_what_native_clients_are_given_they_may_publish() -> None:
     far = b"\x01T" + b"T" + b"\xff" * 8
-    run = to_native(amqp_run((b"\x20\x00" + wrapped(b"", EVERY_TYPE + far), b"body")))
-    decoded = check(run.records, run.count)
+    batch = to_native(amqp_batch((b"\x20\x00" + wrapped(b"", EVERY_TYPE + far), b"body")))
+    decoded = check(batch.records, batch.count)
     assert decoded is not None
-    assert to_amqp(run)[1][0] == b"body"
+    assert to_amqp(batch)[1][0] == b"body"
 
 
-# --- to AMQP clients --------------------------------------------------------------------------------------------------
-
-
-def test_an_amqp_run_keeps_its_lists_byte_for_byte() -> None:
+def test_an_amqp_batch_keeps_its_lists_byte_for_byte() -> None:
     raw = b"\x20\x03" + wrapped(b"", EVERY_TYPE)
-    lists, bodies = to_amqp(amqp_run((raw, b"1"), (b"\x00\x00", b"2")))
+    lists, bodies = to_amqp(amqp_batch((raw, b"1"), (b"\x00\x00", b"2")))
     assert (list(lists), list(bodies)) == ([raw, b"\x00\x00"], [b"1", b"2"])
 
 
 @pytest.mark.parametrize(("flags", "mode"), [(PERSISTENT, b"\x02"), (0, b"\x01")])
 def test_amqp_clients_are_told_the_delivery_mode_in_force(flags: int, mode: bytes) -> None:
-    run = native_run((None, b"1"), (None, b"2"), flags=flags)
-    lists, bodies = to_amqp(run)
+    batch = native_batch((None, b"1"), (None, b"2"), flags=flags)
+    lists, bodies = to_amqp(batch)
     assert (list(lists), list(bodies)) == ([b"\x10\x00" + mode] * 2, [b"1", b"2"])
-    mixed = native_run((None, b"1"), (Properties(delivery_mode=7), b"2"), (None, b""), flags=flags)
+    mixed = native_batch((None, b"1"), (Properties(delivery_mode=7), b"2"), (None, b""), flags=flags)
     lists, bodies = to_amqp(mixed)
     assert (list(lists), list(bodies)) == ([b"\x10\x00" + mode] * 3, [b"1", b"2", b""])
 
 
 @given(st.lists(st.tuples(lists, st.binary(max_size=50)), min_size=1, max_size=5))
 def test_amqp_clients_read_what_native_clients_sent(contents: list[tuple[Properties, bytes]]) -> None:
-    raws, bodies = to_amqp(native_run(*contents))
+    raws, bodies = to_amqp(native_batch(*contents))
     assert [properties.decode(raw) for raw in raws] == [
         msgspec.structs.replace(known, delivery_mode=2) for known, _ in contents
     ]
@@ -162,7 +158,7 @@ def test_headers_of_native_clients_have_a_type_in_amqp(sent: Any, read: Any) -> 
 
 def test_headers_of_native_clients_nest_as_deep_as_a_gateway_lets_them_in() -> None:
     deep = b"\x92\x81\xa7headers\x82\xa1a" + b"\x91" * 390 + b"\xc0\xa1b\x01\xc4\x00"
-    (raw,), _ = to_amqp(run_of([deep]))
+    (raw,), _ = to_amqp(batch_of([deep]))
     read = properties.decode(raw).headers
     assert read is not None
     assert read["b"] == 1
@@ -172,13 +168,10 @@ def test_a_name_that_is_too_long_for_amqp_is_left_out() -> None:
     assert crossed({"x" * 256: 1, "y": 2}) == {"y": 2}
 
 
-# --- deliveries that are counted --------------------------------------------------------------------------------------
-
-
 def test_messages_that_came_back_say_how_often() -> None:
     raw = b"\x20\x04" + wrapped(b"", EVERY_TYPE) + b"\x01c"
     forged = b"\x20\x00" + encode_table({"x-delivery-count": "mine", "a": 1})
-    lists, bodies = to_amqp(amqp_run((raw, b"1"), (forged, b"2"), (b"\x00\x00", b"3")), deliveries=2)
+    lists, bodies = to_amqp(amqp_batch((raw, b"1"), (forged, b"2"), (b"\x00\x00", b"3")), deliveries=2)
     counted = b"\x10x-delivery-countl\x00\x00\x00\x00\x00\x00\x00\x02"
     assert list(bodies) == [b"1", b"2", b"3"]
     assert list(lists) == [
@@ -186,15 +179,12 @@ def test_messages_that_came_back_say_how_often() -> None:
         b"\x20\x00" + wrapped(b"", b"\x01aI\x00\x00\x00\x01" + counted),
         b"\x20\x00" + wrapped(b"", counted),
     ]
-    (raw,), _ = to_amqp(native_run((None, b"1")), deliveries=2)
+    (raw,), _ = to_amqp(native_batch((None, b"1")), deliveries=2)
     assert raw == b"\x30\x00" + wrapped(b"", counted) + b"\x02"
 
 
-# --- what runs share --------------------------------------------------------------------------------------------------
-
-
-def test_runs_of_one_kind_never_join_those_of_the_other() -> None:
-    native = native_run((None, b"1"))
+def test_batches_of_one_kind_never_join_those_of_the_other() -> None:
+    native = native_batch((None, b"1"))
     assert can_join(native, msgspec.structs.replace(native, serial=native.serial + 1))
     assert not can_join(native, msgspec.structs.replace(native, serial=native.serial + 1, flags=PERSISTENT | AMQP))
 
@@ -203,9 +193,9 @@ def test_translations_that_are_forgotten_are_made_again() -> None:
     for _ in range(2):
         for number in range(0, 2 * KNOWN_MAX, 64):
             known = [Properties(message_id=str(each), delivery_mode=2) for each in range(number, number + 64)]
-            raws, _ = to_amqp(native_run(*[(each, b"") for each in known]))
+            raws, _ = to_amqp(native_batch(*[(each, b"") for each in known]))
             assert [properties.decode(raw) for raw in raws] == known
-            there = to_native(amqp_run(*[(raw, b"") for raw in raws]))
+            there = to_native(amqp_batch(*[(raw, b"") for raw in raws]))
             assert [record.properties for record in unpack(there.records, there.count)] == known
 
 
@@ -213,5 +203,5 @@ def test_the_same_properties_of_transient_and_persistent_messages_are_kept_apart
     known = Properties(app_id="a")
     for _ in range(2):
         for flags, mode in ((0, 1), (PERSISTENT, 2)):
-            (raw,), _ = to_amqp(native_run((known, b""), flags=flags))
+            (raw,), _ = to_amqp(native_batch((known, b""), flags=flags))
             assert properties.decode(raw) == Properties(app_id="a", delivery_mode=mode)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import (
     BODY,
@@ -28,33 +28,33 @@ CONTENT: Final = struct.Struct(">HHQ")
 PUBLISH: Final = BasicPublish(0, "", "q")
 PERSISTENT_LIST: Final = b"\x10\x00\x02"
 
-Said = tuple[Any, ...]
+PlainEvent = tuple[Any, ...]
 """An event, told so that it can be compared: a publish or an acknowledgement each."""
 
 
 def header(channel: int, size: int, properties: bytes = b"\0\0", class_id: int = 60, weight: int = 0) -> bytes:
     """A content header's frame."""
-    return sending.frame(HEADER, channel, CONTENT.pack(class_id, weight, size) + properties)
+    return encoder.frame(HEADER, channel, CONTENT.pack(class_id, weight, size) + properties)
 
 
 def body(channel: int, data: bytes) -> bytes:
     """A frame of a body."""
-    return sending.frame(BODY, channel, data)
+    return encoder.frame(BODY, channel, data)
 
 
 def publish(
     data: bytes, channel: int = 1, properties: bytes = b"\0\0", method: BasicPublish = PUBLISH, room: int = 4000
 ) -> bytes:
     """A message's frames, with at most `room` bytes of it in each."""
-    return sending.method_frame(channel, method) + sending.content_frames(channel, properties, data, room + 8)
+    return encoder.method_frame(channel, method) + encoder.content_frames(channel, properties, data, room + 8)
 
 
 def ack(tag: int, channel: int = 1, *, multiple: bool = False) -> bytes:
     """A basic.ack's frame."""
-    return sending.method_frame(channel, BasicAck(tag, multiple=multiple))
+    return encoder.method_frame(channel, BasicAck(tag, multiple=multiple))
 
 
-def told(event: Event) -> list[Said]:
+def plain_events(event: Event) -> list[PlainEvent]:
     """What an event says, message by message."""
     match event:
         case PublishesReceived(channel, method, lists, bodies):
@@ -66,21 +66,21 @@ def told(event: Event) -> list[Said]:
             return [("ack", channel, tag)]
         case MethodReceived(channel, method):
             return [("method", channel, method)]
-        case PublishTooLarge(channel, _, fault):
-            return [("refused", channel, fault.text)]
+        case PublishTooLarge(channel, _, error):
+            return [("refused", channel, error.text)]
     return [("beat",)]
 
 
-def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[Said], Said | None]:
-    """All that is said, and the fault at its end, if there is one: code, text, method."""
-    said: list[Said] = []
+def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[PlainEvent], PlainEvent | None]:
+    """All events, and the error at their end, if there is one: code, text, method."""
+    events: list[PlainEvent] = []
     try:
         for chunk in chunks:
             for event in reader.feed(chunk):
-                said += told(event)
-    except AmqpError as fault:
-        return said, (fault.code, fault.text, fault.method)
-    return said, None
+                events += plain_events(event)
+    except AmqpError as error:
+        return events, (error.code, error.text, error.method)
+    return events, None
 
 
 class PlainReader:
@@ -91,9 +91,9 @@ class PlainReader:
         self._message_max = message_max
         self._started: dict[int, list[Any]] = {}  # channel: method, properties, size, body
         self._ignored: set[int] = set()
-        self._said: list[Said] = []
+        self._events: list[PlainEvent] = []
 
-    def read(self, data: bytes) -> tuple[list[Said], Said | None]:
+    def read(self, data: bytes) -> tuple[list[PlainEvent], PlainEvent | None]:
         """As `read`."""
         try:
             while len(data) >= 8:
@@ -108,9 +108,9 @@ class PlainReader:
                     reason = f"{{invalid_frame_end_marker,{end}}}"
                     raise AmqpError(ReplyCode.FRAME_ERROR, f"{shown(kind, payload)}: {reason}")
                 self._take(kind, channel, payload)
-        except AmqpError as fault:
-            return self._said, (fault.code, fault.text, fault.method)
-        return self._said, None
+        except AmqpError as error:
+            return self._events, (error.code, error.text, error.method)
+        return self._events, None
 
     def _take(self, kind: int, channel: int, payload: bytes) -> None:
         sizes = {METHOD: len(payload) >= 4, HEADER: len(payload) >= 12, BODY: True, HEARTBEAT: not payload}
@@ -119,10 +119,10 @@ class PlainReader:
         if (kind == HEARTBEAT) == (channel != 0) and kind != METHOD:
             raise AmqpError(ReplyCode.UNEXPECTED_FRAME, shown(kind, payload))
         if kind == HEARTBEAT:
-            self._said.append(("beat",))
+            self._events.append(("beat",))
         elif kind == METHOD and channel in self._ignored:
             if struct.unpack_from(">HH", payload) in (ChannelClose.id, ChannelCloseOk.id):
-                self._said += told(MethodReceived(channel, methods.decode(payload, channel)))
+                self._events += plain_events(MethodReceived(channel, methods.decode(payload, channel)))
         elif channel not in self._ignored:
             self._take_on_channel(kind, channel, payload)
 
@@ -133,7 +133,7 @@ class PlainReader:
             if isinstance(method, BasicPublish) and channel:
                 self._started[channel] = [method, None, 0, b""]
             else:
-                self._said += told(MethodReceived(channel, method))
+                self._events += plain_events(MethodReceived(channel, method))
         elif started is None:
             raise AmqpError(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         elif started[1] is None:
@@ -159,7 +159,7 @@ class PlainReader:
         if size > self._message_max:
             self._ignored.add(channel)
             text = f"message size {size} is larger than configured max size {self._message_max}"
-            self._said.append(("refused", channel, text))
+            self._events.append(("refused", channel, text))
             return
         started[1:3] = payload[12:], size
         self._finish(channel, started)
@@ -168,7 +168,7 @@ class PlainReader:
         method, properties, size, data = started
         if len(data) == size:
             del self._started[channel]
-            self._said.append(("publish", channel, method, properties, data))
+            self._events.append(("publish", channel, method, properties, data))
 
 
 def shown(kind: int, payload: bytes) -> str:

@@ -33,8 +33,8 @@ lists = st.builds(
 def outcome(look: Any, raw: bytes) -> Any:
     try:
         return look(raw)
-    except AmqpError as fault:
-        assert fault.code == ReplyCode.SYNTAX_ERROR
+    except AmqpError as error:
+        assert error.code == ReplyCode.SYNTAX_ERROR
         return None
 
 

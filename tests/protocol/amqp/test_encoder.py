@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.methods.basic import BasicDeliver
 from tests.protocol.amqp.bytestreams import PERSISTENT_LIST
 
@@ -12,13 +12,13 @@ FRAME_MAX = 5000
 def one_by_one(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str = "c") -> bytes:
     frames = []
     for number, (properties, body) in enumerate(zip(lists, bodies, strict=True), tag):
-        frames.append(sending.method_frame(3, BasicDeliver(consumer, number, True, "e", "k.ü")))
-        frames.append(sending.content_frames(3, properties, body, FRAME_MAX))
+        frames.append(encoder.method_frame(3, BasicDeliver(consumer, number, True, "e", "k.ü")))
+        frames.append(encoder.content_frames(3, properties, body, FRAME_MAX))
     return b"".join(frames)
 
 
 def together(tag: int, lists: list[bytes], bodies: list[bytes], consumer: str = "c") -> bytes:
-    return sending.deliveries(sending.envelope(3, consumer, True, "e", "k.ü"), tag, lists, bodies, FRAME_MAX)
+    return encoder.deliveries(encoder.envelope(3, consumer, True, "e", "k.ü"), tag, lists, bodies, FRAME_MAX)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 4097, 4992, 4993, 20_000])

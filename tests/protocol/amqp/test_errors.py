@@ -42,9 +42,9 @@ ODD = "a'; declare it first' in vhost '/"
     ],
 )
 def test_every_error_has_a_code_and_a_weight(error: ShardmqError, code: int, is_hard: bool) -> None:
-    fault = as_amqp_error(error, (60, 20))
-    assert (fault.code, fault.is_hard, fault.text) == (code, is_hard, "x")
-    assert fault.method == (error.method if isinstance(error, AmqpError) else (60, 20))
+    error = as_amqp_error(error, (60, 20))
+    assert (error.code, error.is_hard, error.text) == (code, is_hard, "x")
+    assert error.method == (error.method if isinstance(error, AmqpError) else (60, 20))
 
 
 def test_what_is_soft_and_what_is_hard_is_the_specifications() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp import encoder as sending
-from shardmq.protocol.amqp import frames
+from shardmq.protocol.amqp import encoder, frames
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import (
     HEADER,
@@ -29,7 +28,7 @@ from tests.protocol.amqp.bytestreams import PERSISTENT_LIST, PUBLISH, ack, body,
 
 MESSAGE_MAX = 100_000
 FRAME_ERROR, UNEXPECTED = ReplyCode.FRAME_ERROR, ReplyCode.UNEXPECTED_FRAME
-OPEN_CHANNEL = sending.method_frame(1, ChannelOpen())
+OPEN_CHANNEL = encoder.method_frame(1, ChannelOpen())
 
 
 def reader(frame_max: int = 4096) -> FrameReader:
@@ -123,31 +122,31 @@ def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
 def test_a_body_may_come_in_many_frames_some_of_them_empty() -> None:
     parts = [b"", b"a", b"", b"bc", b"d" * 500]
     whole = b"".join(parts)
-    data = sending.method_frame(1, PUBLISH) + header(1, len(whole)) + b"".join([body(1, part) for part in parts])
+    data = encoder.method_frame(1, PUBLISH) + header(1, len(whole)) + b"".join([body(1, part) for part in parts])
     assert [lists_and_bodies(event) for event in events(data)] == [[(b"\0\0", whole)]]
 
 
 def test_a_message_without_a_body_has_no_frame_for_it() -> None:
-    (event, beat) = events(sending.method_frame(1, PUBLISH) + header(1, 0) + sending.BEAT)
+    (event, beat) = events(encoder.method_frame(1, PUBLISH) + header(1, 0) + encoder.BEAT)
     assert lists_and_bodies(event) == [(b"\0\0", b"")]
     assert beat == HeartbeatReceived()
 
 
 def test_messages_of_several_channels_may_be_interleaved() -> None:
-    method = sending.method_frame
+    method = encoder.method_frame
     data = method(1, PUBLISH) + method(2, PUBLISH) + header(2, 2) + header(1, 2)
-    data += body(1, b"a") + body(2, b"x") + sending.BEAT + ack(1, 3) + body(2, b"y") + body(1, b"b")
+    data += body(1, b"a") + body(2, b"x") + encoder.BEAT + ack(1, 3) + body(2, b"y") + body(1, b"b")
     beat, acked, second, first = events(data)
     assert (beat, acked) == (HeartbeatReceived(), AcksReceived(3, [(1, 1)]))
     assert [lists_and_bodies(event) for event in (second, first)] == [[(b"\0\0", b"xy")], [(b"\0\0", b"ab")]]
 
 
-STARTED = sending.method_frame(1, PUBLISH)
+STARTED = encoder.method_frame(1, PUBLISH)
 NOT_HEADER = "expected content header for class 60, got non content header frame instead"
 NOT_BODY = "expected content body, got non content body frame instead"
 NOT_METHOD = "expected method frame, got non method frame instead"
 TOO_LONG = "content body frame exceeds remaining content size"
-DELETE = sending.method_frame(1, QueueDelete(0, "q"))
+DELETE = encoder.method_frame(1, QueueDelete(0, "q"))
 
 
 @pytest.mark.parametrize(
@@ -157,20 +156,20 @@ DELETE = sending.method_frame(1, QueueDelete(0, "q"))
         (b"\x01\0\0\0\0\0\4abcdX", FRAME_ERROR, 'type 1, all octets = <<"abcd">>: {invalid_frame_end_marker,88}', None),
         (b"\x05\0\1\0\0\0\0\xce", FRAME_ERROR, "type 5, all octets = <<>>: unknown_frame", None),
         (b"\x05\0\1\0\0\0\2\1\2\xce", FRAME_ERROR, "type 5, all octets = <<1,2>>: unknown_frame", None),
-        (sending.frame(METHOD, 1, b"\0\1"), FRAME_ERROR, "type 1, all octets = <<0,1>>: unknown_frame", None),
+        (encoder.frame(METHOD, 1, b"\0\1"), FRAME_ERROR, "type 1, all octets = <<0,1>>: unknown_frame", None),
         (
-            STARTED + sending.frame(HEADER, 1, b'"\\345678901'),
+            STARTED + encoder.frame(HEADER, 1, b'"\\345678901'),
             FRAME_ERROR,
             'type 2, all octets = <<"\\"\\\\345678901">>: unknown_frame',
             None,
         ),
         (
-            sending.frame(HEARTBEAT, 0, b"x" * 17),
+            encoder.frame(HEARTBEAT, 0, b"x" * 17),
             FRAME_ERROR,
             f'type 8, first 16 octets = <<"{"x" * 16}">>: unknown_frame',
             None,
         ),
-        (sending.frame(HEARTBEAT, 1, b""), UNEXPECTED, "type 8, all octets = <<>>", None),
+        (encoder.frame(HEARTBEAT, 1, b""), UNEXPECTED, "type 8, all octets = <<>>", None),
         (body(0, b"x"), UNEXPECTED, 'type 3, all octets = <<"x">>', None),
         (body(1, b"x"), UNEXPECTED, NOT_METHOD, None),
         (header(1, 0), UNEXPECTED, NOT_METHOD, None),
@@ -217,9 +216,9 @@ def test_a_message_that_is_too_large_is_refused_before_its_body_comes(size: int)
     fed = reader()
     (event,) = fed.feed(STARTED + header(1, size))
     assert isinstance(event, PublishTooLarge)
-    assert (event.error.code, event.fault.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
+    assert (event.error.code, event.error.method) == (ReplyCode.PRECONDITION_FAILED, PUBLISH.id)
     assert event.error.text == f"message size {size} is larger than configured max size {MESSAGE_MAX}"
-    late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + sending.method_frame(1, ChannelClose(200, "", 0, 0))
+    late = body(1, b"x" * 100) + publish(b"y") + DELETE + ack(1) + encoder.method_frame(1, ChannelClose(200, "", 0, 0))
     assert list(fed.feed(late)) == [MethodReceived(1, ChannelClose(200, "", 0, 0))]
 
 
@@ -239,7 +238,7 @@ def test_what_a_channel_says_is_ignored_once_the_server_has_closed_it_until_it_k
     fed.ignore(1)
     assert list(fed.feed(body(1, b"67890") + header(1, 5) + publish(b"x") + ack(1) + DELETE)) == []
     assert list(fed.feed(publish(b"x", channel=2)))
-    closed = sending.method_frame(1, ChannelCloseOk())
+    closed = encoder.method_frame(1, ChannelCloseOk())
     assert list(fed.feed(closed)) == [MethodReceived(1, ChannelCloseOk())]
     fed.ignored -= {1}
     assert list(fed.feed(OPEN_CHANNEL)) == [MethodReceived(1, ChannelOpen())]
@@ -262,7 +261,7 @@ def test_messages_that_are_not_complete_are_bounded_for_all_channels_together(mo
     fed.message_max = 20_000
 
     def begin(channel: int) -> list[Event]:
-        started = sending.method_frame(channel, PUBLISH) + header(channel, 5000) + body(channel, b"x" * 3900)
+        started = encoder.method_frame(channel, PUBLISH) + header(channel, 5000) + body(channel, b"x" * 3900)
         return list(fed.feed(started))
 
     assert [begin(channel) for channel in range(1, 6)] == [[]] * 5
@@ -281,7 +280,7 @@ def test_one_of_the_largest_messages_may_always_be_incomplete() -> None:
     assert list(fed.feed(STARTED + header(1, 100 << 20))) == []
     for _ in range(99):
         assert list(fed.feed(body(1, bytes(1 << 20)))) == []
-    assert list(fed.feed(sending.method_frame(2, PUBLISH) + header(2, 5 << 20))) == []
+    assert list(fed.feed(encoder.method_frame(2, PUBLISH) + header(2, 5 << 20))) == []
     assert list(fed.feed(body(2, bytes(1 << 20)))) == []
     with pytest.raises(AmqpError, match="bytes of messages that are not complete"):
         list(fed.feed(body(2, bytes(1 << 20))))
@@ -291,7 +290,7 @@ def test_announced_sizes_take_no_memory() -> None:
     fed = FrameReader(16 << 20)
     tracemalloc.start()
     for channel in range(1, 2048):
-        assert list(fed.feed(sending.method_frame(channel, PUBLISH) + header(channel, (16 << 20) - 2))) == []
+        assert list(fed.feed(encoder.method_frame(channel, PUBLISH) + header(channel, (16 << 20) - 2))) == []
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert taken < 4 << 20

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.protocol.amqp import encoder as sending
+from shardmq.protocol.amqp import encoder
 from shardmq.protocol.amqp.events import BODY, HEADER, HEARTBEAT, METHOD
 from shardmq.protocol.amqp.frames import FrameReader
 from shardmq.protocol.amqp.methods import codec as methods
@@ -17,8 +17,8 @@ from shardmq.protocol.amqp.methods.topology import QueueDeclare
 from tests.protocol.amqp.bytestreams import (
     PERSISTENT_LIST,
     PUBLISH,
+    PlainEvent,
     PlainReader,
-    Said,
     ack,
     body,
     header,
@@ -79,12 +79,12 @@ pieces = (
     messages
     | alike
     | acks
-    | st.builds(sending.method_frame, channels, others)
-    | st.builds(sending.method_frame, channels, publishes)
+    | st.builds(encoder.method_frame, channels, others)
+    | st.builds(encoder.method_frame, channels, publishes)
     | st.builds(header, channels, st.sampled_from([0, 1, 50, 100, 700, 701, 2**64 - 1]), lists)
     | st.builds(body, channels, bodies)
-    | st.builds(sending.frame, st.sampled_from([METHOD, HEADER, BODY, HEARTBEAT, 0, 9]), channels, short)
-    | st.just(sending.BEAT)
+    | st.builds(encoder.frame, st.sampled_from([METHOD, HEADER, BODY, HEARTBEAT, 0, 9]), channels, short)
+    | st.just(encoder.BEAT)
     | short
 )
 
@@ -119,7 +119,7 @@ def reader(frame_max: int) -> FrameReader:
 
 
 def check(data: bytes, places: Sequence[int], frame_max: int = FRAME_MAX) -> None:
-    expected: tuple[list[Said], Said | None] = PlainReader(frame_max, MESSAGE_MAX).read(data)
+    expected: tuple[list[PlainEvent], PlainEvent | None] = PlainReader(frame_max, MESSAGE_MAX).read(data)
     assert read(reader(frame_max), [data]) == expected
     assert read(reader(frame_max), cut(data, places)) == expected
     assert expected[1] is None or expected[1][0] in CODES
@@ -147,7 +147,7 @@ def test_one_byte_that_is_wrong_anywhere_is_found(neighbours: str) -> None:
     data = NEIGHBOURS[neighbours]
     for at, was in enumerate(data):
         for byte in {was ^ 1, (was + 2) & 255, 0xCE, 0} - {was}:
-            check(data[:at] + bytes((byte,)) + data[at + 1 :] + sending.BEAT, [at])
+            check(data[:at] + bytes((byte,)) + data[at + 1 :] + encoder.BEAT, [at])
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -182,4 +182,4 @@ def test_any_bytes_are_read_or_refused(data: bytes, places: list[int]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_any_fields_of_any_method_are_read_or_refused(ids: tuple[int, int], fields: bytes, channel: int) -> None:
     payload = ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big") + fields
-    check(sending.frame(METHOD, channel, payload), [])
+    check(encoder.frame(METHOD, channel, payload), [])

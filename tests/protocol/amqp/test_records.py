@@ -1,9 +1,9 @@
-"""Records of a run, packed together: the same as one by one."""
+"""Records of AMQP messages, packed by the batch: the same as one by one."""
 
 import pytest
 
 from shardmq.message.record import pack_raw
-from shardmq.protocol.amqp import records as packing
+from shardmq.protocol.amqp.records import pack, pack_alike, unpack
 
 LISTS = [b"\x00\x00", b"\x10\x00\x02", b"\x80\x00\xff" + b"x" * 255, b"\x20\x00" + b"y" * 70_000]
 
@@ -13,9 +13,9 @@ LISTS = [b"\x00\x00", b"\x10\x00\x02", b"\x80\x00\xff" + b"x" * 255, b"\x20\x00"
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_alike_messages_are_packed_as_each_would_be(properties: bytes, size: int, count: int) -> None:
     bodies = [bytes((number,)) * size for number in range(count)]
-    records = packing.pack_alike(properties, bodies)
+    records = pack_alike(properties, bodies)
     assert records == b"".join([pack_raw(properties, body) for body in bodies])
-    lists, back = packing.unpack(records, count)
+    lists, back = unpack(records, count)
     assert (list(lists), list(back)) == ([properties] * count, bodies)
 
 
@@ -23,5 +23,5 @@ def test_alike_messages_are_packed_as_each_would_be(properties: bytes, size: int
 def test_messages_that_differ_are_packed_as_each_would_be(count: int) -> None:
     lists = [LISTS[number % 3] for number in range(count)]
     bodies = [b"x" * (number % 300) for number in range(count)]
-    assert packing.pack(lists, bodies) == b"".join(map(pack_raw, lists, bodies))
-    assert packing.pack_alike(LISTS[1], bodies) == b"".join([pack_raw(LISTS[1], body) for body in bodies])
+    assert pack(lists, bodies) == b"".join(map(pack_raw, lists, bodies))
+    assert pack_alike(LISTS[1], bodies) == b"".join([pack_raw(LISTS[1], body) for body in bodies])

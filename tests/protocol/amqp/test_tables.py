@@ -213,8 +213,8 @@ def test_any_bytes_are_a_table_or_refused(data: bytes) -> None:
     for read in (lambda: decode_table(data, 0)[1], lambda: check_table(data, 0)):
         try:
             outcomes.append(read())
-        except AmqpError as fault:
-            assert fault.code == ReplyCode.SYNTAX_ERROR
+        except AmqpError as error:
+            assert error.code == ReplyCode.SYNTAX_ERROR
             outcomes.append(None)
     assert outcomes[0] == outcomes[1]  # the short look finds what reading finds
 
@@ -371,8 +371,8 @@ def test_large_tables_are_checked_many_entries_at_a_time_and_as_strictly(
     def outcome(read: Any) -> Any:
         try:
             return read(bytes(table), 0)
-        except AmqpError as fault:
-            return fault.code
+        except AmqpError as error:
+            return error.code
 
     decoded = outcome(decode_table)
     assert outcome(check_table) == (decoded[1] if isinstance(decoded, tuple) else decoded)

@@ -66,9 +66,9 @@ def test_a_payload_without_room_for_its_ids_is_a_frame_error(payload: bytes) -> 
 
 @pytest.mark.parametrize("ids", [(0, 0), (10, 9), (60, 130), (61, 10), (110, 10), (0xFFFF, 0xFFFF)])
 def test_a_method_that_does_not_exist_is_not_implemented(ids: tuple[int, int]) -> None:
-    fault = refused(ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big"))
-    assert (fault.code, fault.method) == (ReplyCode.NOT_IMPLEMENTED, ids)
-    assert fault.is_hard
+    error = refused(ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big"))
+    assert (error.code, error.method) == (ReplyCode.NOT_IMPLEMENTED, ids)
+    assert error.is_hard
 
 
 @given(any_method, st.data())
@@ -76,27 +76,27 @@ def test_a_method_that_is_cut_off_is_a_syntax_error_of_its_own(method: Method, d
     payload = methods.encode(method)
     if len(payload) == 4:
         return
-    fault = refused(payload[: data.draw(st.integers(4, len(payload) - 1))])
-    assert (fault.code, fault.method) == (ReplyCode.SYNTAX_ERROR, method.id)
+    error = refused(payload[: data.draw(st.integers(4, len(payload) - 1))])
+    assert (error.code, error.method) == (ReplyCode.SYNTAX_ERROR, method.id)
 
 
 @given(any_method, st.binary(min_size=1, max_size=8))
 def test_bytes_behind_a_method_are_a_syntax_error_of_its_own(method: Method, more: bytes) -> None:
-    fault = refused(methods.encode(method) + more)
-    assert (fault.code, fault.method) == (ReplyCode.SYNTAX_ERROR, method.id)
+    error = refused(methods.encode(method) + more)
+    assert (error.code, error.method) == (ReplyCode.SYNTAX_ERROR, method.id)
 
 
 def test_a_short_string_that_is_not_utf8_is_refused_in_rabbitmqs_words() -> None:
-    fault = refused(b"\x00\x32\x00\x0a\x00\x00\x02\xff\xfe\x00\x00\x00\x00\x00")
-    assert (str(fault), fault.method) == ("FRAME_ERROR - Malformed UTF-8 in shortstr", (50, 10))
+    error = refused(b"\x00\x32\x00\x0a\x00\x00\x02\xff\xfe\x00\x00\x00\x00\x00")
+    assert (str(error), error.method) == ("FRAME_ERROR - Malformed UTF-8 in shortstr", (50, 10))
 
 
 def test_a_table_that_makes_no_sense_is_a_fault_of_its_method() -> None:
     deep: dict[str, Any] = {}
     for _ in range(TABLE_DEPTH_MAX):
         deep = {"n": deep}
-    fault = refused(methods.encode(QueueDeclare(0, "q"))[:-4] + b"\x00\x00\x00\x04\x01aZ\x00")
-    assert (fault.code, fault.method) == (ReplyCode.SYNTAX_ERROR, (50, 10))
+    error = refused(methods.encode(QueueDeclare(0, "q"))[:-4] + b"\x00\x00\x00\x04\x01aZ\x00")
+    assert (error.code, error.method) == (ReplyCode.SYNTAX_ERROR, (50, 10))
     methods.decode(methods.encode(QueueDeclare(0, "q", arguments=deep)), 1)
 
 
@@ -104,9 +104,9 @@ def test_a_table_that_makes_no_sense_is_a_fault_of_its_method() -> None:
 def test_any_bytes_are_a_method_or_refused(ids: tuple[int, int], payload: bytes) -> None:
     try:
         method = methods.decode(ids[0].to_bytes(2, "big") + ids[1].to_bytes(2, "big") + payload, 1)
-    except AmqpError as fault:
-        assert fault.code in (ReplyCode.SYNTAX_ERROR, ReplyCode.FRAME_ERROR)
-        assert fault.method == ids
+    except AmqpError as error:
+        assert error.code in (ReplyCode.SYNTAX_ERROR, ReplyCode.FRAME_ERROR)
+        assert error.method == ids
     else:
         assert method.id == ids
 
