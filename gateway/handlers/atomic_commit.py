@@ -300,7 +300,7 @@ class _Staged:
             self._missing += 1
             self._missing_bytes += size
             staged = Publish(publish.queues, publish.run, ATTEMPT, sequence, transaction=self._number)
-            link.publish(self, len(self._sizes), staged)
+            link.publish(self, len(self._sizes), staged, None, 0, False)
         self._client.state.changed()
         if self._is_all_sent and not self._missing and self._refusal is None:
             self._seal()

@@ -173,7 +173,7 @@ class DeadLetterPublisher:
         fan_out = FanOut(len(route)) if len(route) > 1 else None
         for link, queues in route:
             publish = Publish(queues, msgspec.structs.replace(batch), pending.producer, pending.first)
-            link.publish(self, request, publish, fan_out)
+            link.publish(self, request, publish, fan_out, 0, False)
 
     def _leads_nowhere(self, pending: _PendingDeadLetter) -> None:
         if self._state.coordinator.is_current:

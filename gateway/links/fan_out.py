@@ -99,7 +99,8 @@ class Unconfirmed:
         size: bytes of their records.
         fan_out: joins the parts of a publish that goes to several shards; None where it is whole.
         offset: how many messages of a publish that is joined are in the parts before.
-        is_many: whether they are publishes of one message each that were handed in together.
+        is_many: whether they are publishes of one message each that were handed in together, or parts of such: queues
+            that are deleted meanwhile have had them, as who publishes so (AMQP) is not told of them.
     """
 
     number: int

@@ -1,5 +1,8 @@
 """Publishes on their way to one shard: batches that are growing, confirms that are due.
 
+Publishes wait for their confirm together where they have the same number of messages each: that is all it takes to
+tell, should the shard take a part of a batch, which of them that was.
+
 Nothing waits for a timer, but while a shard has two envelopes of publishes to answer, small ones gather here until it
 has answered one: it commits the first and has the second at hand, so it could not use them earlier. So they grow with
 the load, and with them its commits (amqpbench with window 1000, two busy cores: 14 messages an envelope and 50,000
@@ -16,7 +19,6 @@ from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
-from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from shardmq.bus.dialer import Dialer
@@ -36,6 +38,8 @@ class _OpenBatch:
 
     Attributes:
         publish: the first one, which takes the others along; its count and records are filled in when it is closed.
+        header: what others have in common with it, beside queues and sender.
+        sender: producer, delay and transaction, which they have in common, too.
         records: of each publish.
         count: of messages so far.
         size: bytes so far.
@@ -44,6 +48,8 @@ class _OpenBatch:
     """
 
     publish: Publish
+    header: tuple[object, ...]
+    sender: tuple[int, int, int]
     records: list[bytes]
     count: int
     size: int
@@ -96,96 +102,75 @@ class PublishWindow:
         return counts
 
     def add(
-        self,
-        target: ConfirmTarget,
-        request: int,
-        publish: Publish,
-        fan_out: FanOut | None = None,
-        offset: int = 0,
-        singly: bool = False,
+        self, target: ConfirmTarget, request: int, publish: Publish, fan_out: FanOut | None, offset: int, singly: bool
     ) -> bool:
         """Send a publish to the shard; neighbours with the same route and header travel as one record batch.
-
-        Publishes wait for their confirm together where they have the same number of messages each: that is all it takes
-        to tell, should the shard take a part of the batch, which of them that was.
 
         Args:
             target: hears of it.
             request: its number for this publish.
             publish: queues, the same object each time for the same route, and messages; filled up with more of them.
-            fan_out: joins the parts of the publish, where it has several.
+            fan_out: joins the parts of the publish; None where it is whole.
             offset: how many of the first messages of such a publish are in the parts before it.
-            singly: each message is a publish of its own; `request` is the first one's number. As with `FanOutOfMany`,
-                queues that are deleted meanwhile have had it: who publishes so (AMQP) is not told of them.
+            singly: each message is a publish of its own (AMQP); `request` is the first one's number.
 
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
         """
         batch = publish.run
         size, count = len(batch.records), batch.count
-        last, each = (request + count - 1, 1) if singly else (request, count)
+        each = 1 if singly else count
+        last = request + count - 1 if singly else request
         if not self._dialer.is_open:
             refuse(target, request, last, fan_out, f"{self._name} is not there now; publish again")
             return False
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
-        start = self._join(publish, batch, size, count)
-        if start:
+        header = (batch.routing_key, batch.timestamp_ms, batch.exchange, batch.flags, batch.priority, batch.ttl_ms)
+        sender = (publish.producer, publish.delay_ms, publish.transaction)
+        growing, start = self._open, 0
+        if (
+            growing is not None
+            and growing.next_serial == batch.serial
+            and growing.publish.queues is publish.queues
+            and growing.next_sequence == publish.sequence
+            and growing.size < JOINED_BYTES
+            and growing.count + count <= RUN_RECORDS_MAX
+            and growing.sender == sender
+            and growing.header == header
+        ):
+            start = growing.count
+            growing.records.append(batch.records)
+            growing.count = start + count
+            growing.size += size
+            growing.next_serial += count
+            growing.next_sequence += count if publish.producer else 0
             newest = self._unconfirmed[-1]
             if (
                 newest.target is target
                 and newest.last + 1 == request
                 and newest.each == each
-                and fan_out is None
-                and newest.fan_out is None
+                and not (fan_out or newest.fan_out)
             ):
                 newest.last = last
                 newest.size += size
                 return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
-        is_many = singly or (fan_out is not None and fan_out.is_of_many)
-        queues, number = publish.queues, self._numbers
-        self._unconfirmed.append(
-            Unconfirmed(number, queues, target, request, last, each, start, size, fan_out, offset, is_many)
-        )
+        else:
+            self._begin_batch(publish, header, sender)
+        number, is_many = self._numbers, singly or (fan_out is not None and fan_out.is_of_many)
+        entry = Unconfirmed(number, publish.queues, target, request, last, each, start, size, fan_out, offset, is_many)
+        self._unconfirmed.append(entry)
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
-    def _join(self, publish: Publish, batch: RecordBatch, size: int, count: int) -> int:
-        """Put a publish into the open batch where it may follow what is there, else into a new one.
-
-        Returns:
-            How many messages of the batch are before its own.
-        """
-        growing = self._open
-        if growing is not None and growing.next_serial == batch.serial and growing.size < JOINED_BYTES:
-            first = growing.publish
-            head = first.run
-            start = growing.count
-            if (
-                first.queues is publish.queues
-                and start + count <= RUN_RECORDS_MAX
-                and growing.next_sequence == publish.sequence
-                and first.producer == publish.producer
-                and first.delay_ms == publish.delay_ms
-                and first.transaction == publish.transaction
-                and head.flags == batch.flags
-                and head.routing_key == batch.routing_key
-                and head.exchange == batch.exchange
-                and head.timestamp_ms == batch.timestamp_ms
-                and head.priority == batch.priority
-                and head.ttl_ms == batch.ttl_ms
-            ):
-                growing.records.append(batch.records)
-                growing.count = start + count
-                growing.next_serial += count
-                growing.size += size
-                if publish.producer:
-                    growing.next_sequence += count
-                return start
+    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> None:
         self.close_batch()
-        next_sequence = publish.sequence + count if publish.producer else 0
-        self._open = _OpenBatch(publish, [batch.records], count, size, batch.serial + count, next_sequence)
+        batch = publish.run
+        count, records = batch.count, batch.records
+        following = publish.sequence + count if publish.producer else 0
+        self._open = _OpenBatch(
+            publish, header, sender, [records], count, len(records), batch.serial + count, following
+        )
         self._numbers += 1
-        return 0
 
     def close_batch(self) -> None:
         """Send what has grown; the next publish begins another batch."""

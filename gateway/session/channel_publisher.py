@@ -45,7 +45,8 @@ class ChannelPublisher:
         client = self.client
         state = client.state
         state.changed()  # before all else: it notes the time of this pass
-        request, exchange, key, count = publish.request, publish.exchange, publish.routing_key, publish.count
+        exchange, key = publish.exchange, publish.routing_key
+        request, count = publish.request, publish.count
         try:
             client.permissions.check_write(exchange)
             if publish.transaction:
@@ -66,17 +67,13 @@ class ChannelPublisher:
                 client.front.send_return(self.number, request, batch)
             self.confirm(request, request)
             return
-        producer, sequence, delay_ms, transaction = (
-            publish.producer,
-            publish.sequence,
-            publish.delay_ms,
-            publish.transaction,
-        )
+        producer, sequence = publish.producer, publish.sequence
+        delay_ms, transaction = publish.delay_ms, publish.transaction
         fan_out = FanOut(len(route)) if len(route) > 1 else None
         for link, queues in route:  # a batch for each, as links fill theirs up
             batch = RecordBatch(exchange, key, flags, state.now_ms, state.origin, serial, count, publish.records)
             going = Publish(queues, batch, producer, sequence, delay_ms, transaction)
-            if link.publish(self, request, going, fan_out):
+            if link.publish(self, request, going, fan_out, 0, False):
                 client.front.hold_publishing(link)
 
     def send(self, first: int, batch: RecordBatch, route: Route) -> None:
@@ -105,7 +102,7 @@ class ChannelPublisher:
             return
         fan_out = FanOutOfMany(len(route), last)
         for link, queues in route:
-            if link.publish(self, first, Publish(queues, replace(batch)), fan_out):
+            if link.publish(self, first, Publish(queues, replace(batch)), fan_out, 0, False):
                 client.front.hold_publishing(link)
 
     def _publish_parts(self, publish: BasicPublish, records: Sequence[Record] | None) -> None:
@@ -141,7 +138,7 @@ class ChannelPublisher:
             sequence = publish.sequence + part.offset if producer else 0
             for link, queues in part.route:
                 going = Publish(queues, replace(batch), producer, sequence, publish.delay_ms, publish.transaction)
-                if link.publish(self, request, going, fan_out, part.certain):
+                if link.publish(self, request, going, fan_out, part.certain, False):
                     front.hold_publishing(link)
         if not fan_out.remaining and fan_out.refusal is None:
             self.confirm(request, request)
