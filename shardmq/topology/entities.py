@@ -158,8 +158,8 @@ class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
 
 
 REPLY_QUEUES: Final = "amq.rabbitmq.reply-to."
-"""The beginning of the names of queues that gateways make for direct replies to AMQP clients. Clients publish to such a
-queue, and do nothing else with it."""
+"""The beginning of the names of queues for direct replies. Clients publish to such a queue, and consume from their own;
+they do nothing else with it."""
 
 RESERVED_TRANSACTIONS: Final = "amq.tx."
 """The beginning of the names of transactions that gateways make for channels in AMQP's tx mode. Nobody commits one of

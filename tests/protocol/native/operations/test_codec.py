@@ -10,6 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.errors import ProtocolError, ReplyCode
+from shardmq.limits import (
+    FRAME_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    MESSAGE_BYTES_HIGHEST,
+    MESSAGE_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    RUN_PROPERTIES_BYTES_MAX,
+    SETTLEMENT_BYTES_MAX,
+    frame_bytes_max,
+)
 from shardmq.protocol.native.frames import FrameReader
 from shardmq.protocol.native.operations import codec as operations
 from shardmq.protocol.native.operations.basic import BasicConfirm
@@ -161,10 +172,13 @@ def test_the_spec_names_and_directions_are_those_of_the_table() -> None:
         assert senders.split() == [letter for letter, sent in (("C", FROM_CLIENT), ("S", FROM_SERVER)) if kind in sent]
 
 
+def spec() -> str:
+    return (resources.files("shardmq.protocol.native") / "SPEC.md").read_text("utf-8")
+
+
 def spec_rows() -> dict[int, tuple[str, str, str]]:
     """Name, senders and fields of each operation, as SPEC.md has them."""
-    spec = (resources.files("shardmq.protocol.native") / "SPEC.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d+) \| ([a-z.]+) \| ([CS ]+) \| (.*) \|$", spec, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ([a-z.]+) \| ([CS ]+) \| (.*) \|$", spec(), re.MULTILINE)
     return {int(number): (name, senders, fields) for number, name, senders, fields in rows}
 
 
@@ -180,3 +194,36 @@ def _fields(row: str) -> list[str]:
 def test_the_example_of_the_spec_is_true() -> None:
     assert encode(ChannelOpen(1, 1)) == bytes.fromhex("00000001 00000003 920101".replace(" ", ""))
     assert msgspec.msgpack.encode((None, b"abc")) == bytes.fromhex("92c0c403616263")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        HELLO_BYTES_MAX,
+        REQUEST_BYTES_MAX,
+        SETTLEMENT_BYTES_MAX,
+        FRAME_BYTES_MAX,
+        frame_bytes_max(MESSAGE_BYTES_HIGHEST),
+        MESSAGE_BYTES_MAX,
+        MESSAGE_BYTES_HIGHEST,
+        PROPERTIES_BYTES_MAX,
+        RUN_PROPERTIES_BYTES_MAX,
+    ],
+)
+def test_the_spec_tells_the_limits_in_bytes(number: int) -> None:
+    assert re.search(rf"(?<![\d,]){number:,}(?!,?\d)", spec())
+
+
+def test_the_spec_names_all_operations_for_administrators() -> None:
+    numbers = {number for number, kind in OPERATIONS.items() if kind.__module__.endswith(".administration")}
+    assert numbers == {*range(36, 46), 54, 55}
+    assert "Operations 36 to 45, 54 and 55 are for users with the tag" in spec()
+
+
+def test_the_spec_gives_every_code_its_name() -> None:
+    told = re.findall(r"(\d{3}) ([a-z]+ [a-z]+)", spec().partition("## Reply codes")[2].replace("\n", " "))
+    assert {int(code): name for code, name in told} == {
+        code.value: code.name.lower().replace("_", " ", 1) if code != ReplyCode.CONTENT_TOO_LARGE else "content too"
+        for code in ReplyCode
+        if code not in (ReplyCode.INVALID_PATH, ReplyCode.UNEXPECTED_FRAME)
+    }
