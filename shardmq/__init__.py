@@ -47,14 +47,14 @@ __all__ = [
     "errors",
 ]
 
-_ROOMS = ("aio", "errors")
-_HOMES = {
+_SUBMODULES = ("aio", "errors")
+_DEFINED_IN = {
     "Batch": "shardmq.client.api.message",
     "Channel": "shardmq.client.sync.channel",
     "Connection": "shardmq.client.sync.connection",
     "Message": "shardmq.client.api.message",
     "Metrics": "shardmq.client.api.metrics",
-    "Properties": "shardmq.message.record",
+    "Properties": "shardmq.message.properties",
     "Publisher": "shardmq.client.sync.publisher",
     "QueueDeclared": "shardmq.client.api.results",
     "QueueSlice": "shardmq.client.api.results",
@@ -70,11 +70,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     # The broker's own processes import this package too; the client is loaded when somebody asks for it.
-    if name in _ROOMS:
+    if name in _SUBMODULES:
         return import_module(f"shardmq.{name}")
-    if name not in _HOMES:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'shardmq' has no attribute '{name}'")
-    found: object = getattr(import_module(_HOMES[name]), name)
+    found: object = getattr(import_module(_DEFINED_IN[name]), name)
     globals()[name] = found
     return found
 

@@ -64,7 +64,7 @@ class RangeSet:
         return False
 
     def fill(self, count: int) -> None:
-        """Put in everything from 0 to the end of the range `count` from below: they become one."""
+        """Put in everything from 0 to the end of the `count`-th range: they become one."""
         self.add(0, self._ends[count - 1])
 
     def add(self, start: int, end: int) -> int:
@@ -147,7 +147,10 @@ class RangeSet:
         return parts
 
     def walk(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As `within`, one by one: for whoever needs the first few of many. The set must not change meanwhile."""
+        """The parts of the set inside [start, end), one by one: for the first few of many.
+
+        The set must not change meanwhile.
+        """
         starts, ends = self._starts, self._ends
         for place in range(bisect_right(ends, start), len(starts)):
             if starts[place] >= end:

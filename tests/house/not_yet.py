@@ -5,9 +5,6 @@ CIRCLES: dict[str, int] = {}
 WITHOUT_TWIN: set[str] = set()
 LONG_FILES: set[str] = {
     "shardmq/bus/messages/shard.py",
-    "tests/client/test_core_recovery.py",
-    "tests/client/test_transaction_core.py",
-    "tests/client/test_transactions.py",
     "tests/coordinator/test_endings.py",
     "tests/e2e/test_combinations.py",
     "tests/spark/test_pipeline.py",

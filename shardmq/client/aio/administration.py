@@ -1,4 +1,4 @@
-"""Administration, as coroutines."""
+"""Virtual hosts, users, permissions: part of Connection."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class AdministrationRequests(ABC):
-    """What each takes and raises is what `admin.AdminVerbs` says."""
+    """The verbs of administrators: part of a connection.
+
+    What changes something is for users with the tag administrator; others get AccessRefused.
+    """
 
     @abstractmethod
     async def _ask(self, request: Request[T]) -> T:
@@ -26,7 +29,7 @@ class AdministrationRequests(ABC):
         return await self._ask(administration.status())
 
     async def topology(self, noun: str) -> list[dict[str, Any]]:
-        """What there is: a table for each.
+        """List what exists of one kind, a table for each.
 
         Args:
             noun: "exchanges", "queues", "bindings" or "transactions" (undecided ones) of this virtual host; "vhosts",
@@ -64,11 +67,11 @@ class AdministrationRequests(ABC):
         await self._ask(administration.user_delete(user))
 
     async def permission_put(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Say what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
+        """Set what a user may do in a virtual host, as regular expressions; "" allows nothing, ".*" everything."""
         await self._ask(administration.permission_put(user, vhost, configure, write, read))
 
     async def permission_delete(self, user: str, vhost: str) -> None:
-        """A user may not open a virtual host any more; nothing happens when it might not before."""
+        """Take a user's permissions in a virtual host away; nothing happens when there are none."""
         await self._ask(administration.permission_delete(user, vhost))
 
     async def limits_put(self, noun: str, name: str, limits: Mapping[str, int | None]) -> None:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from shardmq.client.aio.consumer import CallRequests, ChannelConsumers, Handler, HandlerInbox, RemoteCalls
-from shardmq.client.aio.publisher import Publisher
+from shardmq.client.aio.publisher import PendingConfirm, Publisher
 from shardmq.client.aio.settler import ChannelSettler, SettleRequests
 from shardmq.client.aio.topology import TopologyRequests
 from shardmq.client.aio.transaction import Transaction
@@ -21,39 +21,16 @@ from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_delay, check_names, consumer_arguments, producer_number
-from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, ShardmqError, Timeout, Unroutable
+from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest, Timeout
 from shardmq.message.properties import Properties
 
 T = TypeVar("T")
 
 
-class _Confirm:
-    """One publish that a coroutine waits for."""
-
-    __slots__ = ("_came_back", "_future")
-
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self._future = future
-        self._came_back: Unroutable | None = None
-
-    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Its confirm came, or will not."""
-        error = self._came_back if taken or error is None else error
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(error)
-
-    def returned(self, _count: int, error: Unroutable) -> bool:
-        """The message came back: that is told with its confirm, and to who waits alone."""
-        self._came_back = error
-        return False
-
-
 class Channel(TopologyRequests, CallRequests, SettleRequests):
-    """Made by `Connection.channel`. Its requests are carried out in the order they were made.
+    """A channel of a connection; its requests are carried out in the order they were made.
+
+    `Connection.channel` opens one.
 
     An async context manager: leaving it closes the channel. What each method takes and raises is what `shardmq.Channel`
     says; acks are plain calls, sent together before the event loop waits again.
@@ -82,7 +59,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         self._core: ChannelCore
 
     async def _open(self) -> None:
-        opened: asyncio.Future[None] = self._future()
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settler.open(opened)
         self._core = self._settler.core
         await self._answer(opened, f"opening channel {self.number}")
@@ -140,8 +117,8 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         check_delay(delay_ms)
         record = record_of(body, properties, self._connection.state.server.message_max)
         self._send_published()
-        confirmed = self._future()
-        confirm = _Confirm(confirmed)
+        confirmed = asyncio.get_running_loop().create_future()
+        confirm = PendingConfirm(confirmed)
         batch = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
         self._connection.publish(self._core, batch, confirm)
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
@@ -181,7 +158,21 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
     def transaction(
         self, name: str, timeout_ms: int = 0, window: int = WINDOW, timeout: float | None = None
     ) -> Opening[Transaction]:
-        """Begin a transaction: `async with channel.transaction(name) as transaction: …`."""
+        """Begin a transaction, by `await` or `async with`: what is published there appears whole, or not at all.
+
+        Args:
+            name: of it, in this virtual host. Under a name one batch is published, once: to begin a name again that was
+                committed (within seven days) does nothing, and one that is open is joined.
+            timeout_ms: it is aborted when nobody has begun it for so long; 0 is the broker's default, a day.
+            window: messages unconfirmed at most; publishing waits beyond it.
+            timeout: seconds that each of its steps may take, and that a message is published again while its shard is
+                away; the connection's when None.
+
+        Raises:
+            AccessRefused: it is somebody else's.
+            NotAllowed: too many are undecided.
+            Unavailable: the broker cannot begin it now.
+        """
         return Opening(self._transaction(name, timeout_ms, window, self._timeout if timeout is None else timeout))
 
     async def _transaction(self, name: str, timeout_ms: int, window: int, seconds: float) -> Transaction:
@@ -211,8 +202,23 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         arguments: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> AsyncGenerator[Message, None]:
-        """Consume a queue's messages. Closing the generator (`aclose`, or `contextlib.aclosing`) cancels the consumer
-        and gives back what was not handed out; leaving its loop does so a moment later.
+        """Consume a queue's messages, as an asynchronous generator.
+
+        Closing it (`aclose`) cancels the consumer, and requeues what was not handed out; leaving its loop, a bit later.
+
+        Args:
+            queue: whose messages.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+
+        Raises:
+            NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = requests.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
@@ -229,7 +235,22 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         arguments: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> AsyncGenerator[Batch, None]:
-        """As `consume`, but the messages come in batches, as they travelled: for bulk work."""
+        """Consume a queue's messages in batches, as they travelled: for bulk work.
+
+        Args:
+            queue: whose messages.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+
+        Raises:
+            NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
+        """
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = requests.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.batches(operation, inactivity_timeout)
@@ -248,13 +269,30 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         on_error: OnError = "requeue",
         concurrency: int | None = None,
     ) -> str:
-        """Have a function or coroutine function called with each message, in tasks of their own.
-
-        Takes what `shardmq.Channel.basic_consume` does, and:
+        """Have a function or coroutine function called with each message, in tasks of their own, side by side.
 
         Args:
+            queue: whose messages.
+            callback: the handler. What it raises is logged with the message's id, and `on_error` says what then.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            consumer_tag: the consumer's name; the server makes one up for "".
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+            on_error: for a message whose handler raised and left it unacked: "requeue": it comes again a second later;
+                "reject": it is dead-lettered, or dropped where there is no such exchange; "close": the channel is
+                closed, its unacked messages return, and the next use of it tells why.
             concurrency: messages handled at once; with 1 they are handled one after the other, in order. As many as
                 the prefetch allows when None.
+
+        Returns:
+            The consumer's tag.
+
+        Raises:
+            NotFound: no such queue.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
         check_handler(callback, on_error)
         if concurrency is not None and concurrency < 1:
@@ -271,7 +309,10 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             raise
 
     async def basic_cancel(self, consumer_tag: str) -> None:
-        """End a consumer. What it was handed stays unacked until it is acked; what it was not handed returns."""
+        """End a consumer.
+
+        What it was handed stays unacked until it is acked; what it was not handed is requeued.
+        """
         check_names(consumer_tag=consumer_tag)
         await self._consumers.cancel(consumer_tag)
 
@@ -283,7 +324,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         """
         check_names(queue=queue)
         self._settler.flush()
-        got: asyncio.Future[Delivery | None] = self._future()
+        got: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._connection.get(self._core, queue, auto_ack, got)
         delivery = await self._answer(got, f"getting from queue '{queue}'")
         return None if delivery is None else delivery.messages()[0]
@@ -291,12 +332,20 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
     async def basic_recover(self) -> None:
         """Have everything unacked on this channel delivered again; acking the first copies does nothing any more."""
         self._settler.flush()
-        recovered: asyncio.Future[None] = self._future()
+        recovered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection.recover(self._core, recovered)
         await self._answer(recovered, f"recovering what is unacked on channel {self.number}")
 
     async def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
-        """Change a consumer's prefetch while it runs."""
+        """Change a consumer's prefetch while it consumes.
+
+        Args:
+            consumer_tag: which consumer.
+            prefetch: messages unacked at most, 0 for no limit.
+
+        Raises:
+            NotFound: the channel has no such consumer.
+        """
         await self._ask(requests.basic_qos(consumer_tag, prefetch))
         self._settler.note_prefetch(consumer_tag, prefetch)
 
@@ -310,9 +359,6 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         """Send the publishes and acks that are being collected, without waiting for anything."""
         self._settler.flush()
 
-    def _future(self) -> "asyncio.Future[Any]":
-        return asyncio.get_running_loop().create_future()
-
     async def _answer(self, answer: asyncio.Future[T], what: str) -> T:
         self._transport.transmit()
         return await self._transport.wait(answer, self._timeout, what)
@@ -322,7 +368,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
 
     async def _ask_for(self, request: Request[T], seconds: float) -> T:
         self._settler.flush()
-        answer: asyncio.Future[object] = self._future()
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._connection.request(self._core, request.operation, answer)
         self._transport.transmit()
         return request.shape(await self._transport.wait(answer, seconds, request.what))
@@ -343,7 +389,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
 
     async def _close(self, error: ChannelError) -> None:
         self._settler.flush()
-        closed: asyncio.Future[None] = self._future()
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._connection.close_channel(self._core, error, closed)
             self._transport.transmit()

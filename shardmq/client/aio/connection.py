@@ -41,7 +41,27 @@ def connect(
     tls: ssl.SSLContext | None = None,
     metrics: Metrics | Counter | None = None,
 ) -> "Opening[Connection]":
-    """Connect to a broker. Takes and raises what `shardmq.connect` does; metrics are called on the event loop."""
+    """Connect to a broker, to the first address that answers: await it, or enter it with `async with`.
+
+    Args:
+        url: shardmq://user:password@host:port/vhost; only the host is needed. Several hosts stand between commas, and
+            several URLs in a list. shardmqs:// is TLS, on port 5671 where it has none; behind it there may be
+            ?cacertfile=…&certfile=…&keyfile=…: whom to trust, and what certificate to show. amqp:// and amqps:// mean
+            the same. When None, the environment's SHARDMQ_URL, else guest on this machine.
+        timeout: seconds to wait for the connection, and later for each answer.
+        heartbeat: seconds between signs of life; a broker silent for two of them is taken for dead. 0 for none.
+        recovery: how a lost connection is won back; None for not at all.
+        tls: for shardmqs://: whom to trust, and what certificate to show. When None, the files of the URL, else those
+            of SHARDMQ_TLS_CA, SHARDMQ_TLS_CERT and SHARDMQ_TLS_KEY, else the system's authorities.
+        metrics: told how many messages were published, confirmed, returned, refused, consumed, acked, nacked and
+            redelivered, and connections recovered: an object with a method for each, or a function of (name, count).
+            Called some ten times a second at most, on the event loop.
+
+    Raises:
+        InvalidRequest: an URL or number makes no sense, or a file for TLS is not what it should be.
+        ConnectionLost: nobody answers there.
+        AuthenticationFailed: user, password or virtual host are refused.
+    """
     return Opening(_connect(url, timeout, heartbeat, recovery, tls, metrics))
 
 
@@ -70,7 +90,7 @@ async def _connect(
 
 
 class Connection(HookRegistration, AdministrationRequests):
-    """An open connection. Made by `connect`.
+    """An open connection; `connect` opens one.
 
     When it is lost it comes back, as `shardmq.Connection`. An async context manager: leaving it closes the connection.
     """
@@ -132,7 +152,14 @@ class Connection(HookRegistration, AdministrationRequests):
         return {name: getattr(server, name) for name in server.__struct_fields__}
 
     def channel(self) -> Opening[Channel]:
-        """Open a channel. Raises what `shardmq.Connection.channel` does."""
+        """Open a channel: await it, or enter it with `async with`.
+
+        Channels are cheap; each has its own delivery tags, consumers and order.
+
+        Raises:
+            ResourceLocked: the connection has as many channels as it may.
+            Timeout, ConnectionFault: no answer, or no connection.
+        """
         return Opening(self._channel())
 
     async def _channel(self) -> Channel:

@@ -315,7 +315,7 @@ class RemoteCalls:
 
 
 class CallRequests(ABC):
-    """The part of a channel that asks other programs."""
+    """Remote procedure calls: part of a channel."""
 
     _calls: RemoteCalls
     _timeout: float

@@ -1,4 +1,4 @@
-"""Pipelined publishing for asyncio: what is published before the event loop comes around shares batches."""
+"""Pipelined publishing: what is published before the event loop waits again shares batches."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -26,8 +26,36 @@ from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutabl
 from shardmq.message.properties import Properties
 
 
+class PendingConfirm:
+    """One publish that a coroutine waits for."""
+
+    __slots__ = ("_came_back", "_future")
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self._future = future
+        self._came_back: Unroutable | None = None
+
+    def settled(self, _count: int, error: ShardmqError | None, taken: int = 0) -> None:
+        """Settle the future with the message's confirm, before which the message may have come back."""
+        error = self._came_back if taken or error is None else error
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(error)
+
+    def returned(self, _count: int, error: Unroutable) -> bool:
+        """Keep the message that came back: that is told with its confirm."""
+        self._came_back = error
+        return False
+
+
 class Publisher:
-    """Made by `Channel.publisher`. An async context manager: leaving it flushes, and raises what was refused."""
+    """Publishes many messages without waiting for each one's confirm.
+
+    `Channel.publisher` makes one. An async context manager: leaving it flushes, and raises what was refused.
+    """
 
     def __init__(self) -> None:
         raise TypeError("a publisher is made by Channel.publisher()")
@@ -158,12 +186,12 @@ class Publisher:
             routing_key: for all of them.
             bodies: the messages, in any iterable; taken a batch at a time.
             properties: of all of them.
-            mandatory: as in `publish`.
-            delay_ms: as in `publish`.
+            mandatory: they come back where no queue takes them.
+            delay_ms: they join their queues so many milliseconds later.
             sequence: the first one's number, for publishers with a producer's name.
 
         Raises:
-            As `publish`; the batches before the one at fault were sent.
+            ShardmqError: what `publish` raises; the batches before the one at fault were sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
@@ -200,7 +228,11 @@ class Publisher:
             raise refusal(refused, error, came_back) from error
 
     async def close(self) -> None:
-        """Flush, and publish no more. Raises as `flush`."""
+        """Flush, and publish no more.
+
+        Raises:
+            ShardmqError: messages were refused since the last flush, or not all was confirmed, as `flush` says.
+        """
         self._is_closed = True
         self._forget(self)
         if self.unconfirmed or self._error is not None:
@@ -243,7 +275,7 @@ class Publisher:
         delay_ms: int,
         sequence: int | None,
     ) -> BatchBuilder:
-        """What a message with extras joins; neighbours in number share a batch."""
+        """The batch that a message with options joins; neighbours in number share one."""
         check_sequence(self._producer, sequence)
         collecting = self._collecting
         filling = collecting.filling

@@ -143,7 +143,7 @@ class SettleRequests:
     _settler: ChannelSettler
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Ack a message, or with `multiple` all up to it (0: all there are).
+        """Ack a delivery tag, or with `multiple` all up to it (0: all there are).
 
         A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
         """
@@ -153,11 +153,11 @@ class SettleRequests:
     def basic_nack(
         self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
     ) -> None:
-        """Give a message back, as `Message.nack`; with `multiple` all up to it (0: all there are)."""
+        """Nack a delivery tag: requeue it, or dead-letter it; with `multiple` all up to it (0: all there are)."""
         for first, last in self._settler.tags(delivery_tag, multiple):
             self._settler.nack(first, last, requeue, delay_ms)
 
     def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Say that a message is still being worked on, as `Message.renew`; with `multiple` all up to it (0: all)."""
+        """Restart a delivery tag's acknowledgement timeout; with `multiple` of all up to it (0: all there are)."""
         for first, last in self._settler.tags(delivery_tag, multiple):
             self._settler.renew(first, last)

@@ -18,11 +18,13 @@ T = TypeVar("T")
 
 
 def _no_matter(_: Publisher) -> None:
-    """The channel does not look after a transaction's publisher."""
+    """Do nothing: the channel does not know a transaction's publisher."""
 
 
 class Transaction:
-    """Made by `Channel.transaction`. What each method takes and raises is what `shardmq.Transaction` says.
+    """Messages to any number of queues that appear whole or not at all.
+
+    `Channel.transaction` begins one.
 
     An async context manager: leaving it seals and commits; leaving it by an exception aborts, and raises that exception
     with a note of what became of the transaction.
@@ -83,8 +85,9 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it is committed. Where it was when it was begun, publishing does nothing, quietly: a program that is
-        batch again changes nothing.
+        """Whether it is committed; where it was when it was begun, publishing quietly does nothing.
+
+        So a program that is run again changes nothing.
         """
         return self._core.is_committed
 
@@ -139,11 +142,11 @@ class Transaction:
             routing_key: for all of them.
             bodies: the messages, in any iterable; taken a batch at a time.
             properties: of all of them.
-            mandatory: as in `publish`.
-            delay_ms: as in `publish`.
+            mandatory: they come back where no queue takes them.
+            delay_ms: they join their queues so many milliseconds later.
 
         Raises:
-            As `publish`.
+            ShardmqError: what `publish` raises.
         """
         if self._core.is_taking:
             await self._publisher.publish_many(exchange, routing_key, bodies, properties, mandatory, delay_ms)
@@ -171,14 +174,14 @@ class Transaction:
             What `commit` has to name, where somebody else commits: (attempt, messages), two ints.
 
         Raises:
-            As `flush`.
+            NotFound, AccessRefused, PublishRefused, …: messages were refused, as `flush` says.
             PreconditionFailed: the transaction was aborted, or has expired.
             Timeout, Unavailable: the broker did not or cannot do it now; it may be sealed again.
         """
         return await self._carry_out(self._core.seal())
 
     async def commit(self, sealed: Iterable[tuple[int, int]] | None = None, timeout: float | None = None) -> bool:
-        """Make it appear: decided at once and for good, then put into its queues. Doing it again does no harm.
+        """Commit: what was published appears, decided at once and for good. Doing it again does no harm.
 
         Args:
             sealed: the attempts that count, in this order: what `seal` returned to each. Its own when None. What other
@@ -192,12 +195,12 @@ class Transaction:
             PreconditionFailed: an attempt is not sealed or has other messages; or the transaction was aborted.
             Timeout, Unavailable, ChannelError, ConnectionFault: the answer did not come. Whether it is committed is
                 told by beginning it again.
-            As `seal`, for what was published here.
+            ShardmqError: what `seal` raises, for what was published here.
         """
         return await self._carry_out(self._core.commit(sealed, timeout))
 
     async def abort(self) -> None:
-        """End it: nothing that anybody published there appears. Does nothing where it was aborted.
+        """Abort: nothing that anybody published there appears. Does nothing where it was aborted.
 
         Raises:
             PreconditionFailed: it is committed.

@@ -1,4 +1,4 @@
-"""The socket of an asyncio connection: feeds the core, sends what it says, beats, and comes back when it is lost."""
+"""The socket of a connection, over all its lives: feeds the core, sends its frames, and heartbeats."""
 
 import asyncio
 import ssl
@@ -24,10 +24,10 @@ _UNHEARD: Final = IgnoredReply()
 
 
 class Flushable(Protocol):
-    """Collects something to be sent, and says so with `Transport.due`."""
+    """Collects something to be sent, and tells it to `Transport.due`."""
 
     def flush_due(self) -> None:
-        """Send it."""
+        """Send what was collected."""
 
 
 class Transport:
@@ -82,7 +82,7 @@ class Transport:
         return Line(self._heard, self._line_lost, self._paused)
 
     def _heard(self, line: Line, data: bytes) -> None:
-        """Feed the core. What comes over a line that was dropped is not heard."""
+        """Feed the core; what comes over a socket that was given up is ignored."""
         if line is not self._line:
             return
         self._heard_at = self._loop.time()
@@ -112,7 +112,7 @@ class Transport:
             self._room = self._loop.create_future()
 
     def _resume(self) -> None:
-        """Let go on whoever waits until less is unsent."""
+        """Wake those who wait until less is unsent."""
         room, self._room = self._room, None
         if room is not None and not room.done():
             room.set_result(None)
@@ -152,19 +152,19 @@ class Transport:
             await self.wait(asyncio.shield(self._room), seconds, "sending (the server does not read)")
 
     def taken(self, size: int) -> None:
-        """So many delivered bytes were taken by their consumer."""
+        """Count delivered bytes as taken by their consumer."""
         self._state.undelivered -= size
         if not self._is_reading:
             self._set_reading()
 
     def due(self, flushable: Flushable) -> None:
-        """Have it flushed before the event loop waits again."""
+        """Have something flushed before the event loop waits again."""
         if not self._due:
             self._loop.call_soon(self._flush_due)
         self._due.append(flushable)
 
     def start_beating(self) -> None:
-        """Send and expect signs of life, as the server agreed to."""
+        """Send heartbeats, and expect them, at the interval that the server agreed to."""
         self._beat = None
         interval = self._state.server.heartbeat
         if self._state.fault is not None or self._line is None:

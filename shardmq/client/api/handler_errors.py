@@ -21,7 +21,7 @@ _FATES: Final = {
 
 
 class HandlerOwner(Protocol):
-    """What is needed of the channel."""
+    """What `handler_raised` needs of the channel."""
 
     def is_unsettled(self, tag: int) -> bool:
         """Whether the handler left that message unacked."""
@@ -35,12 +35,15 @@ def check_handler(callback: object, on_error: str) -> None:
         raise InvalidRequest(f"on_error is 'requeue', 'reject' or 'close', not '{on_error}'")
 
 
-def handler_raised(desk: HandlerOwner, message: Message, queue: str, on_error: str) -> bool:
-    """Log it, and nack the message as the policy says. Whether the channel is to close.
+def handler_raised(channel: HandlerOwner, message: Message, queue: str, on_error: str) -> bool:
+    """Log a handler's exception, and nack the message as the policy says.
 
-    To be called while the exception is handled.
+    Called while the exception is handled.
+
+    Returns:
+        Whether the channel is to close.
     """
-    is_unsettled = desk.is_unsettled(message.delivery_tag)
+    is_unsettled = channel.is_unsettled(message.delivery_tag)
     fate = _FATES[on_error] if is_unsettled or on_error == "close" else "it was settled already"
     _log.exception(
         "a handler raised: message %s of queue '%s', consumer '%s'; %s",

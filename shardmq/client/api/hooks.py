@@ -33,7 +33,7 @@ EVENTS_MAX: Final = 1000
 
 
 class Hooks:
-    """The core's observer: it notes what happens, and has it told later.
+    """The program's hooks, and an observer of the core: it notes what happens and calls hooks later.
 
     Args:
         later: has a job done, one after the other, somewhere else than here.
@@ -57,7 +57,7 @@ class Hooks:
         self.on_unblocked: list[Callable[[], object]] = []
 
     def confirmed(self, channel: int, messages: int) -> None:
-        """Messages were confirmed: what comes until it is told is told with it."""
+        """Count confirmed messages; those that come before the hook is called are told with them."""
         if not self.on_confirm:
             return
         with self._counting:
@@ -68,7 +68,7 @@ class Hooks:
 
     @property
     def takes_returns(self) -> bool:
-        """Whether `on_return` is to hear of what comes back now: there is one, and it is not too far behind."""
+        """Whether returned messages go to `on_return`: there is such a hook, and it is not too far behind."""
         if not self.on_return:
             return False
         is_behind = self._returned_bytes > RETURNS_BYTES_MAX
@@ -82,7 +82,7 @@ class Hooks:
         return not is_behind
 
     def returned(self, frame: BasicReturn) -> None:
-        """Mandatory messages came back."""
+        """Note that mandatory messages came back."""
         size = len(frame.records) + frame.count * RETURN_BYTES
         with self._counting:
             self._returned_bytes += size
@@ -103,23 +103,23 @@ class Hooks:
         self._tell(self.on_blocked, reason)
 
     def unblocked(self) -> None:
-        """It does again."""
+        """Note that the broker takes publishes again."""
         self._blocked = None
         self._tell(self.on_unblocked)
 
     def lost(self, error: ShardmqError) -> None:
-        """The connection is lost, or ended for good."""
+        """Note that the connection is lost, or ended for good."""
         self._blocked = None
         self._tell(self.on_lost, error)
 
     def hear_blocked(self, hook: Callable[[str], object]) -> None:
-        """One more wants to hear of it, and does at once if it is so already."""
+        """Add a hook for blocked connections; it is called at once if the connection is blocked now."""
         self.on_blocked.append(hook)
         if self._blocked is not None:
             self._tell([hook], self._blocked)
 
     def recovered(self, recovered: Recovered) -> None:
-        """It is back."""
+        """Note that the connection is back, and log what could not be restored."""
         for failure in recovered.failed:
             _log.warning("recovery could not restore %s", failure)
         self._tell(self.on_recovery, recovered)
@@ -168,17 +168,20 @@ class HookRegistration:
     _hooks: Hooks
 
     def on_recovery(self, hook: Callable[[Recovered], object]) -> Callable[[Recovered], object]:
-        """Hear that the connection was lost and is back: with the queues that have new names, and what failed."""
+        """Call a function when a lost connection is back, with the queues that have new names and what failed."""
         self._hooks.on_recovery.append(hook)
         return hook
 
     def on_lost(self, hook: Callable[[ShardmqError], object]) -> Callable[[ShardmqError], object]:
-        """Hear that the connection was lost, and why; while `is_open` it is being recovered. A `close` is no loss."""
+        """Call a function when the connection is lost, with the reason; `close` is no loss.
+
+        While the connection `is_open`, it is being recovered.
+        """
         self._hooks.on_lost.append(hook)
         return hook
 
     def on_return(self, hook: Callable[[ReturnedMessage], object]) -> Callable[[ReturnedMessage], object]:
-        """Hear of each mandatory message of a publisher that no queue took; `flush` raises for them no more then.
+        """Call a function with each mandatory message that no queue took; `flush` then raises for none of them.
 
         While over 32 MB of them wait to be told, `flush` raises `Unroutable` for those that come back, as without a
         hook.
@@ -187,16 +190,16 @@ class HookRegistration:
         return hook
 
     def on_confirm(self, hook: Callable[[int, int], object]) -> Callable[[int, int], object]:
-        """Hear how many messages of which channel were confirmed, as (channel number, messages): many at a time."""
+        """Call a function with a channel's number and how many of its messages were confirmed, many at a time."""
         self._hooks.on_confirm.append(hook)
         return hook
 
     def on_blocked(self, hook: Callable[[str], object]) -> Callable[[str], object]:
-        """Hear that the broker takes no publishes for now, and why; at once, if it is so already."""
+        """Call a function with the reason when the broker takes no publishes; at once if it takes none now."""
         self._hooks.hear_blocked(hook)
         return hook
 
     def on_unblocked(self, hook: Callable[[], object]) -> Callable[[], object]:
-        """Hear that it takes them again."""
+        """Call a function when the broker takes publishes again."""
         self._hooks.on_unblocked.append(hook)
         return hook

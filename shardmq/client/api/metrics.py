@@ -1,4 +1,4 @@
-"""Counts of messages for the program's metrics: counted as runs pass by, reported a moment later."""
+"""Counts of messages for the program's metrics: counted by the batch, reported a moment later."""
 
 import logging
 from collections.abc import Callable
@@ -94,7 +94,7 @@ class MetricsCounter:
         self._is_due = False
 
     def count(self, name: str, more: int) -> None:
-        """So many more."""
+        """Add to a count."""
         if more:
             self._counts[name] = self._counts.get(name, 0) + more
             if not self._is_due:
@@ -102,13 +102,13 @@ class MetricsCounter:
                 self._due()
 
     def take(self) -> dict[str, int]:
-        """The counts; they are zero then."""
+        """Take the counts, and begin again at zero."""
         counts, self._counts = self._counts, {}
         self._is_due = False
         return counts
 
     def report(self, counts: dict[str, int]) -> None:
-        """Tell the program. What it raises is logged."""
+        """Call the program's function with each count; what it raises is logged."""
         for name, more in counts.items():
             try:
                 self._counter(name, more)

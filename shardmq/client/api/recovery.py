@@ -57,7 +57,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class Backoff:
-    """When to try which address.
+    """Decides when to try which address.
 
     Args:
         recovery: the program's wishes.
@@ -73,11 +73,11 @@ class Backoff:
         self._began = 0.0
 
     def connected(self, address: Address) -> None:
-        """The connection is to that address now."""
+        """Note the address that the connection was made to."""
         self._place = self._addresses.index(address)
 
     def lost(self, now: float, lasted: float) -> None:
-        """It is lost, having lasted so many seconds."""
+        """Begin a new series of tries; the lost connection had lasted so many seconds."""
         self._began = now
         self._left = 0
         if lasted >= STEADY_SECONDS:

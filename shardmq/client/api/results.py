@@ -1,4 +1,4 @@
-"""What the broker's answers say, checked."""
+"""The broker's answers, checked and typed."""
 
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ class ServerProperties(msgspec.Struct, frozen=True):
 
 
 class QueueDeclared(msgspec.Struct, frozen=True):
-    """A queue as it was when it was declared.
+    """The state of a queue when it was declared.
 
     Attributes:
         queue: its name.
@@ -74,7 +74,7 @@ class QueueSlice(NamedTuple):
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """A reservation as it is.
+    """The state of a reservation.
 
     Attributes:
         messages: it holds.
@@ -86,7 +86,7 @@ class Reserved(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A transaction as it was begun, or found."""
+    """The state of a transaction when it was begun, or found."""
 
     number: int
     state: Literal["open", "committed"]
@@ -128,18 +128,18 @@ def result_of(kind: type[_Result], result: object) -> _Result:
 
 
 def started_consumer(result: object) -> str:
-    """A consumer's tag. Raises as `result_of`."""
+    """A consumer's tag. Raises ProtocolError where it is none."""
     return result_of(_Consumer, result).consumer
 
 
 def got(result: object) -> BasicDeliver:
-    """The message of a BasicGet. Raises as `result_of`."""
+    """The message of a BasicGet. Raises ProtocolError where it is none."""
     table = result if isinstance(result, dict) else {}
     return _delivery({"deliveries": 0, **table}, "BasicGet")
 
 
 def peeked(result: object) -> list[BasicDeliver]:
-    """The messages of a QueuePeek. Raises as `result_of`."""
+    """The messages of a QueuePeek. Raises ProtocolError where it is none."""
     if not isinstance(result, list):
         raise ProtocolError("the server's answer to QueuePeek is no list", ReplyCode.SYNTAX_ERROR)
     frames = []
@@ -152,19 +152,23 @@ def peeked(result: object) -> list[BasicDeliver]:
 
 
 def slices(result: object) -> list[QueueSlice]:
-    """The parts by a QueueSlices. Raises as `result_of`."""
+    """The slices of a QueueSlices. Raises ProtocolError where it is none."""
     return [QueueSlice(*part) for part in converted(result, list[tuple[int, int, int]], "QueueSlices")]
 
 
 def read(result: object) -> tuple[list[tuple[BasicDeliver, int]], int | None]:
-    """The batches of a QueueRead, each with its first message's number, and where to go on. Raises as `result_of`."""
+    """The batches of a QueueRead, each with its first message's number, and where to go on.
+
+    Raises:
+        ProtocolError: the answer is none.
+    """
     answer = result_of(_Read, result)
     numbers = [converted(table.get("first"), int, "QueueRead") for table in answer.deliveries]
     return list(zip(peeked(answer.deliveries), numbers, strict=True)), answer.next
 
 
 def reserved(result: object) -> Reserved:
-    """What a QueueReserve holds. Raises as `result_of`."""
+    """What a QueueReserve holds. Raises ProtocolError where it is none."""
     answer = result_of(_Reserved, result)
     return Reserved(answer.messages, answer.state == "acknowledged")
 
@@ -173,7 +177,7 @@ _Plain = TypeVar("_Plain")
 
 
 def converted(result: object, kind: type[_Plain], request: str) -> _Plain:
-    """An answer's result as a plain type. Raises as `result_of`."""
+    """An answer's result as a plain type. Raises ProtocolError where it is none."""
     try:
         return msgspec.convert(result, kind)
     except msgspec.ValidationError as fault:

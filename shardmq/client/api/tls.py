@@ -36,7 +36,7 @@ def check_tls(addresses: Iterable[Address], tls: ssl.SSLContext | None) -> None:
 
 
 def context_for(address: Address, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """What to speak TLS with to an address: the program's context, else one made of files; None without TLS.
+    """The TLS context for an address: the program's, else one made of files; None without TLS.
 
     Files are read anew for each connection: a certificate may have been renewed.
 

@@ -152,9 +152,9 @@ def _parse(url: str) -> list[Address]:
     if parts.fragment or "/" in parts.path[1:]:
         raise InvalidRequest(f"the URL has more than a virtual host behind its port; write it as {_FORM}")
     is_tls = parts.scheme in _WITH_TLS
-    said = _query(parts.query, is_tls)
-    files = _files(said)
-    is_external = said.get("auth_mechanism") == "external"
+    options = _query(parts.query, is_tls)
+    files = _files(options)
+    is_external = options.get("auth_mechanism") == "external"
     who, _, hosts = parts.netloc.rpartition("@")
     user, colon, password = who.partition(":")
     addresses = []
@@ -181,7 +181,7 @@ def _parse(url: str) -> list[Address]:
 
 def _query(query: str, is_tls: bool) -> dict[str, str]:
     """What stands behind the question mark, by name."""
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as fault:
@@ -195,24 +195,24 @@ def _query(query: str, is_tls: bool) -> dict[str, str]:
             )
         if not is_tls:
             raise InvalidRequest(f"'{given}' is for TLS: write the URL as {_FORM.replace('shardmq:', 'shardmqs:')}")
-        if name in said or not value:
+        if name in options or not value:
             raise InvalidRequest(f"the URL has {'more than one' if value else 'an empty'} '{given}'; name one")
-        said[name] = value
-    return said
+        options[name] = value
+    return options
 
 
-def _files(said: Mapping[str, str]) -> TlsFiles:
-    verify, mechanism = said.get("verify", "verify_peer"), said.get("auth_mechanism", "plain")
+def _files(options: Mapping[str, str]) -> TlsFiles:
+    verify, mechanism = options.get("verify", "verify_peer"), options.get("auth_mechanism", "plain")
     if verify not in _VERIFY:
         raise InvalidRequest(f"verify={verify} means nothing in a URL; it is {' or '.join(_VERIFY)}")
     if mechanism not in _MECHANISMS:
         raise InvalidRequest(f"auth_mechanism={mechanism} means nothing in a URL; it is {' or '.join(_MECHANISMS)}")
-    if "keyfile" in said and "certfile" not in said:
+    if "keyfile" in options and "certfile" not in options:
         raise InvalidRequest("the URL has a keyfile and no certfile; name the certificate that the key is for")
     return TlsFiles(
-        said.get("cacertfile"),
-        said.get("certfile"),
-        said.get("keyfile"),
+        options.get("cacertfile"),
+        options.get("certfile"),
+        options.get("keyfile"),
         _VERIFY[verify],
-        said.get("server_name_indication"),
+        options.get("server_name_indication"),
     )

@@ -11,7 +11,7 @@ RANGES_MAX: Final = 50_000
 
 
 class Acknowledgements:
-    """What one channel's user has settled and the broker was not told yet.
+    """The acks and nacks of one channel that the broker was not told yet.
 
     Tags become ranges when they are taken. A tag settled twice stays twice: it is the broker's to object.
 
@@ -33,17 +33,17 @@ class Acknowledgements:
         return self._count + len(self.singles)
 
     def ack(self, first: int, last: int) -> None:
-        """These are done with."""
+        """Add an ack of these delivery tags."""
         self._count += last - first + 1
         self._acked.append((first, last))
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
-        """These are not."""
+        """Add a nack of these delivery tags."""
         self._count += last - first + 1
         self._nacked.setdefault((requeue, delay_ms), []).append((first, last))
 
     def take(self, channel: int, stale: int = 0, offset: int = 0) -> tuple[list[bytes], int, int, TagRanges]:
-        """The frames that tell the broker; nothing is pending then.
+        """Take everything pending, as frames for the broker.
 
         Args:
             channel: number of the channel.
@@ -78,7 +78,7 @@ class Acknowledgements:
 
 
 def shifted(ranges: TagRanges, offset: int) -> TagRanges:
-    """The ranges in the broker's numbers."""
+    """Ranges of delivery tags in the broker's numbers."""
     return [(first - offset, last - offset) for first, last in ranges] if offset else ranges
 
 

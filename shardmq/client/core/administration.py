@@ -35,12 +35,12 @@ def _tables(result: object) -> list[Table]:
 
 
 def status() -> Request[Table]:
-    """The state of every process and queue."""
+    """Ask for the state of every process and queue."""
     return Request("asking for the status", _table, StatusGet(0, 0))
 
 
 def topology(noun: str) -> Request[list[Table]]:
-    """What there is of something."""
+    """List what exists of one kind."""
     check_names(noun=noun)
     return Request(f"listing {noun}", _tables, TopologyList(0, 0, noun))
 
@@ -71,7 +71,7 @@ def user_delete(user: str) -> Request[None]:
 
 
 def permission_put(user: str, vhost: str, configure: str, write: str, read: str) -> Request[None]:
-    """Say what a user may do."""
+    """Set a user's permissions in a virtual host."""
     check_names(user=user, vhost=vhost)
     return Request(
         f"putting the permissions of user '{user}' in virtual host '{vhost}'",
@@ -81,7 +81,7 @@ def permission_put(user: str, vhost: str, configure: str, write: str, read: str)
 
 
 def permission_delete(user: str, vhost: str) -> Request[None]:
-    """A user may do nothing there any more."""
+    """Take all of a user's permissions in a virtual host away."""
     check_names(user=user, vhost=vhost)
     return Request(
         f"deleting the permissions of user '{user}' in virtual host '{vhost}'",
@@ -97,12 +97,12 @@ def limits_put(noun: str, name: str, limits: Mapping[str, int | None]) -> Reques
 
 
 def backup_begin(directory: str, bytes_per_second: int) -> Request[None]:
-    """Have the stores copied."""
+    """Begin a copy of the stores."""
     return Request(f"beginning a backup in {directory}", nothing, BackupBegin(0, 0, directory, bytes_per_second))
 
 
 def backup_look() -> Request[Table]:
-    """How far that is."""
+    """Ask how far the last backup is."""
     return Request("asking for the state of the backup", _table, BackupLook(0, 0))
 
 
@@ -113,10 +113,10 @@ def connection_expel(connection: str, reason: str) -> Request[None]:
 
 
 def definitions_export() -> Request[Table]:
-    """All that is durable."""
+    """Export everything durable."""
     return Request("exporting definitions", _table, DefinitionsExport(0, 0))
 
 
 def definitions_import(definitions: Mapping[str, Any]) -> Request[Table]:
-    """Make what is in definitions."""
+    """Make what definitions name."""
     return Request("importing definitions", _table, DefinitionsImport(0, 0, table("definitions", definitions)))

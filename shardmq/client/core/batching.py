@@ -66,7 +66,7 @@ def record_of(body: bytes, properties: Properties | None, body_max: int = MESSAG
 
 
 def _bytes_beside(properties: Properties | None) -> int:
-    """What a record has beside its body, about.
+    """Bytes that a record has beside its body, about.
 
     Raises:
         ContentTooLarge: it is too much.
@@ -82,7 +82,7 @@ def _bytes_beside(properties: Properties | None) -> int:
 def batches_of(
     bodies: Iterable[bytes], properties: Properties | None, body_max: int = MESSAGE_BYTES_MAX
 ) -> Iterator[tuple[int, bytes]]:
-    """The batches for many messages that share exchange, key and properties: (count, records).
+    """Record batches of many messages that share exchange, key and properties: (count, records).
 
     Args:
         bodies: of the messages.
@@ -90,7 +90,8 @@ def batches_of(
         body_max: what the broker takes.
 
     Raises:
-        As `record_of`.
+        TypeError: a body is not bytes, or the properties are no Properties.
+        ContentTooLarge: a body is over the limit, or the properties are.
     """
     if isinstance(bodies, bytes | str):
         raise TypeError(f"publish_many takes an iterable of bodies, not one {type(bodies).__name__}; use publish")
@@ -108,7 +109,7 @@ def batches_of(
 
 
 def _parts(chunk: list[bytes], beside: int) -> Iterator[list[bytes]]:
-    """Runs of them; each has `beside` bytes more, of properties."""
+    """Cut bodies into batches; each record has `beside` bytes more, of properties."""
     if sum(map(len, chunk)) + beside * len(chunk) <= MANY_BYTES:
         yield chunk
         return
@@ -197,7 +198,7 @@ class BatchBuilder:
         self.beside = _bytes_beside(properties)
 
     def is_like(self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions) -> bool:
-        """Whether a message published so belongs here."""
+        """Whether a message published like that may join this batch."""
         return (
             self.properties is properties
             and self.routing_key == routing_key
@@ -213,7 +214,7 @@ class BatchBuilder:
             raise _too_large(len(body), self.body_max)
 
     def take(self) -> list[bytes]:
-        """All bodies; it is empty then, but for what another thread adds meanwhile."""
+        """Take all bodies; what another thread adds meanwhile stays."""
         count = len(self.bodies)
         taken = self.bodies[:count]
         del self.bodies[:count]
@@ -222,10 +223,10 @@ class BatchBuilder:
 
 
 class BatchCollector:
-    """What single publishes are collected in, until it is sent as batches.
+    """Collects single publishes until they are sent as batches.
 
     Any thread may append to `filling.bodies` without a lock, if it looks afterwards whether `filling` is still the one:
-    where another thread has turned to a new one meanwhile, what was appended may have missed its train, and `sweep`
+    where another thread has turned to a new one meanwhile, what was appended may have been left behind, and `sweep`
     gets it. Everything else here wants the publisher's lock. (With the lock here, a publish took twice as long.)
 
     Neighbours whose properties differ still share a batch: what is there is packed when the properties change.
@@ -277,15 +278,15 @@ class BatchCollector:
         return []
 
     def take(self) -> list[PublishBatch]:
-        """All there is, as batches."""
+        """Take everything collected, as batches."""
         return self._batches(self.filling)
 
     def sweep(self, old: BatchBuilder) -> list[PublishBatch]:
-        """What is still in one that was turned away from, behind all that was packed of it before."""
+        """Take what another thread added to a builder that is no longer filled, behind what was packed of it."""
         return [*self._batches(self.filling), *self._batches(old)]
 
     def next_sequence(self) -> int:
-        """What the next numbered message's number must be to share a batch with those before it."""
+        """The number that the next numbered message needs to share a batch with those before it."""
         return self.filling.extras.sequence + len(self.filling.bodies)
 
     def _batches(self, filling: BatchBuilder) -> list[PublishBatch]:
@@ -337,7 +338,7 @@ def _too_large(size: int, body_max: int) -> ContentTooLarge:
 
 
 def refusal(count: int, first: ShardmqError, came_back: int = 0) -> ShardmqError:
-    """What a flush raises: the first message's error, and how many were refused or came back."""
+    """The error of a flush: the first message's, with how many were refused or came back."""
     counts = [f"{count} messages were refused"] if count else []
     counts += [f"{came_back} messages came back"] if came_back else []
     text = first.text if count + came_back == 1 else f"{', '.join(counts)}; the first: {first.text}"

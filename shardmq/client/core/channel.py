@@ -19,7 +19,7 @@ from shardmq.ranges import RangeSet
 T = TypeVar("T")
 
 Published = tuple[Confirms, BasicPublish]
-"""A publish until it is confirmed: who counts, and what was said, to be said again. Request 0 was never sent."""
+"""A publish until it is confirmed: who counts it, and the operation. One with request 0 was never sent."""
 
 
 class PendingRequest(Generic[T]):
@@ -157,19 +157,19 @@ class ChannelCore:
         self.fault: ShardmqError | None = None
 
     def unacked_up_to(self, delivery_tag: int) -> TagRanges:
-        """What acking a tag with `multiple` means: all that is unacked up to it (0: all there is), else itself."""
+        """The ranges that acking a tag with `multiple` means: all unacked up to it (0: all there is), else itself."""
         end = delivery_tag + 1 if delivery_tag else 2**63
         found = [(first, stop - 1) for first, stop in self.unacked.within(1, end)]
         return found or ([(delivery_tag, delivery_tag)] if delivery_tag else [])
 
     def forget_consumer(self, tag: str) -> Inbox | None:
-        """A consumer is no more; returns its inbox."""
+        """Remove a consumer; returns its inbox."""
         self.manual.discard(tag)
         self.consumers.pop(tag, None)
         return self.inboxes.pop(tag, None)
 
     def break_off(self, again: list[tuple[int, PendingRequest[Any]]]) -> None:
-        """The connection is lost, and may come again: `again` is what is to be asked again, by request number."""
+        """Hold what was under way until the connection is back: publishes, and the requests `again` by number."""
         self.is_open = False
         self.stale_tag = self.tag_offset = self.last_tag
         self.unacked.clear()
@@ -180,7 +180,7 @@ class ChannelCore:
         self.held.extendleft(entry for _, entry in reversed(sent))
 
     def withdraw(self, confirms: Confirms) -> bool:
-        """Take back what was published by that one and never sent; whether there was something."""
+        """Take back a publish that was never sent; returns whether there was one."""
         for place, entry in enumerate(self.held):
             if isinstance(entry, tuple) and entry[0] is confirms and not entry[1].request:
                 del self.held[place]

@@ -82,7 +82,7 @@ class ConnectionCore:
         self.receive: Final = FrameDispatcher(self.state).receive
 
     def open(self, client: dict[str, Any], reply: Reply[ServerProperties]) -> None:
-        """Say who we are; the first request of each life.
+        """Open the connection with the address's user and password; the first request over each socket.
 
         Args:
             client: what the broker is told of this program.
@@ -255,7 +255,7 @@ class ConnectionCore:
             state.meter.count("published", count)
 
     def publish_again(self, channel: ChannelCore) -> None:
-        """Publish what was put off on it, in the order of its numbers: with what is held, as much at once as that."""
+        """Publish again what was put off on a channel, in the order of its numbers."""
         if channel.fault is not None or not channel.put_off:
             return
         put_off, channel.put_off = channel.put_off, []
@@ -286,17 +286,17 @@ class ConnectionCore:
             self.state.send(BasicRenew(channel.number, shifted(held, channel.tag_offset)))
 
     def heartbeat(self) -> None:
-        """A sign of life."""
+        """Send a heartbeat."""
         self.state.outgoing.append(_HEARTBEAT)
 
     def close(self, error: ConnectionLost) -> None:
-        """Say goodbye; everything waiting fails with `error`. The server closes the socket when all was sent."""
+        """Close the connection; everything waiting fails with `error`. The server closes the socket when it has all."""
         if self.state.fault is None:
             self.state.send(ConnectionClose(0, "closed by the client"))
             self.lose(error, is_wanted=True)
 
     def accuse(self, fault: ProtocolError) -> None:
-        """Tell the server what was wrong with what it sent; the last thing said."""
+        """Close the connection because of what the server sent, and tell it what was wrong."""
         self.state.send(ConnectionClose(int(fault.code), fault.text))
 
     def break_off(self, error: ShardmqError) -> bool:
@@ -366,7 +366,7 @@ class ConnectionCore:
             self.state.restore.go_on()
 
     def _cancel_unheard(self, channel: ChannelCore, tag: str, reply: Reply[None], auto_ack: bool) -> None:
-        """Cancel a consumer that nobody hears: what comes until it is cancelled returns, unless it is acked already."""
+        """Cancel a consumer without an inbox: what comes until then is requeued, unless it is acked already."""
         if auto_ack:
             channel.unheard.add(tag)
 
@@ -377,5 +377,5 @@ class ConnectionCore:
 
 
 def client_properties() -> dict[str, Any]:
-    """What the server is told of this program."""
+    """What the broker shows of this program in lists of connections."""
     return {"product": "shardmq-python", "python": sys.version.split()[0], "pid": os.getpid()}

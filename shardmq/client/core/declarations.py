@@ -28,7 +28,7 @@ def _key(to_exchange: bool, destination: str, source: str, routing_key: str, arg
 
 
 class Declarations:
-    """The record. Requests are noted when they were carried out.
+    """The exchanges, queues and bindings of one connection; requests are noted when they were carried out.
 
     Attributes:
         exchanges: by name, in the order they were declared first, as all here.
@@ -49,19 +49,19 @@ class Declarations:
         return not (self.exchanges or self.queues or self.bindings)
 
     def note(self, operation: Operation, result: object) -> None:
-        """A request was carried out."""
+        """Note a request that was carried out."""
         noting = _NOTED.get(type(operation))
         if noting is not None:
             noting(self, operation, result)
 
     def unconsumed(self, queue: str) -> None:
-        """The last consumer that this connection had of a queue is gone."""
+        """Forget an auto-delete queue whose last consumer on this connection is gone."""
         declared = self.queues.get(queue)
         if declared is not None and declared.auto_delete:
             self._forget_queue(queue)
 
     def rename_queue(self, old: str, new: str) -> None:
-        """A queue that the server named has another name now."""
+        """Note that a queue the server named has another name now."""
         self.server_named.discard(old)
         self.server_named.add(new)
         self.queues = {new if name == old else name: declared for name, declared in self.queues.items()}

@@ -1,4 +1,4 @@
-"""What the server says: each operation settles what it answers, or reaches whom it is for."""
+"""Operations from the server: each settles what it answers, or goes to the inbox or hook that it is for."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,7 +51,7 @@ _PASSING: Final = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERR
 
 
 class FrameDispatcher:
-    """Takes in what was read of one connection, and settles what that settles.
+    """Takes in what was read of one connection, and settles the requests and publishes that it answers.
 
     Args:
         state: the connection's.
@@ -212,7 +212,7 @@ class FrameDispatcher:
             self._state.observer.unblocked()
 
     def _on_heartbeat(self, _: Heartbeat) -> None:
-        """Whoever reads has noticed already."""
+        """The transport has noticed that something was read."""
 
     def _answered(self, request: int) -> PendingRequest[Any] | None:
         pending = self._state.pending.pop(request, None)

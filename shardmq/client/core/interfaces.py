@@ -1,4 +1,4 @@
-"""What the core asks of those around it: the same for threads and for asyncio."""
+"""The interfaces of what the core calls: the same for threads and for asyncio."""
 
 from typing import Protocol, TypeVar
 
@@ -11,7 +11,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Reply(Protocol[T_contra]):
-    """Somebody waiting for one answer. An asyncio.Future is one."""
+    """One answer that is waited for. An asyncio.Future is one."""
 
     def done(self) -> bool:
         """Whether it is settled, or nobody waits any more."""
@@ -24,67 +24,67 @@ class Reply(Protocol[T_contra]):
 
 
 class Confirms(Protocol):
-    """Who counts the confirms of what it published."""
+    """Counts the confirms of its publishes."""
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """So many of its messages are confirmed; or refused, but for the first `taken` of them."""
+        """Count messages as confirmed; or as refused, but for the first `taken` of them."""
 
     def returned(self, count: int, error: Unroutable) -> bool:
-        """So many came back; their confirm is behind it. Whether the hook for returns is to hear of it."""
+        """Count messages that came back, before their confirm; returns whether the hook for returns gets them."""
 
 
 class Inbox(Protocol):
-    """Where a consumer's deliveries go."""
+    """Takes a consumer's deliveries."""
 
     def deliver(self, delivery: Delivery) -> None:
-        """Messages have come."""
+        """Take messages."""
 
     def end(self, error: ShardmqError | None) -> None:
-        """None will come any more; why, unless that was asked for."""
+        """Note that no more messages come, and why; None where the consumer was cancelled."""
 
 
 class Observer(Protocol):
-    """Who is told what happens to the connection. Called in the middle of things: it notes, and acts later."""
+    """Is told what happens to the connection. It is called under the core's lock: it takes notes, and acts later."""
 
     def confirmed(self, channel: int, messages: int) -> None:
-        """Messages published on a channel were confirmed."""
+        """Note that messages published on a channel were confirmed."""
 
     def returned(self, frame: BasicReturn) -> None:
-        """Mandatory messages came back."""
+        """Note that mandatory messages came back."""
 
     def blocked(self, reason: str) -> None:
-        """The broker takes no publishes for now."""
+        """Note that the broker takes no publishes for now."""
 
     def unblocked(self) -> None:
-        """It does again."""
+        """Note that the broker takes publishes again."""
 
     def lost(self, error: ShardmqError) -> None:
-        """The connection is lost, or ended for good."""
+        """Note that the connection is lost, or ended for good."""
 
     def recovered(self, recovered: Recovered) -> None:
-        """It is back, with all that it had declared."""
+        """Note that the connection is back, with all that it had declared."""
 
 
 class Unobserved:
-    """Nobody is told."""
+    """An observer that does nothing."""
 
     def confirmed(self, channel: int, messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def returned(self, frame: BasicReturn) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def blocked(self, reason: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def unblocked(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def lost(self, error: ShardmqError) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def recovered(self, recovered: Recovered) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def again(error: ShardmqError) -> ShardmqError:
@@ -98,11 +98,11 @@ class IgnoredReply:
     """A reply that nobody waits for."""
 
     def done(self) -> bool:
-        """Nobody waits."""
+        """True: nobody waits."""
         return True
 
     def set_result(self, _result: object, /) -> None:
-        """Nobody is told."""
+        """Do nothing."""
 
     def set_exception(self, _error: ShardmqError, /) -> None:
-        """Nobody is told."""
+        """Do nothing."""

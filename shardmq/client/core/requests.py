@@ -109,7 +109,7 @@ def exchange_declare(
     internal: bool,
     passive: bool,
 ) -> Request[None]:
-    """Make an exchange, or ask for it."""
+    """Declare an exchange."""
     check_names(exchange=exchange, exchange_type=exchange_type)
     return Request(
         f"declaring exchange '{exchange}'",
@@ -121,7 +121,7 @@ def exchange_declare(
 
 
 def exchange_delete(exchange: str, if_unused: bool) -> Request[None]:
-    """Remove an exchange."""
+    """Delete an exchange."""
     check_names(exchange=exchange)
     return Request(f"deleting exchange '{exchange}'", nothing, ExchangeDelete(0, 0, exchange, if_unused))
 
@@ -137,7 +137,7 @@ def exchange_bind(destination: str, source: str, routing_key: str, arguments: Ar
 
 
 def exchange_unbind(destination: str, source: str, routing_key: str, arguments: Arguments) -> Request[None]:
-    """Remove such a binding."""
+    """Remove a binding."""
     check_names(destination=destination, source=source, routing_key=routing_key)
     return Request(
         f"unbinding exchange '{destination}' from exchange '{source}'",
@@ -149,7 +149,7 @@ def exchange_unbind(destination: str, source: str, routing_key: str, arguments: 
 def queue_declare(
     queue: str, durable: bool, arguments: Arguments, exclusive: bool, auto_delete: bool, passive: bool
 ) -> Request[QueueDeclared]:
-    """Make a queue, or ask for it."""
+    """Declare a queue."""
     check_names(queue=queue)
     return Request(
         f"declaring queue '{queue}'",
@@ -159,7 +159,7 @@ def queue_declare(
 
 
 def queue_delete(queue: str, if_unused: bool, if_empty: bool) -> Request[int]:
-    """Remove a queue."""
+    """Delete a queue."""
     check_names(queue=queue)
     return Request(f"deleting queue '{queue}'", _count, QueueDelete(0, 0, queue, if_unused, if_empty))
 
@@ -175,7 +175,7 @@ def queue_bind(queue: str, exchange: str, routing_key: str, arguments: Arguments
 
 
 def queue_unbind(queue: str, exchange: str, routing_key: str, arguments: Arguments) -> Request[None]:
-    """Remove such a binding."""
+    """Remove a binding."""
     check_names(queue=queue, exchange=exchange, routing_key=routing_key)
     return Request(
         f"unbinding queue '{queue}' from exchange '{exchange}'",
@@ -185,13 +185,13 @@ def queue_unbind(queue: str, exchange: str, routing_key: str, arguments: Argumen
 
 
 def queue_purge(queue: str) -> Request[int]:
-    """Remove what is ready."""
+    """Purge a queue."""
     check_names(queue=queue)
     return Request(f"purging queue '{queue}'", _count, QueuePurge(0, 0, queue))
 
 
 def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
-    """Look at ready messages."""
+    """Peek at ready messages."""
     check_names(queue=queue)
     if type(offset) is not int or type(count) is not int:
         raise TypeError(f"offset and count are int, not {offset!r} and {count!r}")
@@ -207,7 +207,7 @@ def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
 
 
 def queue_slices(queue: str, count: int, reservation: str) -> Request[list[QueueSlice]]:
-    """Cut a queue into parts of one size."""
+    """Cut a queue into slices of about one size."""
     check_names(queue=queue, reservation=reservation)
     check_number("a count of slices", count, 1, SLICES_MAX)
     return Request(f"slicing queue '{queue}'", slices, QueueSlices(0, 0, queue, count, reservation))
@@ -216,7 +216,7 @@ def queue_slices(queue: str, count: int, reservation: str) -> Request[list[Queue
 def queue_read(
     queue: str, first: int, end: int, count: int, reservation: str
 ) -> Request[tuple[list[Message], int | None]]:
-    """Look at the messages with these numbers."""
+    """Read the messages with these numbers."""
     check_names(queue=queue, reservation=reservation)
     check_number("first", first, 0, 2**63 - 1)
     check_number("end", end, 0, 2**63 - 1)
@@ -231,7 +231,7 @@ def queue_read(
 
 
 def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int) -> Request[Reserved]:
-    """Set ready messages aside."""
+    """Reserve ready messages."""
     check_names(queue=queue)
     check_name("reservation", reservation)
     check_number("messages_max", messages_max, 0, 2**63 - 1)
@@ -244,7 +244,7 @@ def queue_reserve(queue: str, reservation: str, messages_max: int, lease_ms: int
 
 
 def reservation_end(queue: str, reservation: str, acknowledge: bool, ranges: Iterable[tuple[int, int]]) -> Request[int]:
-    """Be done with what is reserved, or put it back."""
+    """End a reservation: acknowledge what is reserved, or put it back."""
     check_names(queue=queue)
     check_name("reservation", reservation)
     if type(acknowledge) is not bool:
@@ -259,14 +259,14 @@ def reservation_end(queue: str, reservation: str, acknowledge: bool, ranges: Ite
 def basic_consume(
     queue: str, consumer_tag: str, prefetch: int, auto_ack: bool, exclusive: bool, arguments: Arguments
 ) -> BasicConsume:
-    """Begin a consumer; what its deliveries go to is said to `ConnectionCore.consume`."""
+    """Begin a consumer; its inbox is handed to `ConnectionCore.consume`."""
     check_names(queue=queue, consumer_tag=consumer_tag)
     check_prefetch(prefetch)
     return BasicConsume(0, 0, queue, consumer_tag, auto_ack, prefetch, table("arguments", arguments), exclusive)
 
 
 def reply_queue() -> str:
-    """A name for a queue of answers, which nobody guesses; to consume it makes it."""
+    """A new name for a queue of answers, which nobody guesses; consuming it makes the queue."""
     return REPLY_QUEUES + secrets.token_urlsafe(REPLY_TOKEN_BYTES)
 
 
@@ -292,14 +292,14 @@ def basic_qos(consumer_tag: str, prefetch: int) -> Request[None]:
 
 
 def transaction_begin(transaction: str, timeout_ms: int) -> Request[Begun]:
-    """Make a transaction, or find it."""
+    """Begin a transaction, or find it."""
     check_name("transaction", transaction)
     check_number("timeout_ms", timeout_ms, 0, DELAY_MS_MAX)
     return Request(f"beginning transaction '{transaction}'", _begun, TransactionBegin(0, 0, transaction, timeout_ms))
 
 
 def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
-    """An attempt is complete."""
+    """Seal an attempt."""
 
     def sealed(result: object) -> Sealed:
         return Sealed(attempt, _count(result))
@@ -310,7 +310,7 @@ def transaction_seal(number: int, attempt: int) -> Request[Sealed]:
 
 
 def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[int, int]]) -> Request[bool]:
-    """What these attempts staged appears."""
+    """Commit attempts."""
     named = pairs("sealed", attempts)
     if len(named) > ATTEMPTS_MAX:
         raise InvalidRequest(f"a commit names {ATTEMPTS_MAX} attempts at most, not {len(named)}; make them larger")
@@ -322,6 +322,6 @@ def transaction_commit(transaction: str, number: int, attempts: Iterable[tuple[i
 
 
 def transaction_abort(transaction: str, number: int = 0) -> Request[None]:
-    """Nothing of it appears. Number 0 is whichever has the name now."""
+    """Abort a transaction; number 0 is whichever has the name now."""
     check_name("transaction", transaction)
     return Request(f"aborting transaction '{transaction}'", nothing, TransactionAbort(0, 0, transaction, number))

@@ -97,7 +97,7 @@ class ConnectionState:
             raise again(channel.fault)
 
     def excuse(self) -> str:
-        """Why an answer may be late, to be put behind "no answer"; "" when nothing is known to be wrong."""
+        """The reason why an answer may be late, to follow "no answer"; "" when nothing is known to be wrong."""
         if self.fault is None and self.loss is not None:
             return f"; the connection is being recovered ({self.loss.text})"
         if self.blocked is not None:
@@ -105,7 +105,7 @@ class ConnectionState:
         return ""
 
     def channels(self) -> list[ChannelCore]:
-        """Those that are to be there."""
+        """The channels that are to be there."""
         return [channel for channel in self.by_number.values() if channel.fault is None]
 
     def new_channel(self, settler: Settler | None = None, opening: Reply[None] | None = None) -> ChannelCore:
@@ -121,13 +121,13 @@ class ConnectionState:
         return channel
 
     def free(self, channel: ChannelCore) -> None:
-        """Its number may be given to another."""
+        """Let the channel's number be given to another."""
         if self.by_number.get(channel.number) is channel:
             del self.by_number[channel.number]
             self._free_numbers.append(channel.number)
 
     def end_channel(self, channel: ChannelCore, error: ShardmqError) -> None:
-        """It is closed: everybody waiting on it is told."""
+        """Close a channel, and tell everybody who waits on it."""
         channel.fault = error
         for number in [number for number, pending in self.pending.items() if pending.channel is channel]:
             self.pending.pop(number).failed(again(error))
@@ -147,7 +147,7 @@ class ConnectionState:
             self.end_consumer(channel, tag, again(error))
 
     def end_consumer(self, channel: ChannelCore, tag: str, error: ShardmqError | None) -> None:
-        """Nothing will come for that consumer any more."""
+        """End a consumer, and tell its inbox."""
         consumer = channel.consumers.get(tag)
         inbox = channel.forget_consumer(tag)
         if consumer is not None:

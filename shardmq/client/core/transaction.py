@@ -1,4 +1,4 @@
-"""A transaction as this program has it, without any I/O: what it stages and sends again, and the steps of its life.
+"""A transaction of this program, without any I/O: what it stages and sends again, and the steps of its life.
 
     open ──seal──► sealed ──commit──► committed
       └───────────────┴──────abort──► aborted
@@ -75,7 +75,7 @@ Steps = Generator[Step, Any, T]
 
 
 class State(Enum):
-    """Where a transaction is, as far as this program knows; and what is said to who publishes there."""
+    """The state of a transaction, as far as this program knows; the value is what a publish there is told."""
 
     OPEN = "is being committed or aborted: it takes no messages"
     SEALED = "is sealed: it takes no more messages; publish before seal(), or in a transaction of another name"
@@ -97,7 +97,7 @@ class _Staged:
         self.refused_at: float | None = None
 
     def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Its confirm or refusal came, perhaps not the last one."""
+        """Pass on a confirm or refusal, if it is the last one."""
         verdict = self._transaction.settled(self, error)
         if verdict is None:
             self._confirms.settled(count, None)
@@ -105,7 +105,7 @@ class _Staged:
             self._confirms.settled(count, verdict, taken)
 
     def returned(self, count: int, error: Unroutable) -> bool:
-        """So many came back; when they were published again, that is no news."""
+        """Pass on that messages came back, once: not when they were published again."""
         if self.refused_at is not None and self._came_back:
             return False
         self._came_back = True
@@ -116,7 +116,7 @@ _LATER: Final = PublishRefused("published again in a moment")
 
 
 class TransactionCore:
-    """See the module. It has one attempt of its own.
+    """One transaction and this program's attempt at it.
 
     Args:
         core: the connection.
@@ -168,7 +168,7 @@ class TransactionCore:
         self._put_off_because = ""
 
     def publish(self, channel: ChannelCore, batch: PublishBatch, confirms: Confirms) -> None:
-        """Stage a batch. `ConnectionCore.publish`, for this transaction's publisher."""
+        """Stage a batch: what `ConnectionCore.publish` is to other publishers."""
         if not self.is_taking:
             confirms.settled(batch[3], self._refusal())
             return
@@ -182,7 +182,7 @@ class TransactionCore:
         self._core.publish(channel, staged.batch, staged)
 
     def settled(self, staged: _Staged, error: ShardmqError | None) -> ShardmqError | None:
-        """What a batch's publisher is to hear of this: None, an error, or `_LATER`, for nothing yet."""
+        """What a batch's publisher is told: None for a confirm, an error, or `_LATER` for nothing yet."""
         if error is None:
             if staged.refused_at is not None:
                 self._resends = 0
@@ -202,7 +202,7 @@ class TransactionCore:
         return error
 
     def fail(self, error: ShardmqError) -> None:
-        """A message is missing: it cannot be committed."""
+        """Note that a message is missing, so that it cannot be committed."""
         self._failure = self._failure or error
         self.is_taking = False
 
@@ -230,7 +230,7 @@ class TransactionCore:
             raise self._refusal()
 
     def begin(self) -> Steps[None]:
-        """Make it, or find it."""
+        """Begin it, or find it."""
         begun: Begun = yield from self._insist(requests.transaction_begin(self.name, self._timeout_ms))
         self.number = begun.number
         if begun.state == "committed":
@@ -239,7 +239,7 @@ class TransactionCore:
             self.is_taking = True
 
     def seal(self) -> Steps[Sealed]:
-        """The attempt is complete; what it has staged."""
+        """Seal the attempt; returns what it has staged."""
         if self.state is State.FOUND_COMMITTED:
             return Sealed(self.attempt, 0)
         if self.state is State.ABORTED or (self.state is State.COMMITTED and self._sealed is None):
@@ -251,7 +251,7 @@ class TransactionCore:
         yield from self._flush(self._seconds if seconds is None else seconds)
 
     def commit(self, sealed: Iterable[tuple[int, int]] | None, seconds: float | None = None) -> Steps[bool]:
-        """Make it appear; whether all of it has."""
+        """Commit; returns whether all of it has appeared."""
         seconds = self._seconds if seconds is None else seconds
         check_timeout(seconds)
         if self.state is State.ABORTED:
@@ -282,7 +282,7 @@ class TransactionCore:
             yield Pause(ASK_AGAIN_SECONDS)
 
     def abort(self) -> Steps[None]:
-        """Nothing of it appears."""
+        """Abort: nothing of it appears."""
         if self.state is State.ABORTED:
             return
         if self.is_committed:
@@ -292,7 +292,7 @@ class TransactionCore:
         self.state = State.ABORTED
 
     def leave(self, error: BaseException | None) -> Steps[None]:
-        """The end of `with`: by an exception, or without."""
+        """Commit at the end of `with`; abort where it ends by an exception."""
         if self.is_committed or self.state is State.ABORTED:
             return
         if error is not None:
@@ -364,7 +364,7 @@ class TransactionCore:
         return self._clock() + ASK_AGAIN_SECONDS < until
 
     def _complete(self, named: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """What a commit names; refused where that leaves out what was published here."""
+        """The attempts that a commit names, refused where they leave out what was published here."""
         if self._sequence and self.attempt not in [attempt for attempt, *_ in named]:
             raise PreconditionFailed(
                 f"this commit of transaction '{self.name}' leaves out the {self._sequence} "
@@ -379,7 +379,7 @@ class TransactionCore:
         )
 
     def _refusal(self) -> ShardmqError:
-        """Why nothing is taken any more."""
+        """The error for a publish that is not taken any more."""
         if self._failure is None:
             return PreconditionFailed(f"transaction '{self.name}' {self.state.value}")
         return again(self._failure)

@@ -34,7 +34,12 @@ def check_names(**names: str) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    """As `check_names`, of what cannot be "" either."""
+    """Raise for what cannot be a name on the wire, or is empty.
+
+    Raises:
+        TypeError: it is no str.
+        InvalidRequest: it is empty, over 255 bytes of UTF-8, or has no UTF-8.
+    """
     check_names(**{what: name})
     if not name:
         raise InvalidRequest(f"a {what}'s name is not empty")
@@ -71,7 +76,7 @@ def _field_types(kind: type[Operation]) -> tuple[tuple[str, Any], ...]:
 
 
 def check_fields(operation: Operation) -> None:
-    """Raise TypeError for a field that is not of its type: sent, it would end the connection, as no broker can read it.
+    """Raise TypeError for a field that is not of its type: sent, it would end the connection.
 
     Half a microsecond a field: for requests, not for messages.
     """
@@ -84,7 +89,7 @@ def check_fields(operation: Operation) -> None:
 
 
 def table(what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of what was handed in as arguments, limits, …
+    """A copy of a mapping that was handed in as arguments or limits.
 
     Raises:
         TypeError: it is no mapping with names for keys.

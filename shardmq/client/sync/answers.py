@@ -68,13 +68,13 @@ class PendingConfirm(PendingAnswer[None]):
             self.set_result(None)
 
     def returned(self, _count: int, error: Unroutable) -> bool:
-        """Keep the message that came back: that is told with its confirm, and to who waits alone."""
+        """Keep the message that came back: that is told with its confirm."""
         self._error = error
         return False
 
 
 class _End:
-    """Behind the last delivery."""
+    """The entry behind the last delivery."""
 
     __slots__ = ("error",)
 
@@ -95,7 +95,7 @@ class DeliveryQueue:
         self._queue.put(delivery)
 
     def end(self, error: ShardmqError | None) -> None:
-        """None will come any more."""
+        """Put the end behind the last delivery."""
         self._queue.put(_End(error))
 
     def ready(self) -> bool:

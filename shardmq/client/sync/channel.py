@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 
 class Channel(TopologyRequests, CallRequests, SettleRequests):
-    """Made by `Connection.channel`. Its requests are carried out in the order they were made.
+    """A channel of a connection; its requests are carried out in the order they were made.
+
+    `Connection.channel` opens one.
 
     A context manager: leaving it closes the channel. Each method may raise Timeout when no answer comes in the
     connection's timeout, ChannelError when the channel is closed, and ConnectionFault (mostly ConnectionLost) when the
@@ -204,8 +206,9 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         arguments: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Iterator[Message]:
-        """Consume a queue's messages, as a generator: leaving its loop or closing it cancels the consumer, and gives
-        back what was not handed out.
+        """Consume a queue's messages, as a generator.
+
+        Leaving its loop or closing it cancels the consumer, and requeues what was not handed out.
 
         Args:
             queue: whose messages.
@@ -236,7 +239,22 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         arguments: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Iterator[Batch]:
-        """As `consume`, but the messages come in batches, as they travelled: for bulk work."""
+        """Consume a queue's messages in batches, as they travelled: for bulk work.
+
+        Args:
+            queue: whose messages.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
+            inactivity_timeout: seconds without a message after which the iteration ends; None for never.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
+
+        Raises:
+            NotFound: no such queue; in the iteration: the queue was deleted.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
+        """
         merged = consumer_arguments(arguments, priority, timeout_ms)
         operation = requests.basic_consume(queue, "", prefetch, auto_ack, exclusive, merged)
         return self._consumers.batches(operation, inactivity_timeout)
@@ -254,19 +272,21 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         timeout_ms: int | None = None,
         on_error: OnError = "requeue",
     ) -> str:
-        """Have a handler called with each message, on one of the connection's worker threads: a channel's handlers one
-        call at a time, in order. One that waits keeps up no other channel, as long as there are workers left.
+        """Have a handler called with each message, on one of the connection's worker threads.
+
+        A channel's handlers are called one at a time, in order. One that waits holds up no other channel, as long as
+        there are workers left.
 
         Args:
             queue: whose messages.
             callback: the handler. What it raises is logged with the message's id, and `on_error` says what then.
-            prefetch: as in `consume`, as are the others not named here.
-            auto_ack: as in `consume`.
+            prefetch: messages unacked at most, 0 for no limit.
+            auto_ack: messages are done with when the broker sends them.
             consumer_tag: the consumer's name; the server makes one up for "".
-            exclusive: as in `consume`.
-            priority: as in `consume`.
-            arguments: as in `consume`.
-            timeout_ms: as in `consume`.
+            exclusive: nobody else may consume the queue.
+            priority: of those with room in their prefetch, consumers of the highest get the messages.
+            arguments: of the consumer: x-priority, x-consumer-timeout and the like.
+            timeout_ms: a message unacked for longer returns, or is dead-lettered where the queue says so.
             on_error: for a message whose handler raised and left it unacked: "requeue": it comes again a second later;
                 "reject": it is dead-lettered, or dropped where there is no such exchange; "close": the channel is
                 closed, its unacked messages return, and the next use of it tells why.
@@ -275,7 +295,8 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             The consumer's tag.
 
         Raises:
-            As `consume`.
+            NotFound: no such queue.
+            AccessRefused: somebody consumes it exclusively, or `exclusive` and somebody consumes it.
         """
         check_handler(callback, on_error)
         inbox = HandlerInbox(self._consumers, callback, queue, on_error, self._fail)
@@ -284,7 +305,10 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         return self._consumers.begin(operation, inbox)
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """End a consumer. What it was handed stays unacked until it is acked; what it was not handed returns."""
+        """End a consumer.
+
+        What it was handed stays unacked until it is acked; what it was not handed is requeued.
+        """
         check_names(consumer_tag=consumer_tag)
         self._consumers.cancel(consumer_tag)
 
@@ -313,7 +337,15 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         self._transport.wait(recovered, self._timeout, f"recovering what is unacked on channel {self.number}")
 
     def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
-        """Change a consumer's prefetch while it runs."""
+        """Change a consumer's prefetch while it consumes.
+
+        Args:
+            consumer_tag: which consumer.
+            prefetch: messages unacked at most, 0 for no limit.
+
+        Raises:
+            NotFound: the channel has no such consumer.
+        """
         self._ask(requests.basic_qos(consumer_tag, prefetch))
         self._settler.note_prefetch(consumer_tag, prefetch)
 

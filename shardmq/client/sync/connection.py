@@ -41,7 +41,8 @@ def connect(
     Args:
         url: shardmq://user:password@host:port/vhost; only the host is needed. Several hosts stand between commas, and
             several URLs in a list. shardmqs:// is TLS, on port 5671 where it has none; behind it there may be
-            ?cacertfile=…&certfile=…&keyfile=…: whom to trust, and what certificate to show.
+            ?cacertfile=…&certfile=…&keyfile=…: whom to trust, and what certificate to show. amqp:// and amqps:// mean
+            the same. When None, the environment's SHARDMQ_URL, else guest on this machine.
         timeout: seconds to wait for the connection, and later for each answer.
         heartbeat: seconds between signs of life; a broker silent for two of them is taken for dead. 0 for none.
         recovery: how a lost connection is won back; None for not at all.
@@ -78,7 +79,7 @@ def connect(
 
 
 class Connection(HookRegistration, AdministrationRequests):
-    """An open connection, with its I/O and heartbeats on a thread of its own. Made by `connect`.
+    """An open connection, with its I/O and heartbeats on a thread of its own; `connect` opens one.
 
     When it is lost it comes back, unless it was told not to: with all channels, and all exchanges, queues, bindings and
     consumers that were declared over it. A context manager: leaving it closes the connection.

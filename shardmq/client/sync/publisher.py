@@ -1,4 +1,4 @@
-"""Pipelined publishing: messages are sent in batches without waiting, and confirmed behind the program's back.
+"""Pipelined publishing: messages are sent in batches, and their confirms are not waited for.
 
 A message goes out at once while few batches are unconfirmed. Past that, what is published meanwhile waits for the next
 confirm, a full batch or the I/O thread's tick, and shares a batch with its neighbours: batching emerges from load.
@@ -37,7 +37,9 @@ single messages at 5,000 a second that one in a hundred took over 10 ms; with 2 
 
 
 class Publisher:
-    """Made by `Channel.publisher`. Safe from several threads; each thread's messages keep their order.
+    """Publishes many messages without waiting for each one's confirm. Safe from several threads.
+
+    `Channel.publisher` makes one. Each thread's messages keep their order.
 
     A context manager: leaving it flushes, and raises what was refused.
     """
@@ -182,12 +184,12 @@ class Publisher:
             routing_key: for all of them.
             bodies: the messages, in any iterable; taken a batch at a time.
             properties: of all of them.
-            mandatory: as in `publish`.
-            delay_ms: as in `publish`.
+            mandatory: they come back where no queue takes them.
+            delay_ms: they join their queues so many milliseconds later.
             sequence: the first one's number, for publishers with a producer's name.
 
         Raises:
-            As `publish`; the batches before the one at fault were sent.
+            ShardmqError: what `publish` raises; the batches before the one at fault were sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
         check_delay(delay_ms)
@@ -226,7 +228,11 @@ class Publisher:
             raise refusal(refused, error, came_back) from error
 
     def close(self) -> None:
-        """Flush, and publish no more. Raises as `flush`."""
+        """Flush, and publish no more.
+
+        Raises:
+            ShardmqError: messages were refused since the last flush, or not all was confirmed, as `flush` says.
+        """
         self._is_closed = True
         self._forget(self)
         if self.unconfirmed or self._error is not None:

@@ -15,7 +15,7 @@ from shardmq.errors import ConnectionLost
 
 
 class TlsSocket:
-    """As a non-blocking socket, once its handshake is over.
+    """A TLS connection with the methods of a non-blocking socket, once its handshake is over.
 
     OpenSSL's objects are not safe from several threads: one lock. What it has decrypted and not handed out shows in no
     poll, so a read takes all there is.
@@ -26,7 +26,7 @@ class TlsSocket:
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
-        """For poll."""
+        """The descriptor, for poll."""
         return self._socket.fileno()
 
     def send(self, data: bytes | memoryview) -> int:
@@ -69,7 +69,7 @@ class TlsSocket:
         return count
 
     def pending(self) -> bool:
-        """Whether something is decrypted and not read, that no poll tells of."""
+        """Whether decrypted bytes wait to be read, which poll does not tell."""
         with self._lock:
             return self._socket.pending() > 0
 
@@ -83,7 +83,7 @@ Stream = socket.socket | TlsSocket
 
 
 def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: socket.socket) -> Stream:
-    """Connect, and shake hands where there is TLS.
+    """Connect to an address, with a TLS handshake where it asks for one.
 
     Args:
         address: where to.

@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class TopologyRequests(ABC):
-    """Each may raise AccessRefused where the user may not do that, and what `Channel` says."""
+    """RabbitMQ's verbs for exchanges, queues and bindings: part of a channel.
+
+    Each may raise AccessRefused where the user may not do that, and the errors that `Channel` names.
+    """
 
     @abstractmethod
     def _ask(self, request: Request[T]) -> T:
@@ -30,7 +33,7 @@ class TopologyRequests(ABC):
         internal: bool = False,
         passive: bool = False,
     ) -> None:
-        """Make an exchange, or find the same one there.
+        """Declare an exchange: make it, or find the same one there.
 
         Args:
             exchange: its name.
@@ -50,7 +53,7 @@ class TopologyRequests(ABC):
         )
 
     def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:
-        """Remove an exchange and its bindings.
+        """Delete an exchange and its bindings.
 
         Raises:
             PreconditionFailed: if_unused, and something is bound to it.
@@ -60,13 +63,30 @@ class TopologyRequests(ABC):
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Let an exchange have what is published to another with a routing key that matches."""
+        """Bind an exchange to another: it gets what is published there with a routing key that matches.
+
+        Args:
+            destination: the exchange that gets the messages.
+            source: the exchange that they are published to.
+            routing_key: what messages' routing keys are matched with, as the source's type does.
+            arguments: of the binding, as of a headers exchange.
+
+        Raises:
+            NotFound: there is no such exchange.
+        """
         self._ask(requests.exchange_bind(destination, source, routing_key, arguments))
 
     def exchange_unbind(
         self, destination: str, source: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Remove such a binding; nothing happens when there is none."""
+        """Remove a binding of an exchange to another; nothing happens when there is none.
+
+        Args:
+            destination: the exchange that gets the messages.
+            source: the exchange that they are published to.
+            routing_key: what messages' routing keys are matched with, as the source's type does.
+            arguments: of the binding, as of a headers exchange.
+        """
         self._ask(requests.exchange_unbind(destination, source, routing_key, arguments))
 
     def queue_declare(
@@ -78,7 +98,7 @@ class TopologyRequests(ABC):
         auto_delete: bool = False,
         passive: bool = False,
     ) -> QueueDeclared:
-        """Make a queue, or find the same one there.
+        """Declare a queue: make it, or find the same one there.
 
         Args:
             queue: its name; the server makes one up for "".
@@ -99,7 +119,7 @@ class TopologyRequests(ABC):
         return self._ask(requests.queue_declare(queue, durable, arguments, exclusive, auto_delete, passive))
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Remove a queue and its bindings; returns how many ready messages went with it.
+        """Delete a queue and its bindings; returns how many ready messages went with it.
 
         Raises:
             PreconditionFailed: if_unused, and it has consumers; or if_empty, and it has ready messages.
@@ -109,17 +129,38 @@ class TopologyRequests(ABC):
     def queue_bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Let a queue have what is published to an exchange with a routing key that matches."""
+        """Bind a queue to an exchange: it gets what is published there with a routing key that matches.
+
+        Args:
+            queue: its name.
+            exchange: the exchange's name.
+            routing_key: what messages' routing keys are matched with, as the exchange's type does.
+            arguments: of the binding, as of a headers exchange.
+
+        Raises:
+            NotFound: there is no such queue or exchange.
+        """
         self._ask(requests.queue_bind(queue, exchange, routing_key, arguments))
 
     def queue_unbind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Remove a binding; nothing happens when there is none."""
+        """Remove a binding of a queue; nothing happens when there is none.
+
+        Args:
+            queue: its name.
+            exchange: the exchange's name.
+            routing_key: what messages' routing keys are matched with, as the exchange's type does.
+            arguments: of the binding, as of a headers exchange.
+        """
         self._ask(requests.queue_unbind(queue, exchange, routing_key, arguments))
 
     def queue_purge(self, queue: str) -> int:
-        """Remove a queue's ready messages; returns how many."""
+        """Remove a queue's ready messages; returns how many.
+
+        Raises:
+            NotFound: there is no such queue.
+        """
         return self._ask(requests.queue_purge(queue))
 
     def queue_peek(self, queue: str, offset: int = 0, count: int = PEEK_COUNT) -> list[Message]:
@@ -133,7 +174,7 @@ class TopologyRequests(ABC):
         return self._ask(requests.queue_peek(queue, offset, count))
 
     def queue_slices(self, queue: str, count: int, reservation: str = "") -> list[QueueSlice]:
-        """Cut what is ready in a queue into parts of about one size, for as many readers.
+        """Cut what is ready in a queue into slices of about one size, for as many readers.
 
         Args:
             queue: whose.
@@ -205,9 +246,9 @@ class TopologyRequests(ABC):
         self._ask(requests.transaction_abort(name))
 
     def status(self) -> dict[str, Any]:
-        """See `Connection.status`."""
+        """The state of every process and queue, as `Connection.status` returns it."""
         return self._ask(administration.status())
 
     def topology(self, noun: str) -> list[dict[str, Any]]:
-        """See `Connection.topology`."""
+        """List what exists of one kind, as `Connection.topology` does."""
         return self._ask(administration.topology(noun))

@@ -41,10 +41,10 @@ TICK_SECONDS: Final = 0.005
 
 
 class Flushable(Protocol):
-    """Collects something to be sent, and says so with `Transport.due`."""
+    """Collects something to be sent, and tells it to `Transport.due`."""
 
     def flush_due(self) -> None:
-        """Send it. Called on the I/O thread; must not wait."""
+        """Send what was collected. Called on the I/O thread; must not wait."""
 
 
 class Transport:
@@ -101,7 +101,7 @@ class Transport:
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Whether it ended within so many seconds."""
+        """Wait for the thread; returns whether it ended within so many seconds."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -171,14 +171,14 @@ class Transport:
         self.wait(answer, seconds, f"sending ({self._unsent_bytes} bytes are unsent)")
 
     def taken(self, size: int) -> None:
-        """So many delivered bytes were taken by their consumer."""
+        """Count delivered bytes as taken by their consumer."""
         with self.lock:
             self._state.undelivered -= size
             if not self._interest & select.POLLIN and not self._is_reading_held():
                 self._wake()
 
     def due(self, flushable: Flushable) -> None:
-        """Have it flushed within a tick."""
+        """Have something flushed within a tick."""
         self._due.append(flushable)
         if not self._is_brisk:
             self._is_brisk = True
@@ -224,7 +224,7 @@ class Transport:
         return ConnectionLost(f"the connection to {self._peer} was closed by this program")
 
     def _dial_again(self) -> bool:
-        """Have another socket, and say who we are; whether there is one."""
+        """Dial again, and open the connection; returns whether there is one."""
         try:
             found = self._reconnect.dial_again(self._peer, time.monotonic() - self._connected_at)
         except ConnectionLost as given_up:

@@ -17,11 +17,11 @@ WORKERS: Final = 8
 """Handlers that may run at once on a connection, unless told otherwise: one that waits holds up no other channel."""
 
 TURN_JOBS: Final = 64
-"""A strand gives its thread back after so many jobs, where others may be waiting for one."""
+"""A channel gives its thread back after so many jobs, as others may be waiting for one."""
 
 
 class WorkerPool:
-    """Threads that do jobs, made when there are jobs, gone with the connection.
+    """Threads that do jobs: started when there are jobs, ended with the connection.
 
     Args:
         size: how many at most.
@@ -52,7 +52,7 @@ class WorkerPool:
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
-        """No more jobs; those under way and waiting are done. Waits for nobody."""
+        """Take no more jobs; those under way and waiting are done. Does not wait for them."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -76,7 +76,7 @@ class WorkerPool:
 
 
 class SerialExecutor:
-    """Jobs of one channel: one after the other, in order, by whichever thread.
+    """Does the jobs of one channel one after the other, in order, on any thread of the pool.
 
     Args:
         workers: who do them.
@@ -118,7 +118,7 @@ class SerialExecutor:
 
 
 class MetricsReporter:
-    """The thread that reports a meter's counts.
+    """The thread that reports counts to the program's metrics.
 
     Args:
         name: of the thread.
@@ -138,11 +138,11 @@ class MetricsReporter:
         self._thread.start()
 
     def due(self) -> None:
-        """There is something to report."""
+        """Have the counts reported soon."""
         self._due.set()
 
     def stop(self, seconds: float) -> None:
-        """Report the rest; waits for that, but not for ever."""
+        """Report the rest, and wait for that for so many seconds at most."""
         self._over.set()
         self._due.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():

@@ -18,8 +18,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicGet, BasicPublish
 from shardmq.protocol.native.operations.connection import ConnectionClose, ConnectionOpen
 from shardmq.protocol.native.operations.topology import QueueDeclare
-
-from .conftest import Conversation, Script
+from tests.client.peers import Conversation, Script
 
 StartBroker = Callable[..., Broker]
 Peer = Callable[[Script], str]

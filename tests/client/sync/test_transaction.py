@@ -20,11 +20,13 @@ from shardmq.protocol.native.operations.transaction import (
     TransactionCommit,
     TransactionSeal,
 )
-
-from .conftest import Conversation, Script
+from tests.client.peers import Conversation, Script
 
 Peer = Callable[[Script], str]
+
+
 StartBroker = Callable[..., Broker]
+
 
 QUICK = shardmq.Recovery(first_seconds=0.05, max_seconds=0.5)
 
@@ -308,59 +310,6 @@ def test_with_asyncio_it_is_the_same(channel: shardmq.Channel, broker: Broker, q
     asyncio.run(run())
     found = stored(channel, queue)
     assert found == [b"at once", *[b"%d" % number for number in range(1000)], *[b"x"] * 100, b"at once", b"y"]
-
-
-def test_a_queue_is_read_in_parts_and_reserved_parts_are_acknowledged(channel: shardmq.Channel, queue: str) -> None:
-    with channel.publisher() as publisher:
-        publisher.publish_many("", queue, [b"%d" % number for number in range(2500)])
-    parts = channel.queue_slices(queue, 4)
-    assert sum(part.messages for part in parts) == 2500
-    channel.basic_publish("", queue, b"later")
-
-    def read(parts: list[shardmq.QueueSlice], reservation: str = "") -> list[shardmq.Message]:
-        found: list[shardmq.Message] = []
-        for part in parts:
-            first: int | None = part.first
-            while first is not None:
-                messages, first = channel.queue_read(queue, first, part.end, 700, reservation)
-                found += messages
-        return found
-
-    found = read(parts)
-    assert [message.body for message in found] == [b"%d" % number for number in range(2500)]
-    positions = [message.position for message in found]
-    assert positions == sorted(positions)  # type: ignore[type-var]
-    assert not any(message.redelivered for message in found)
-    with pytest.raises(errors.PreconditionFailed, match="queue_read"):
-        found[0].ack()
-
-    assert channel.queue_reserve(queue, "nightly", 1000) == shardmq.Reserved(1000, False)
-    mine = channel.queue_slices(queue, 2, "nightly")
-    assert [message.body for message in read(mine, "nightly")] == [b"%d" % number for number in range(1000)]
-    assert channel.reservation_end(queue, "nightly", True, [tuple(mine[0][:2])]) == mine[0].messages  # type: ignore[list-item]
-    assert channel.reservation_end(queue, "nightly", False) == 1000 - mine[0].messages
-    with pytest.raises(errors.NotFound):
-        channel.reservation_end(queue, "nightly", True)
-    rest = stored(channel, queue)
-    assert rest == [b"%d" % number for number in range(mine[0].messages, 2500)] + [b"later"]
-
-
-def test_a_queue_is_read_and_reserved_with_asyncio(channel: shardmq.Channel, broker: Broker, queue: str) -> None:
-    with channel.publisher() as publisher:
-        publisher.publish_many("", queue, [b"%d" % number for number in range(10)])
-
-    async def run() -> None:
-        async with await shardmq.aio.connect(broker.url) as connection:
-            own = await connection.channel()
-            assert (await own.queue_reserve(queue, "mine", 6)).messages == 6
-            [part] = await own.queue_slices(queue, 1, "mine")
-            messages, go_on = await own.queue_read(queue, part.first, part.end, reservation="mine")
-            assert ([message.body for message in messages], go_on) == ([b"%d" % number for number in range(6)], None)
-            assert await own.reservation_end(queue, "mine", True) == 6
-            assert (await own.queue_reserve(queue, "mine")).is_acknowledged
-
-    asyncio.run(run())
-    assert stored(channel, queue) == [b"%d" % number for number in range(6, 10)]
 
 
 @pytest.mark.parametrize("victim", ["shard-0", "gateway-0", "coordinator"])

@@ -24,8 +24,7 @@ from shardmq.protocol.native.operations.basic import (
 )
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.topology import QueueDeclare
-
-from .conftest import Conversation, Script
+from tests.client.peers import Conversation, Script
 
 Peer = Callable[[Script], str]
 

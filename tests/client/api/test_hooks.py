@@ -17,8 +17,7 @@ from shardmq.message import record as records
 from shardmq.protocol.native.operations.basic import BasicAck, BasicPublish, BasicRefused
 from shardmq.protocol.native.operations.connection import ConnectionBlocked, ConnectionUnblocked
 from shardmq.protocol.native.operations.topology import QueueDeclare
-
-from .conftest import Conversation, Script
+from tests.client.peers import Conversation, Script
 
 Peer = Callable[[Script], str]
 

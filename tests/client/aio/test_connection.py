@@ -13,8 +13,7 @@ from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.protocol.native.operations.topology import QueueDeclare
-
-from .conftest import Conversation, Script
+from tests.client.peers import Conversation, Script
 
 Run = Callable[[Awaitable[None]], Any]
 Peer = Callable[[Script], str]

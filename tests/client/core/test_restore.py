@@ -1,0 +1,173 @@
+"""The order in which a reconnected connection is made as it was, and what cannot be."""
+
+import pytest
+
+from shardmq.client.api.recovery import Recovered
+from shardmq.errors import AuthenticationFailed, NotFound, ResourceLocked
+from shardmq.protocol.native.operations.basic import (
+    BasicCancel,
+    BasicConsume,
+)
+from shardmq.protocol.native.operations.connection import (
+    ChannelClose,
+    ChannelOpen,
+    ConnectionClose,
+    Ok,
+    Refused,
+)
+from shardmq.protocol.native.operations.topology import (
+    ExchangeBind,
+    ExchangeDeclare,
+    QueueBind,
+    QueueDeclare,
+)
+from tests.client.core.harness import Waiter, delivery, hear, sent
+from tests.client.core.recovering import LOST, ask, consume, let_in, opened, publish, restore
+
+
+def test_channels_exchanges_queues_bindings_and_consumers_come_back_in_that_order() -> None:
+    core, channel, witness = opened()
+    inbox = consume(core, channel, "q", "c")
+    ask(core, channel, QueueBind, "q", "x", "k", {})
+    ask(core, channel, ExchangeBind, "y", "x", "", {})
+    ask(core, channel, QueueDeclare, "q", True, {}, result={"queue": "q", "messages": 0, "consumers": 0})
+    ask(core, channel, ExchangeDeclare, "x", "topic")
+    ask(core, channel, ExchangeDeclare, "passive", "topic", False, {}, False, False, True)
+    second = core.open_channel(Waiter(), Waiter())
+    hear(core, Ok(sent(core)[0].request, 2))
+    assert core.break_off(LOST)
+    let_in(core)
+    asked = restore(core)
+    assert [type(operation) for operation in asked] == [
+        ChannelOpen,
+        ChannelOpen,
+        ExchangeDeclare,
+        QueueDeclare,
+        QueueBind,
+        ExchangeBind,
+        BasicConsume,
+    ]
+    assert second.is_open
+    assert witness.told == [LOST, Recovered("localhost:5672", {}, [])]
+    hear(core, delivery(1, 2))
+    assert [found.frame.tag for found in inbox.deliveries] == [1]
+    assert inbox.ends == []
+
+
+def test_declarations_without_a_channel_are_made_on_one_of_its_own() -> None:
+    core, channel, _ = opened()
+    ask(core, channel, ExchangeDeclare, "x", "topic")
+    core.close_channel(channel, ResourceLocked("closed"), Waiter())  # type: ignore[arg-type]
+    [closing] = sent(core)
+    hear(core, Ok(closing.request, 1))
+    core.break_off(LOST)
+    let_in(core)
+    assert [type(operation) for operation in restore(core)] == [ChannelOpen, ExchangeDeclare, ChannelClose]
+    assert core.open_channel(Waiter(), Waiter()).number == 1
+
+
+def test_a_queue_the_server_named_has_another_name_and_bindings_and_consumers_follow() -> None:
+    core, channel, witness = opened()
+    declared = {"queue": "amq.gen-1", "messages": 0, "consumers": 0}
+    ask(core, channel, QueueDeclare, "", False, {}, True, result=declared)
+    ask(core, channel, QueueBind, "amq.gen-1", "x", "k", {})
+    inbox = consume(core, channel, "amq.gen-1", "c")
+    for life in ("amq.gen-2", "amq.gen-3"):
+        core.break_off(LOST)
+        let_in(core)
+        asked = restore(core, name=life)
+        assert [operation.queue for operation in asked[1:]] == ["", life, life]  # type: ignore[attr-defined]
+    assert witness.told[-1].renamed == {"amq.gen-2": "amq.gen-3"}
+    assert witness.told[1].renamed == {"amq.gen-1": "amq.gen-2"}
+    assert inbox.ends == []
+
+
+def test_a_server_named_queue_that_is_still_there_is_kept() -> None:
+    core, channel, witness = opened()
+    ask(core, channel, QueueDeclare, "", True, {}, result={"queue": "amq.gen-1", "messages": 0, "consumers": 0})
+    core.break_off(LOST)
+    let_in(core)
+    _, declaring = restore(core)
+    assert isinstance(declaring, QueueDeclare)
+    assert (declaring.queue, declaring.passive) == ("amq.gen-1", True)
+    assert witness.told[-1].renamed == {}
+
+
+def test_what_the_lost_connection_still_holds_is_asked_for_again_after_a_rest() -> None:
+    core, channel, witness = opened()
+    ask(core, channel, QueueDeclare, "mine", False, {}, True, result={"queue": "mine", "messages": 0, "consumers": 0})
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    for _ in range(3):
+        [declaring] = sent(core)
+        assert not core.is_pausing
+        hear(core, Refused(declaring.request, 1, 405, "another connection's"))
+        assert core.is_pausing
+        core.go_on()
+    restore(core)
+    assert witness.told[-1].failed == []
+
+
+def test_what_cannot_be_made_again_is_told_and_its_consumer_ends() -> None:
+    core, channel, witness = opened()
+    inbox = consume(core, channel, "deleted by somebody", "c")
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    [consuming] = sent(core)
+    hear(core, Refused(consuming.request, 1, 404, "no queue"))
+    assert core.state.is_up
+    assert witness.told[-1].failed == ["consumer 'c': NOT_FOUND - no queue"]
+    assert [type(error) for error in inbox.ends] == [NotFound]
+    core.break_off(LOST)
+    let_in(core)
+    assert [type(operation) for operation in restore(core)] == [ChannelOpen]
+
+
+def test_a_channel_opened_and_a_consumer_cancelled_while_it_is_restored() -> None:
+    core, channel, _ = opened()
+    inbox = consume(core, channel, "q", "c")
+    core.break_off(LOST)
+    let_in(core)
+    [opening] = sent(core)
+    hear(core, Ok(opening.request, 1))
+    [consuming] = sent(core)
+    reply, cancelled = Waiter(), Waiter()
+    late = core.open_channel(Waiter(), reply)
+    core.cancel(channel, "c", cancelled)
+    [cancel] = sent(core)
+    assert isinstance(cancel, BasicCancel)
+    hear(core, Ok(consuming.request, 1, {"consumer": "c"}), Ok(cancel.request, 1))
+    assert (inbox.ends, cancelled.results) == ([None], [None])
+    restore(core)
+    assert late.is_open
+    assert reply.results == [None]
+
+
+def test_a_consumer_whose_request_was_under_way_is_asked_for_again() -> None:
+    core, channel, _ = opened()
+    consuming, inbox = Waiter(), Waiter()
+    core.consume(channel, BasicConsume(0, 1, "q", "", False, 10), inbox, consuming)
+    core.break_off(LOST)
+    let_in(core)
+    restore(core)
+    [request] = sent(core)
+    hear(core, Ok(request.request, 1, {"consumer": "c"}), delivery(1, 1))
+    assert consuming.results == ["c"]
+    assert len(inbox.deliveries) == 1
+
+
+@pytest.mark.parametrize("code", [403, 530])
+def test_a_refusal_ends_the_recovery(code: int) -> None:
+    core, channel, witness = opened()
+    [waiter] = publish(core, channel, 2)
+    core.break_off(LOST)
+    core.open({}, Waiter())
+    with pytest.raises(AuthenticationFailed) as refused:
+        hear(core, ConnectionClose(code, "not you"))
+    assert not core.break_off(refused.value)
+    assert [type(error) for error in waiter.refused] == [AuthenticationFailed]
+    assert isinstance(witness.told[-1], AuthenticationFailed)
