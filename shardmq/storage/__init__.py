@@ -1,5 +1,4 @@
-"""Storage engines: ordered databases of keys and values, written in atomic batches. The only folder that imports
-lmdb.
+"""Storage engines: ordered databases of keys and values, written in atomic batches. lmdb is imported here alone.
 
 engine.py           The interface of an engine: get, scan, apply a list of edits, sync, close.
 lmdb_engine.py      The engine on LMDB, with an optional redo log in front of it.

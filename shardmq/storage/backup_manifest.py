@@ -29,7 +29,7 @@ class BackedUp(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, tag_field="format", tag="shardmq-backup"):
-    """See the module; times are seconds since 1970. What was confirmed by `settled_at` is in it."""
+    """What a backup says of itself. Times are seconds since 1970; what was confirmed by `settled_at` is in it."""
 
     broker: str
     generation: int

@@ -190,8 +190,11 @@ class Engine(ABC):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Return `file_bytes`, `used_bytes` (pages that hold something), `free_bytes` (pages that hold nothing and take
-        room on the disk) and `map_bytes` (address space).
+        """Return how large the store is.
+
+        Returns:
+            `file_bytes`, `used_bytes` (pages that hold something), `free_bytes` (pages that hold nothing and take room
+            on the disk) and `map_bytes` (address space).
         """
 
     @abstractmethod

@@ -11,7 +11,7 @@ from shardmq.storage.checksums import row_content, sealed_row
 
 
 class Table:
-    """See the module.
+    """One database of rows with checksums.
 
     Args:
         file: it is in.

@@ -34,7 +34,7 @@ Row = tuple[bytes, bytes | None]
 
 
 class ClosedStore:
-    """See the module. Whoever opens one holds the folder's lock (`environment.hold_folder`).
+    """A closed store and its redo log. Whoever opens one holds the folder (`folder_lock.hold_folder`).
 
     Args:
         folder: of the shard.

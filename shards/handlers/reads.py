@@ -105,8 +105,9 @@ class Reads:
 
 
 def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
-    """Cut numbers into parts that differ by one at most, but where a subqueue ends in one: then it is two, so that none
-    has the numbers in it that the subqueue will give next.
+    """Cut numbers into parts of equal size, within one message.
+
+    A part in which a subqueue ends becomes two, so that none has the numbers in it that the subqueue will give next.
 
     Args:
         ranges: which numbers, in rising order.

@@ -236,8 +236,9 @@ class Transactions:
         return bool(self._checking) or self._decisions.is_due
 
     def roll(self) -> None:
-        """Carry out a portion of what is decided. Called at the start of a pass: what the passes before wrote can be
-        found in the store. What is to disappear makes room, and need not wait for it.
+        """Carry out a portion of what is decided.
+
+        Called at the start of a pass, when what the passes before wrote can be found in the store.
         """
         for attempt in self._wide:
             attempt.narrow()

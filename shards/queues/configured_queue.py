@@ -31,7 +31,7 @@ _SUMS: Final = ("total", "valid", "bytes", "published", "delivered", "acked", "r
 
 
 class ConfiguredQueue:
-    """See the module, and `queue.Queue` for what it does.
+    """A queue whose arguments change what becomes of its messages (`queue.Queue`).
 
     Args:
         declared: what it is.
@@ -74,31 +74,31 @@ class ConfiguredQueue:
 
     @property
     def ready(self) -> int:
-        """As `Queue.ready`."""
+        """Return how many messages wait for a consumer."""
         return self._levels.ready
 
     @property
     def valid(self) -> int:
-        """As `Queue.valid`."""
+        """Return how many messages are not settled."""
         return sum([subqueue.valid for subqueue in self._levels])
 
     @property
     def unacked(self) -> int:
-        """As `Queue.unacked`."""
+        """Return how many messages are delivered and not settled."""
         return sum([subqueue.unacked for subqueue in self._levels])
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """As `Queue.next_expiry_ms`."""
+        """Return when `expire` has something to do, ms since 1970; None when nothing ready will expire."""
         return self._levels.next_expiry_ms
 
     @property
     def subqueues(self) -> Sequence[Subqueue]:
-        """As `Queue.subqueues`."""
+        """Return the subqueues that consumers are served from, in that order."""
         return self._levels.order
 
     def append(self, batch: RecordBatch, credit: int = 0, /) -> int:
-        """As `Queue.append`."""
+        """Put a batch at the end; return how many messages of it were taken."""
         if self.arguments.ttl_ms is not None or batch.ttl_ms is not None:
             batch.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
         length_limit = self._length_limit
@@ -116,11 +116,11 @@ class ConfiguredQueue:
         return taken
 
     def has_room(self, batches: Sequence[RecordBatch], credit: int) -> bool:
-        """As `Queue.has_room`."""
+        """Tell whether the queue would take all of these batches."""
         return self._length_limit is None or self._length_limit.has_room(batches, credit)
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
-        """As `Queue.take`."""
+        """Deliver ready messages, in order; they are unacked from here on."""
         deliveries = (
             self._take_living(limit, room, alone) if self._levels.can_expire else self._levels.take(limit, room, alone)
         )
@@ -131,41 +131,41 @@ class ConfiguredQueue:
         return deliveries
 
     def stored_bytes(self) -> int:
-        """As `Queue.stored_bytes`."""
+        """Return the bytes of the next message, where it is not in memory and its size is known; else 0."""
         return self._levels.stored_bytes()
 
     def head_bytes(self) -> int:
-        """As `Queue.head_bytes`."""
+        """Return the bytes of the next message; 0 where none is ready."""
         return self._levels.head_bytes()
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
-        """As `Queue.peek`."""
+        """Look at ready messages; nothing changes."""
         return self._levels.peek(offset, count, PEEK_BYTES)
 
     def settle(self, ranges: Ranges) -> None:
-        """As `Queue.settle`."""
+        """Settle unacked messages: they are gone."""
         self._levels.settle(ranges)
 
     def requeue(self, ranges: Ranges) -> None:
-        """As `Queue.give_back`."""
+        """Make unacked messages ready again, at their place, unless the delivery limit is passed."""
         ranges = self._count(ranges)
         self._levels.requeue(ranges)
         if self._length_limit is not None:
             self._length_limit.came_back(ranges)
 
     def purge(self) -> tuple[int, Steps]:
-        """As `Queue.purge`."""
+        """Remove what is ready; return how much that is, and the steps that remove it."""
         purged = self._levels.purge()
         if self._length_limit is not None:
             self._length_limit.bytes = 0
         return purged
 
     def extent(self, number: int) -> tuple[int, int]:
-        """As `Queue.extent`."""
+        """Return the end of the segment a message is in, and about how many bytes a message of it has."""
         return self._levels.extent(number)
 
     def reject(self, ranges: Ranges) -> None:
-        """As `Queue.reject`."""
+        """Dead-letter unacked messages, or drop them."""
         if self.outbox is None:
             self._levels.settle(ranges)
         else:
@@ -173,7 +173,7 @@ class ConfiguredQueue:
             self.outbox.add(ranges, REJECTED)
 
     def time_out(self, ranges: Ranges) -> None:
-        """As `Queue.time_out`."""
+        """Requeue or dead-letter messages whose consumer timeout is over, as declared."""
         if self.arguments.timeout_dead_letters:
             self._levels.hold(ranges)
             self._settle(ranges, ACK_TIMEOUT)
@@ -181,7 +181,7 @@ class ConfiguredQueue:
             self.requeue(ranges)
 
     def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
-        """As `Queue.expire`."""
+        """Remove expired messages at the head."""
         ranges = self._levels.withdraw_expired(now_ms, batches_max)
         if ranges:
             if self._length_limit is not None:
@@ -190,7 +190,7 @@ class ConfiguredQueue:
             self._settle(ranges, EXPIRED)
 
     def catch_up(self) -> None:
-        """As `Queue.catch_up`."""
+        """Remove what has expired or is over the length limit."""
         if self._levels.can_expire:
             for subqueue in self._levels:
                 subqueue.offered()
@@ -198,12 +198,12 @@ class ConfiguredQueue:
         self.trim()
 
     def trim(self) -> None:
-        """As `Queue.trim`."""
+        """Remove what is over the length limit."""
         if self._length_limit is not None:
             self._settle(self._length_limit.withdraw_excess(), MAXLEN)
 
     def delay_return(self, ranges: Ranges) -> Ranges:
-        """As `Queue.park`."""
+        """Hold unacked messages until `end_delay`; return those held."""
         ranges = self._count(ranges)
         self._levels.hold(ranges)
         for start, end in ranges:
@@ -211,7 +211,7 @@ class ConfiguredQueue:
         return ranges
 
     def end_delay(self, ranges: Ranges) -> None:
-        """As `Queue.unpark`."""
+        """Make messages whose delay is over ready again, at their place."""
         for start, end in ranges:
             parts = self._delayed.within(start, end)
             self._delayed.remove(start, end)
@@ -220,7 +220,7 @@ class ConfiguredQueue:
                 self._length_limit.came_back(parts)
 
     def reserve(self, count: int) -> Ranges:
-        """As `Queue.reserve`."""
+        """Reserve the first ready messages; return their numbers."""
         ranges = self._levels.reserve(count)
         self.reserved += _count_of(ranges)
         if self._length_limit is not None:
@@ -228,36 +228,36 @@ class ConfiguredQueue:
         return ranges
 
     def release(self, ranges: Ranges) -> None:
-        """As `Queue.release`."""
+        """Make reserved messages ready again, at their place."""
         self.reserved -= _count_of(ranges)
         self._levels.release_held(ranges)
         if self._length_limit is not None:
             self._length_limit.came_back(ranges)
 
     def settle_reserved(self, ranges: Ranges) -> None:
-        """As `Queue.settle_reserved`."""
+        """Settle reserved messages: they are gone."""
         self.reserved -= _count_of(ranges)
         for subqueue, part in self._levels.split(ranges):
             subqueue.acked += _count_of(part)
             subqueue.drop(part)
 
     def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
-        """As `Queue.show`."""
+        """Look at ready or reserved messages; nothing changes."""
         return self._levels.show(ranges, PEEK_BYTES, fresh_from)
 
     def seal(self) -> None:
-        """As `Queue.seal`."""
+        """End a pass."""
         self.trim()
         for subqueue in self._levels:
             subqueue.seal()
 
     def mark_exactly(self) -> None:
-        """As `Queue.mark_exactly`."""
+        """Write down exactly what was delivered, at a clean stop."""
         for subqueue in self._levels:
             subqueue.mark_exactly()
 
     def retire(self) -> list[Segment]:
-        """As `Queue.retire`."""
+        """Delete the queue; return its segments, which are to be ended."""
         segments = []
         for subqueue in self._levels:
             subqueue.close()
@@ -265,7 +265,7 @@ class ConfiguredQueue:
         return segments
 
     def table(self, consumers: int) -> dict[str, Any]:
-        """As `Queue.table`."""
+        """Return the counts that `shardmq status` shows."""
         declared = self.declared
         return {
             "id": self.id,
@@ -299,7 +299,7 @@ class ConfiguredQueue:
         self.trim()
 
     def _take_living(self, limit: int, room: int, alone: bool) -> list[Delivery]:
-        """As `PriorityLevels.take`, which stops where something has expired behind what has not."""
+        """Deliver from the highest subqueue on; stop where something has expired behind what has not."""
         deliveries: list[Delivery] = []
         now_ms = self._clock.now_ms()
         while limit > 0:

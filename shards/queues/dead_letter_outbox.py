@@ -120,8 +120,9 @@ class DeadLetterOutbox:
         return outbox
 
     def _gone(self, first: int) -> Ranges:
-        """What is to be told with a letter of numbers that are done with. All are below the letter's own: those above
-        may be given anew after a crash.
+        """Return numbers of settled messages that are told with a dead letter.
+
+        All are below the dead letter's own: those above may be given anew after a crash.
         """
         self._dead_letters += 1
         return [] if self._dead_letters % GONE_EVERY else self._levels.gaps_below(first, GONE_RANGES)

@@ -1,4 +1,4 @@
-"""Which kind of queue a declaration asks for."""
+"""Which class of queue a declaration asks for."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ _MESSAGE_ARGUMENTS: Final = (
 def make_queue(
     declared: Declared, buffer: WriteBuffer, clock: SteadyClock, stored: RecoveredQueue = NOTHING_STORED
 ) -> Queue:
-    """The queue for a declaration.
+    """Make the queue of a declaration.
 
     Args:
         declared: what it is; its arguments were checked.

@@ -47,7 +47,7 @@ class LengthLimit:
 
     @staticmethod
     def of(arguments: QueueArguments, subqueues: PriorityLevels) -> "LengthLimit | None":
-        """The length limit a queue has, if it has any."""
+        """Return the length limit of a queue, if it has one."""
         return (
             None
             if arguments.max_length is None and arguments.max_length_bytes is None
@@ -94,18 +94,18 @@ class LengthLimit:
             self.bytes += size
 
     def went(self, deliveries: Iterable[Delivery]) -> None:
-        """Messages were handed out."""
+        """Count messages that were delivered."""
         if self.bytes_max is not None:
             for delivery in deliveries:
                 self.bytes -= sum(body_sizes(delivery.batch))
 
     def withdrew(self, ranges: Ranges) -> None:
-        """Ready messages were held."""
+        """Count ready messages that were held."""
         if self.bytes_max is not None:
             self.bytes -= self._weigh(ranges)
 
     def came_back(self, ranges: Ranges) -> None:
-        """Messages are ready again."""
+        """Count messages that are ready again."""
         if self.bytes_max is not None:
             self.bytes += self._weigh(ranges)
 

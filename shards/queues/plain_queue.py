@@ -25,7 +25,7 @@ _NO_ARGUMENTS: Final = QueueArguments()
 
 
 class PlainQueue(Subqueue):
-    """See the module, and `queue.Queue` for what it does.
+    """A queue of one subqueue (`queue.Queue`).
 
     Args:
         declared: what it is.
@@ -53,24 +53,24 @@ class PlainQueue(Subqueue):
 
     @property
     def subqueues(self) -> Sequence[Subqueue]:
-        """As `Queue.subqueues`."""
+        """Return the subqueues that consumers are served from, in that order."""
         return (self,)
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
-        """As `Queue.peek`."""
+        """Look at ready messages; nothing changes."""
         pieces = self.read(self.waiting(offset, count), PEEK_BYTES, apart=self.cursor)
         return [Delivery(first, first < self.cursor, 0, batch) for first, batch in pieces]
 
     def reject(self, ranges: Ranges) -> None:
-        """As `Queue.reject`."""
+        """Dead-letter unacked messages, or drop them."""
         self.settle(ranges)
 
     def time_out(self, ranges: Ranges) -> None:
-        """As `Queue.time_out`."""
+        """Requeue or dead-letter messages whose consumer timeout is over, as declared."""
         self.requeue(ranges)
 
     def delay_return(self, ranges: Ranges) -> Ranges:
-        """As `Queue.park`."""
+        """Hold unacked messages until `end_delay`; return those held."""
         if self._delayed is None:
             self._delayed = RangeSet()
         self.hold(ranges)
@@ -79,54 +79,54 @@ class PlainQueue(Subqueue):
         return ranges
 
     def end_delay(self, ranges: Ranges) -> None:
-        """As `Queue.unpark`."""
+        """Make messages whose delay is over ready again, at their place."""
         if self._delayed is not None:
             for start, end in ranges:
                 self.release_held(self._delayed.within(start, end))
                 self._delayed.remove(start, end)
 
     def reserve(self, count: int) -> Ranges:
-        """As `Queue.reserve`."""
+        """Reserve the first ready messages; return their numbers."""
         ranges = self.withdraw(count)
         self.reserved += sum([end - start for start, end in ranges])
         return ranges
 
     def release(self, ranges: Ranges) -> None:
-        """As `Queue.release`."""
+        """Make reserved messages ready again, at their place."""
         self.reserved -= sum([end - start for start, end in ranges])
         self.release_held(ranges)
 
     def settle_reserved(self, ranges: Ranges) -> None:
-        """As `Queue.settle_reserved`."""
+        """Settle reserved messages: they are gone."""
         count = sum([end - start for start, end in ranges])
         self.reserved -= count
         self.acked += count
         self.drop(ranges)
 
     def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
-        """As `Queue.show`."""
+        """Look at ready or reserved messages; nothing changes."""
         apart = fresh_from.get(self.number, self.cursor)
         pieces = self.read(ranges, PEEK_BYTES, apart=apart, keep=False)
         return [Delivery(first, first < apart, 0, batch) for first, batch in pieces]
 
     def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
-        """As `Queue.expire`."""
+        """Remove expired messages at the head."""
         ranges = self.withdraw_expired(now_ms, batches_max)
         self.expired += sum([end - start for start, end in ranges])
         self.drop(ranges)
 
     def has_room(self, _batches: Sequence[RecordBatch], _credit: int) -> bool:
-        """As `Queue.has_room`: there is no length limit."""
+        """Tell whether the queue would take all of these batches."""
         return True
 
     def catch_up(self) -> None:
-        """As `Queue.catch_up`."""
+        """Remove what has expired or is over the length limit."""
         if self.can_expire:
             self.offered()
             self.expire(self._clock.now_ms(), EXPIRE_BATCHES)
 
     def trim(self) -> None:
-        """As `Queue.trim`: there is no length limit."""
+        """Remove what is over the length limit."""
 
     def _stamp(self, batch: RecordBatch) -> None:
         batch.timestamp_ms = self._clock.now_ms()  # the gateway's clock may be another one
@@ -138,12 +138,12 @@ class PlainQueue(Subqueue):
         return True
 
     def retire(self) -> list[Segment]:
-        """As `Queue.retire`."""
+        """Delete the queue; return its segments, which are to be ended."""
         self.close()
         return self.index.segments
 
     def table(self, consumers: int) -> dict[str, Any]:
-        """As `Queue.table`."""
+        """Return the counts that `shardmq status` shows."""
         return {
             "id": self.id,
             "vhost": self.declared.vhost,

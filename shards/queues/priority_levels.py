@@ -25,7 +25,7 @@ REFUSED_SUBQUEUE: Final = 256
 
 
 class PriorityLevels:
-    """See the module. Ranges of messages may be of any of its subqueues.
+    """The subqueues of a queue, by priority. Ranges of messages may be of any of them.
 
     Args:
         declared: the queue.
@@ -87,7 +87,7 @@ class PriorityLevels:
         return subqueue.withdraw(subqueue.ready) if subqueue is not None else []
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
-        """As `Subqueue.take`, from the highest subqueue on."""
+        """Deliver ready messages, in order; they are unacked from here on."""
         deliveries: list[Delivery] = []
         for subqueue in self.order:
             while (subqueue.fresh or subqueue.returned) and limit > 0:
@@ -100,11 +100,11 @@ class PriorityLevels:
         return deliveries
 
     def stored_bytes(self) -> int:
-        """As `Subqueue.stored_bytes`, of the highest subqueue that has something ready."""
+        """Return the bytes of the next message, where it is not in memory and its size is known; else 0."""
         return next((subqueue.stored_bytes() for subqueue in self.order if subqueue.ready), 0)
 
     def head_bytes(self) -> int:
-        """As `Subqueue.head_bytes`, of the highest subqueue that has something ready."""
+        """Return the bytes of the next message; 0 where none is ready."""
         return next((subqueue.head_bytes() for subqueue in self.order if subqueue.ready), 0)
 
     def settle(self, ranges: Ranges) -> None:
@@ -133,7 +133,7 @@ class PriorityLevels:
             subqueue.drop(part)
 
     def keep_held(self, ranges: Ranges) -> Ranges:
-        """As `Subqueue.keep_aside`; whole subqueues may be gone, with transient messages."""
+        """At start: hold again what was held before; return those of them that are still here."""
         there = [part for part in ranges if _subqueue_of_range(part) in self._by_number]
         return [found for subqueue, part in self.split(there) for found in subqueue.keep_held(part)]
 
@@ -146,7 +146,7 @@ class PriorityLevels:
         return _withdraw(self.order, count)
 
     def withdraw_expired(self, now_ms: int, batches_max: int) -> Ranges:
-        """As `Subqueue.withdraw_expired`, of each subqueue."""
+        """Hold what has expired at the head of each subqueue; return the numbers."""
         return [
             expired
             for subqueue in self.order
@@ -161,12 +161,12 @@ class PriorityLevels:
         return min(times) if times else None
 
     def purge(self) -> tuple[int, Steps]:
-        """As `Subqueue.purge`, of all subqueues."""
+        """Remove what is ready; return how much that is, and the steps that remove it."""
         parts = [subqueue.purge() for subqueue in self.order]
         return sum([count for count, _ in parts]), chain.from_iterable([steps for _, steps in parts])
 
     def extent(self, number: int) -> tuple[int, int]:
-        """As `Subqueue.extent`."""
+        """Return the end of the segment a message is in, and about how many bytes a message of it has."""
         return self._by_number[number >> SUBQUEUE_BITS].extent(number)
 
     def peek(self, offset: int, count: int, room: int) -> list[Delivery]:
@@ -197,7 +197,7 @@ class PriorityLevels:
         return pieces
 
     def show(self, ranges: Ranges, room: int, fresh_from: Mapping[int, int]) -> list[Delivery]:
-        """As `Queue.show`."""
+        """Look at ready or reserved messages; nothing changes."""
         deliveries: list[Delivery] = []
         for subqueue, part in self.split(ranges):
             apart = fresh_from.get(subqueue.number, subqueue.cursor)

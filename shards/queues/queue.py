@@ -34,27 +34,27 @@ class Queue(Protocol):
 
     @property
     def subqueues(self) -> Sequence[Subqueue]:
-        """Where they lie: the subqueues consumers are served from, in that order, which is that of their numbers."""
+        """Return the subqueues that consumers are served from, in that order, which is that of their numbers."""
         ...
 
     @property
     def ready(self) -> int:
-        """Messages that wait for a consumer."""
+        """Return how many messages wait for a consumer."""
         ...
 
     @property
     def valid(self) -> int:
-        """Messages not done with."""
+        """Return how many messages are not settled."""
         ...
 
     @property
     def unacked(self) -> int:
-        """Messages handed out, and not done with."""
+        """Return how many messages are delivered and not settled."""
         ...
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When `expire` has something to do, ms since 1970; None when nothing that is ready will expire."""
+        """Return when `expire` has something to do, ms since 1970; None when nothing that is ready will expire."""
         ...
 
     def append(self, batch: RecordBatch, credit: int = 0, /) -> int:
@@ -70,11 +70,11 @@ class Queue(Protocol):
         ...
 
     def has_room(self, batches: Sequence[RecordBatch], credit: int) -> bool:
-        """Whether it would take all of these batches, one behind the other; `credit` as in `append`."""
+        """Tell whether the queue would take all of these batches, one behind the other; `credit` as in `append`."""
         ...
 
     def take(self, limit: int, room: int, alone: bool) -> list[Delivery]:
-        """Hand out ready messages, in order; they are unacked from here on.
+        """Deliver ready messages, in order; they are unacked from here on.
 
         Args:
             limit: so many at most.
@@ -84,13 +84,14 @@ class Queue(Protocol):
         ...
 
     def stored_bytes(self) -> int:
-        """Bytes of the message that would be handed out next, where it is not in memory and its size is known all the
-        same; else 0.
+        """Return the bytes of the message that would be delivered next, where it is not in memory; else 0.
+
+        Where the size is not known without reading, that is 0, too.
         """
         ...
 
     def head_bytes(self) -> int:
-        """Bytes of the message that would be handed out next; 0 where none is ready."""
+        """Return the bytes of the message that would be delivered next; 0 where none is ready."""
         ...
 
     def peek(self, offset: int, count: int) -> list[Delivery]:
@@ -98,39 +99,39 @@ class Queue(Protocol):
         ...
 
     def settle(self, ranges: Ranges) -> None:
-        """They are done with."""
+        """Settle unacked messages: they are gone."""
         ...
 
     def requeue(self, ranges: Ranges) -> None:
-        """They are ready again, at their place; unless that was once too often."""
+        """Make unacked messages ready again, at their place, unless the delivery limit is passed."""
         ...
 
     def reject(self, ranges: Ranges) -> None:
-        """Nobody wants them: they are dead letters, or dropped."""
+        """Dead-letter unacked messages, or drop them where there is no dead-letter exchange."""
         ...
 
     def time_out(self, ranges: Ranges) -> None:
-        """They were not settled in time: ready again or dead letters, as declared."""
+        """Requeue or dead-letter messages whose consumer timeout is over, as x-consumer-timeout-action says."""
         ...
 
     def delay_return(self, ranges: Ranges) -> Ranges:
-        """They are neither ready nor unacked until `unpark`; returns those that are (others were back too often)."""
+        """Hold unacked messages until `end_delay`; return those held. Others have passed the delivery limit."""
         ...
 
     def end_delay(self, ranges: Ranges) -> None:
-        """Those of these that are delayed are ready again, at their place."""
+        """Make those of these messages that are delayed ready again, at their place."""
         ...
 
     def reserve(self, count: int) -> Ranges:
-        """The first ready messages, `count` at most, are reserved: neither ready nor unacked; returns them."""
+        """Reserve the first ready messages, `count` at most; return their numbers. They are held."""
         ...
 
     def release(self, ranges: Ranges) -> None:
-        """Reserved messages are ready again, at their place, however often that was."""
+        """Make reserved messages ready again, at their place; no delivery limit counts that."""
         ...
 
     def settle_reserved(self, ranges: Ranges) -> None:
-        """Reserved messages are done with."""
+        """Settle reserved messages: they are gone."""
         ...
 
     def show(self, ranges: Ranges, fresh_from: Mapping[int, int]) -> list[Delivery]:
@@ -155,15 +156,15 @@ class Queue(Protocol):
         ...
 
     def extent(self, number: int) -> tuple[int, int]:
-        """Of the segment a message is in: its end, and about how many bytes a message of it has."""
+        """Return the end of the segment a message is in, and about how many bytes a message of it has."""
         ...
 
     def expire(self, now_ms: int, batches_max: int = ALL_BATCHES) -> None:
-        """Remove what has waited for too long, at the head; not what came in this pass. So many batches at most."""
+        """Remove expired messages at the head, `batches_max` batches at most; not what came in this pass."""
         ...
 
     def catch_up(self) -> None:
-        """Consumers have had their chance at what came in this pass: remove what has expired or is too much."""
+        """Remove what has expired or is over the length limit, once consumers have had their chance at it."""
         ...
 
     def trim(self) -> None:
@@ -171,17 +172,17 @@ class Queue(Protocol):
         ...
 
     def seal(self) -> None:
-        """The pass ends: called for every queue something was done with."""
+        """End a pass; called for every queue that something was done with."""
         ...
 
     def mark_exactly(self) -> None:
-        """A clean stop: write down what was never handed out, so that nothing is called redelivered that is not."""
+        """Write down exactly what was delivered, at a clean stop, so that nothing is marked redelivered that is not."""
         ...
 
     def retire(self) -> list[Segment]:
-        """It is deleted; returns its segments, which are to be ended. Nothing else is asked of it after that."""
+        """Delete the queue; return its segments, which are to be ended. Nothing else is asked of it after that."""
         ...
 
     def table(self, consumers: int) -> dict[str, Any]:
-        """Its counts, as `shardmq status` shows them."""
+        """Return the counts that `shardmq status` shows."""
         ...

@@ -57,7 +57,7 @@ class ReadyMessages(SegmentLog):
         return self.fresh + self.returned.count
 
     def stored_bytes(self) -> int:
-        """As `Queue.stored_bytes`."""
+        """Return the bytes of the next message, where it is not in memory and its size is known; else 0."""
         if self.returned.count:
             segment = self.index.segments[self.index.place(self.returned.first()[0])]
         elif self.fresh:
@@ -70,7 +70,7 @@ class ReadyMessages(SegmentLog):
         return segment.bytes if segment.batches is None and segment.count == 1 else 0
 
     def head_bytes(self) -> int:
-        """As `Queue.head_bytes`."""
+        """Return the bytes of the next message; 0 where none is ready."""
         if not self.ready:
             return 0
         _, _, place, batch = self._next_returned() if self.returned else self._next_fresh()

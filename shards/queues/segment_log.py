@@ -13,7 +13,7 @@ GAPS_SEGMENTS: Final = 64
 
 
 class SegmentLog:
-    """See the module.
+    """The segments of one subqueue, in order.
 
     Args:
         queue: id of the queue it belongs to.
@@ -85,8 +85,9 @@ class SegmentLog:
         return _joined(groups)
 
     def gaps(self, start: int, end: int, most: int) -> Ranges:
-        """Ranges of [start, end) without a live message: the first ones, `most` at most, and no further than a short
-        look reaches.
+        """Return ranges of [start, end) without a live message: the first ones, `most` at most.
+
+        No further than a short look reaches: GAPS_SEGMENTS.
         """
         gaps: Ranges = []
         place = self.index.place(start)

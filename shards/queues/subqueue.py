@@ -1,16 +1,12 @@
-"""Messages in a row: what is ready, in which order, what was handed out, what is done with.
+"""Messages of one priority, in order: taken in, delivered, settled, requeued, held.
 
-Messages are numbered in the order they came. All below the cursor were handed out at least once, or held; of
-those, the ones that came back are ready again, at their place, before the fresh ones. The counts are kept as things
-happen.
+Messages are numbered in the order they came. Which of them are ready, and in which order, is in ready_messages.py. The
+counts are kept as things happen.
 
-    0 ............ done with ..............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
-                                                                                          ^ cursor       ^ mark (stored)
-
-A message is in one of four states, or done with:
+A message is in one of four states, or settled:
 
     fresh, returned     ready
-    unacked             handed out
+    unacked             delivered
     held                neither: it waits for a time to pass, or for its way out (a dead letter)
 
 A plain queue is one subqueue. A queue with priorities has one for each priority in use; the number of the subqueue is

@@ -1,7 +1,7 @@
-"""When what a consumer holds is overdue: acknowledgement timeouts.
+"""Delivery acknowledgement timeouts: the deadlines of what a consumer holds unsettled.
 
-Only consumers with a timeout have this. Entries lie in the order of their deadlines, as all of them get the same time;
-what has been settled meanwhile is thrown out now and then, so that they stay about as many as the messages held.
+Only consumers with a timeout have this. Entries lie in the order of their deadlines, as all of them get the same time.
+Entries of settled messages are removed now and then, so that there are about as many as messages held.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ Ranges = list[tuple[int, int]]
 
 
 def _nobody(_: Ranges) -> None:
-    """Whoever held them is gone."""
+    """Do nothing: the consumer is gone."""
 
 
 class AckTimeouts:
@@ -43,7 +43,7 @@ class AckTimeouts:
         self._is_expected = False
 
     def add(self, first: int, end: int, again: bool) -> None:
-        """Messages are handed out; `again` when this consumer may have held them before."""
+        """Note delivered messages; `again` when this consumer may have held them before."""
         if again:
             self._cut(first, end)
         entries = self._entries
@@ -57,13 +57,13 @@ class AckTimeouts:
             self._expect()
 
     def renew(self, ranges: Ranges) -> None:
-        """The time of messages it holds begins anew."""
+        """Begin the time of held messages anew."""
         for start, end in ranges:
             for first, stop in self._held.within(start, end):
                 self.add(first, stop, again=True)
 
     def close(self) -> None:
-        """Nothing is held any more. The schedule knows this for a while still; the consumer need not stay for that."""
+        """Forget all deadlines. The schedule refers to this for a while still, but not to the consumer."""
         self._entries.clear()
         self._overdue = _nobody
 

@@ -269,8 +269,9 @@ class RoundRobin:
         return bool(deliveries)
 
     def _may_go(self, consumer: Consumer, size: int) -> bool:
-        """Whether a message goes that does not fit into what is free of the window: one as large as the window goes
-        when nothing else is under way; for a larger one there has to be a permit.
+        """Tell whether a message goes that does not fit into what is free of the window.
+
+        One as large as the window goes when nothing else is under way; for a larger one there has to be a permit.
         """
         if size <= consumer.window:
             return consumer.is_clear()

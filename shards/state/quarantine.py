@@ -1,5 +1,7 @@
-"""Queues out of service: something stored of them is damaged. They are left exactly as they are on disk, and whoever
-wants something of them is told so; everything else on the shard goes on.
+"""Queues that are out of service because something stored of them is damaged.
+
+They are left exactly as they are on disk, and requests for them are refused with the reason; everything else on the
+shard goes on.
 
     damaged row read ──▶ out of service ──(broker stopped; a copy restored, or `shardmq store repair`)──▶ in service
 

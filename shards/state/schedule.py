@@ -1,8 +1,7 @@
-"""What is to be done when: one heap of appointments for everything in a shard that waits for a time.
+"""What is to be done when: one heap of entries for everything in a shard that waits for a time.
 
-Nothing is looked through in vain: ten thousand queues at rest cost a tick nothing. An appointment cannot be cancelled;
-who made it looks whether it still holds, and knows what is to be looked at by its number, so that nothing outlives its
-end by being expected.
+Ten thousand queues at rest cost a tick nothing. An entry cannot be cancelled: its action looks whether it still
+applies, and names queues by number, so that no entry keeps a deleted queue in memory.
 """
 
 import heapq
@@ -13,7 +12,7 @@ from shardmq.runtime.clock import SteadyClock
 
 
 class Schedule:
-    """Appointments.
+    """Actions in the order they are due.
 
     Args:
         clock: whose milliseconds they are in.
@@ -29,16 +28,16 @@ class Schedule:
         self.now_ms = clock.now_ms()
 
     def at(self, due_ms: int, action: Callable[[], None]) -> None:
-        """Do something when it is `due_ms`; at once, that is in the next pass, if it is."""
+        """Have an action run at a time; in the next pass, if that time is over."""
         self._made += 1  # of those due at one time, who came first is first
         heapq.heappush(self._heap, (due_ms, self._made, action))
 
     def begin(self) -> None:
-        """A pass begins: note the time."""
+        """Note the time at the beginning of a pass."""
         self.now_ms = self._clock.now_ms()
 
     def run_due(self, damaged: Callable[[RowDamaged], None]) -> bool:
-        """Do what is due; returns whether there was anything. What that makes due waits for the next pass.
+        """Run what is due; return whether there was anything. What that makes due waits for the next pass.
 
         Args:
             damaged: called with what was found damaged on the way; the rest is done nevertheless.
@@ -57,7 +56,7 @@ class Schedule:
         return True
 
     def wait_seconds(self) -> float | None:
-        """How long until something is due; None when nothing will be."""
+        """Return how long until something is due; None when nothing will be."""
         if not self._heap:
             return None
         return max(0, self._heap[0][0] - self._clock.now_ms()) / 1000

@@ -1,4 +1,4 @@
-"""The queues a shard holds, what belongs to each, and who has called: what all that a shard does has in common."""
+"""What all handlers of a shard share: its queues, its peers, and what is active in this pass."""
 
 from functools import partial
 from typing import Final
@@ -24,8 +24,12 @@ GATEWAY: Final = "gateway"
 
 
 class PeerState:
-    """A peer's session: how many publishes it sent, its consumers by number; and those whose queue went out of service,
-    with that queue.
+    """A peer's session.
+
+    Attributes:
+        published: how many publishes it sent.
+        consumers: its consumers, by number.
+        cut_off: consumers whose queue went out of service, with that queue's id.
     """
 
     __slots__ = ("consumers", "cut_off", "published")
@@ -37,7 +41,7 @@ class PeerState:
 
 
 class ShardState:
-    """What a shard has.
+    """The queues and peers of a shard.
 
     Args:
         name: of the process.
@@ -71,13 +75,13 @@ class ShardState:
         self.slices = SlicedWork(buffer)
 
     def add(self, queue: Queue) -> HostedQueue:
-        """One more queue."""
+        """Take in a queue."""
         hosted = self.queues[queue.id] = HostedQueue(queue, self.schedule.now_ms)
         self.use(hosted)
         return hosted
 
     def found(self, peer: Peer, request: int, number: int) -> HostedQueue | None:
-        """The queue somebody asks for; a refusal is posted if it is not here or is about to go."""
+        """Return the queue of a request; post a refusal and return None if it is not here or is about to go."""
         hosted = self.queues.get(number)
         if hosted is None or hosted.is_condemned or hosted.is_leaving:
             self.refuse_missing(peer, request, number)
@@ -85,7 +89,7 @@ class ShardState:
         return hosted
 
     def missing(self, number: int) -> RequestError:
-        """What is said of a queue that is not here, or is out of service.
+        """Return the error for a queue that is not here, or is out of service.
 
         The latter is `Unavailable`: over AMQP it ends the channel alone, and clients in Python try again later. A code
         that ends connections would hit other queues' users, and 404 would have programs declare what is there.
@@ -95,23 +99,23 @@ class ShardState:
         return NotFound(f"queue {number} is not on {self.name}; it was deleted")
 
     def refuse_missing(self, peer: Peer, request: int, number: int) -> None:
-        """A request is about a queue that is not here, or is out of service."""
+        """Refuse a request for a queue that is not here, or is out of service."""
         error = self.missing(number)
         self.refuse(peer, request, error.code, error.text)
 
     def disk_full(self) -> str:
-        """What is said of messages that the disk has no room for."""
+        """Return the text of refusals when the disk is full."""
         return (
             f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
             "queued, or make room, and publish again"
         )
 
     def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
-        """A request is not carried out."""
+        """Refuse a request."""
         peer.post(Refusal(request, code, text))
 
     def take_out(self, damage: RowDamaged, declared: Declared | None = None) -> None:
-        """Something stored of a queue is damaged: it is out of service from now on. Everything else goes on.
+        """Put a queue out of service because something stored of it is damaged. Everything else goes on.
 
         What was decided before stands and is written with this pass: messages that came, acknowledgements, deliveries.
 
@@ -171,8 +175,9 @@ class ShardState:
             self.active[queue.id] = hosted
 
     def look_unused(self, hosted: HostedQueue) -> None:
-        """Have a queue deleted that is not wanted any more, if that is so. It is as good as gone from now on: who
-        declares it next gets a new one, and not this one for a moment.
+        """Have a queue deleted if nobody uses it any more.
+
+        It is leaving from now on: whoever declares it next gets a new one.
         """
         if not hosted.is_gone and hosted.is_unused(self.schedule.now_ms):
             hosted.is_leaving = True

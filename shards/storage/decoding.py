@@ -1,4 +1,4 @@
-"""What a shard's small rows say, once their checksums are found to be right."""
+"""Decoders of a shard's small rows, whose checksums were found to be right."""
 
 from typing import Final
 
@@ -21,37 +21,37 @@ _decode_damage: Final = msgspec.msgpack.Decoder(tuple[str, bytes, str]).decode
 
 
 def declaration_of(_: bytes, content: bytes) -> Declared:
-    """A queue."""
+    """Decode a queue's declaration."""
     return _decode_queue(content)
 
 
 def mark_of(key: bytes, content: bytes) -> tuple[tuple[int, int], int]:
-    """Of which queue and subqueue, and the mark."""
+    """Decode a mark: ((queue, subqueue), mark)."""
     return (number_of(key[:8]), number_of(key[8:])), number_of(content)
 
 
 def producer_of(key: bytes, content: bytes) -> tuple[int, int, list[tuple[int, int]]]:
-    """Which numbers a queue has of a producer."""
+    """Decode the sequence numbers that a queue has of a producer: (queue, producer, ranges)."""
     queue, producer = PLACE.unpack(key)
     return queue, producer, decode_ranges(content)
 
 
 def reservation_of(_: bytes, content: bytes) -> Reservation:
-    """A reservation."""
+    """Decode a reservation."""
     return _decode_reservation(content)
 
 
 def sealed_of(key: bytes, content: bytes) -> tuple[tuple[int, int], Sealed]:
-    """Of which transaction and attempt, and what it has."""
+    """Decode a sealed attempt: ((transaction, attempt), what it has)."""
     transaction, attempt = PLACE.unpack(key)
     return (transaction, attempt), Sealed._make(_decode_sealed(content))
 
 
 def concluding_of(key: bytes, content: bytes) -> tuple[int, list[int]]:
-    """A transaction, and its attempts that count."""
+    """Decode a decided transaction, and its attempts that count."""
     return number_of(key), _decode_attempts(content)
 
 
 def damage_of(content: bytes) -> tuple[str, bytes, str]:
-    """Database and key of a damaged row, and what is wrong with it."""
+    """Decode the note of a damaged row: database, key, what is wrong."""
     return _decode_damage(content)

@@ -1,4 +1,4 @@
-"""A start looks at keys, and at bodies only when they are asked for: are the bodies there, and all at their keys?"""
+"""Checks the keys of a store at a start, which reads no bodies: is every body there, and at its own key?"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -39,7 +39,7 @@ class KeyCheck:
         self.keys: dict[str, Keys] = {_name(number): self._summing(number) for number in self._digests}
 
     def check(self, engine: Engine) -> list[RowDamaged]:
-        """Which keys are not what was written, once the store is open: each is of one queue, or of one transaction."""
+        """Return the damaged keys, once the store is open. Each is of one queue, or of one transaction."""
         found: list[RowDamaged] = []
         if engine.version == VERSION:
             found += [_damaged(engine, TIMERS, key, "is not what was written") for key in self._misplaced]

@@ -1,4 +1,4 @@
-"""How a shard's store lies in LMDB: databases, keys, values; and the changes of a pass as entries of them.
+"""How a shard's store lies in the engine: databases, keys and values, and the edits of a write batch.
 
     queues      queue id u64              msgpack Queue
     dropped     queue id u64              empty; its segments are being deleted
@@ -150,7 +150,7 @@ _decode_counted: Final = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], li
 
 
 class Edits:
-    """Makes entries of what a pass writes."""
+    """Turns a write batch into edits."""
 
     __slots__ = ("_value",)
 
@@ -158,7 +158,7 @@ class Edits:
         self._value = bytearray()
 
     def of(self, writes: WriteBatch) -> Iterator[Edit]:
-        """The changes as they are in the databases, in order. A value is good until the next one is asked for."""
+        """Yield the edits of a write batch, in order. A value is good until the next one is asked for."""
         for segment in writes.delete:
             key = segment_key(segment)
             if segment.durable:
@@ -204,7 +204,7 @@ class Edits:
 
 
 def stored_value(database: int, key: bytes, value: Bytes) -> Bytes:
-    """What goes into LMDB: a value of `Edits`, and the checksums that it has not yet."""
+    """Return what is stored of an edit's value: the value, and the checksums that it has not yet."""
     if database in BODIES_APART:
         return value
     if database in WITH_KEYS_CHECKED:
@@ -251,7 +251,7 @@ def _edits_of_transactions(writes: WriteBatch) -> Iterator[Edit]:
 
 
 def size_of(writes: WriteBatch) -> int:
-    """About how many bytes they are."""
+    """Return about how many bytes the edits of a write batch are."""
     others = len(writes.delete) + len(writes.gone) + len(writes.dropped) + len(writes.fired) + len(writes.producers)
     bodies = sum([segment.bytes for segment in writes.put])
     if writes.timers:
@@ -267,12 +267,12 @@ def size_of(writes: WriteBatch) -> int:
 
 
 def segment_key(segment: Segment) -> bytes:
-    """Of its index entry and its bodies."""
+    """Return the key of a segment's index entry and of its bodies."""
     return PLACE.pack(segment.queue, segment.first)
 
 
 def extent_of(segment: Segment) -> bytes:
-    """A segment's index entry. Most have no flags.
+    """Return a segment's index entry. Most have no flags.
 
     MORTAL    a message in it brought a time to live
     BODIES    bytes of its bodies u64 follow
@@ -293,7 +293,7 @@ def extent_of(segment: Segment) -> bytes:
 
 
 def segment_of(key: bytes, content: bytes) -> Segment:
-    """A stored segment, of which an index entry tells.
+    """Return the segment that an index entry describes.
 
     Raises:
         struct.error, ValueError, msgspec.DecodeError: it cannot be read.
@@ -318,26 +318,26 @@ def segment_of(key: bytes, content: bytes) -> Segment:
 
 
 def timers_of(durable: bool) -> int:
-    """The database they are in."""
+    """Return the database that timers are in."""
     return TIMERS if durable else SPILLED_TIMERS
 
 
 def timer_key(timer: Timer) -> bytes:
-    """All of it but the messages."""
+    """Return the key of a timer: all of it but the messages."""
     count = timer.messages | RETURNED if timer.is_return else timer.messages
     return TIMER.pack(timer.queue, timer.due_ms, timer.serial, count)
 
 
 def staged_place(key: bytes) -> StagedPlace:
-    """What a key of `staged` says."""
+    """Return the place that a key of `staged` describes."""
     return StagedPlace._make(STAGE.unpack(key))
 
 
 def queue_of(database: int, key: bytes) -> int | None:
-    """Whose row has that key; None where it is no queue's."""
+    """Return the id of the queue a row belongs to; None where it belongs to none."""
     return number_of(key[:8]) if database in _QUEUES_FIRST and len(key) >= NUMBER.size else None
 
 
 def number_of(value: bytes | memoryview) -> int:
-    """A number in eight bytes."""
+    """Return a number of eight bytes."""
     return int.from_bytes(value, "big")

@@ -143,7 +143,7 @@ class Store:
 
     @property
     def is_pending(self) -> bool:
-        """Whether there are changes that `rest` is yet to bring to their place."""
+        """Tell whether there are changes that `rest` is yet to bring to their place."""
         return self.engine.is_pending
 
     def read(self, segment: Segment) -> list[NumberedBatch]:
@@ -171,8 +171,9 @@ class Store:
         return self.engine.sizes()
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes can be written before the disk is full. Of what is free in the file, half counts: much
-        of it may be in pieces that are too small.
+        """Tell whether so many bytes can be written before the disk is full.
+
+        Of what is free in the file, half counts: much of it may be in pieces that are too small.
         """
         room = self.space.room()
         return room.free >= size or room.free + room.inside // 2 >= size

@@ -1,4 +1,4 @@
-"""What a start finds in a shard's store, and what a pass writes to it."""
+"""What one commit of a shard writes."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from shardmq.topology.entities import Queue as Declared
 
 @dataclass(slots=True)
 class WriteBatch:
-    """What goes into one transaction of the store. Deletions come first.
+    """The changes of one commit. Deletions come first.
 
     Attributes:
         delete: segments that are stored.

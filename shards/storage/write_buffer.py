@@ -1,8 +1,8 @@
-"""What the passes of a shard have changed and not yet written, and its one commit.
+"""What the passes of a shard have changed and not yet written, and the group commit.
 
-Messages and declarations are written at the end of the pass they came in: somebody waits for their confirm. What is
-done with is written a little later, together: most segments are settled whole within milliseconds, and then there is
-nothing to write but their end. A crash in between only means that those messages come again, marked redelivered.
+Messages and declarations are written at the end of the pass they came in: somebody waits for their confirm. Settled
+messages are written a little later, together: most segments are settled whole within milliseconds, and then only their
+end is written. After a crash in between, those messages are delivered again, marked redelivered.
 """
 
 import time
@@ -27,7 +27,7 @@ from shardmq.shards.storage.write_batch import WriteBatch
 from shardmq.topology.entities import Queue as Declared
 
 SETTLED_SECONDS: Final = 0.05
-"""How long what is done with may wait to be written."""
+"""How long settled messages may wait to be written."""
 
 
 class Compactable(Protocol):
@@ -83,17 +83,17 @@ class WriteBuffer:
         self._settle_due = False
 
     def open(self, segment: Segment) -> None:
-        """A segment is being filled in this pass."""
+        """Note a segment that is filled in this pass."""
         self._opened.append(segment)
 
     def change(self, segment: Segment) -> None:
-        """Some messages of a segment are done with, or were delivered in vain."""
+        """Note a segment of which messages were settled, or delivered in vain."""
         self._changed[segment] = None
         if self._settled_at is None:
             self._settled_at = self.now
 
     def end(self, segment: Segment) -> None:
-        """All messages of a segment are done with, or are in others now."""
+        """Note a segment of which all messages are settled, or are in other segments now."""
         self._changed.pop(segment, None)
         self.cache.remove(segment)
         segment.live = 0
@@ -104,7 +104,7 @@ class WriteBuffer:
                 self._settled_at = self.now
 
     def rewrite(self, old: list[Segment], new: list[Segment]) -> None:
-        """The live messages of some segments are in others from now on."""
+        """Replace segments by others with the same live messages."""
         stored = old[0].stored
         for segment in old:
             self.end(segment)
@@ -119,43 +119,45 @@ class WriteBuffer:
             self._due = self._settle_due = True
 
     def mark(self, queue: int, subqueue: int, mark: int) -> None:
-        """Raise the mark of a durable queue's subqueue before what is under it goes out."""
+        """Raise the mark of a durable queue's subqueue, before the messages below it are delivered."""
         self._writes.marks[queue, subqueue] = mark
         self._due = True
 
     def unmark(self, queue: int, subqueue: int) -> None:
-        """A durable queue's subqueue is no more."""
+        """Delete the mark of a durable queue's subqueue."""
         self._writes.marks[queue, subqueue] = None
         self._due = True
 
     def declare(self, queue: Declared) -> None:
-        """A durable queue is new."""
+        """Declare a durable queue."""
         self._writes.queues.append(queue)
         self._due = True
 
     def drop(self, queue: int) -> None:
-        """A durable queue is deleted; its segments follow."""
+        """Delete a durable queue; its segments follow."""
         self._writes.dropped.append(queue)
         self._due = True
 
     def clear(self, queue: int) -> None:
-        """Of a dropped queue nothing is left."""
+        """Note that nothing is left of a deleted queue."""
         self._writes.cleared.append(queue)
         self._due = True
 
     def wait(self, timer: Timer) -> None:
-        """Something waits for a time from now on."""
+        """Write a timer."""
         self._writes.timers.append(timer)
         self._due = True
 
     def fire(self, timer: Timer) -> None:
-        """It waits no more; what became of it is in the same transaction."""
+        """Delete a timer; what became of its messages is in the same commit."""
         self._writes.fired.append(timer)
         self._due = True
 
     def saw(self, queue: int, seen: SequenceSet) -> None:
-        """What a durable queue has of a producer; written with the messages, or when they are done with before that:
-        but of dead letters at once, as who hands them over is not asked before it hands them over again.
+        """Note which sequence numbers a durable queue has of a producer.
+
+        They are written with the messages, or when those are settled before that; those of dead letters at once, as the
+        shard they come from hands them over again without asking.
         """
         self._writes.producers[queue, seen.producer] = seen
         seen.is_due = True
@@ -165,27 +167,27 @@ class WriteBuffer:
             self._settled_at = self.now
 
     def forget(self, queue: int, producer: int) -> None:
-        """A queue does not remember that producer any more."""
+        """Forget a producer of a queue."""
         self._writes.producers[queue, producer] = None
         self._due = True
 
     def stage(self, staged: Staged) -> None:
-        """A batch waits for its transaction to be decided."""
+        """Write a staged batch."""
         self._writes.staged.append(staged)
         self._due = True
 
     def unstage(self, place: StagedPlace) -> None:
-        """It waits no more; what became of it is in the same transaction of the store."""
+        """Delete a staged batch; what became of it is in the same commit."""
         self._writes.unstaged.append(place)
         self._due = True
 
     def seal(self, transaction: int, attempt: int, sealed: Sealed | None) -> None:
-        """An attempt takes nothing more; or, None, its transaction is over."""
+        """Write that an attempt is sealed; None deletes that, when its transaction is over."""
         self._writes.sealed[transaction, attempt] = sealed
         self._due = True
 
     def conclude(self, transaction: int, attempts: list[int] | None, ended: list[tuple[int, int]] | None) -> None:
-        """A transaction is decided, and its attempts' messages are to join their queues; None when they have.
+        """Write that a transaction is decided, and whose messages are to join their queues; None when they have.
 
         `ended` are the numbers of all that are decided, where this one is new among them.
         """
@@ -195,32 +197,32 @@ class WriteBuffer:
         self._due = True
 
     def reserve(self, queue: int, name: str, reservation: Reservation | None) -> None:
-        """A reservation is new, or has changed; None when it is no more."""
+        """Write a reservation; None deletes it."""
         self._writes.reservations[queue, name] = reservation
         self._due = True
 
     def note(self, clock: ClockNote) -> None:
-        """What time it is."""
+        """Write what time it is."""
         self._writes.clock = clock
         self._due = True
 
     def note_damage(self, damage: RowDamaged) -> None:
-        """A queue is out of service; the next start is to know without looking."""
+        """Write that a queue is out of service, so that the next start knows without looking."""
         self._writes.damaged.append(damage)
         self._due = True
 
     def identify(self, identity: StoreIdentity) -> None:
-        """Whose the store is has changed."""
+        """Write whose the store is."""
         self._writes.identity = identity
         self._due = True
 
     def demand(self) -> None:
-        """What is done with is to be written with this pass: somebody waits for it."""
+        """Have settled messages written with this pass: somebody waits for that."""
         if self._settled_at is not None:
             self._due = self._settle_due = True
 
     def batches(self, segment: Segment) -> list[NumberedBatch]:
-        """The bodies of a segment, which stay in memory from here on if they were not."""
+        """Return the bodies of a segment, and keep them in memory."""
         batches = segment.batches
         if batches is None:
             batches = segment.batches = self.store.read(segment)
@@ -228,20 +230,20 @@ class WriteBuffer:
         return batches
 
     def read_once(self, segment: Segment) -> list[NumberedBatch]:
-        """The bodies of a segment, for once: who looks through a queue is not to drive out what flows."""
+        """Return the bodies of a segment without keeping them: a look through a queue must not evict what flows."""
         if segment.batches is not None:
             return segment.batches
         self.read_once_bytes += segment.bytes
         return self.store.read(segment)
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long until something must be written; None when nothing must."""
+        """Return how long until something must be written; None when nothing must."""
         if self._settled_at is None:
             return None
         return max(0.0, self._settled_at + SETTLED_SECONDS - now)
 
     def commit(self) -> None:
-        """End a pass: write what cannot wait, and with it, now and then, what can."""
+        """Write what cannot wait, and with it, now and then, what can; called at the end of a pass."""
         writes = self._writes
         self._seal(writes)
         surplus = self.cache.surplus()

@@ -50,7 +50,7 @@ class Salvage:
 
 
 class SalvagedFile:
-    """See the module.
+    """The rows of a damaged file that can be reached.
 
     Args:
         file: LMDB's.
