@@ -1,6 +1,5 @@
 """Definitions of RabbitMQ's shape, both ways: what a RabbitMQ 3.10 wrote is read, what is written is read again."""
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from shardmq.cmd.run.broker import Broker
-from shardmq.definitions.importer import ImportPlan
 from shardmq.protocol.native.operations.administration import (
     DefinitionsExport,
     DefinitionsImport,
@@ -17,7 +15,6 @@ from shardmq.protocol.native.operations.administration import (
     UserPut,
 )
 from shardmq.protocol.native.operations.topology import ExchangeDeclare, QueueBind, QueueDeclare, TopologyList
-from shardmq.topology.topology import Topology
 from tests.gateway.rawclient import Denied, RawClient
 
 EXPORT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "rabbitmq-3.10-definitions.json").read_text())
@@ -159,33 +156,3 @@ def test_an_export_of_one_virtual_host_belongs_where_the_connection_is(admin: Ra
     user = next(row for row in admin.ask(TopologyList, "users") if row["name"] == "plain")
     assert user["tags"] == ["management", "monitoring"]
     assert user["hashing_algorithm"] == "shardmq_scrypt"
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "word"),
-    [
-        (("queues",), 5, "queues"),
-        (("queues", 0, "name"), 5, r"\$.queues\[0\].name"),
-        (("queues", 0, "arguments"), "x", "arguments"),
-        (("exchanges", 0), {"name": "x"}, "type"),
-        (("bindings", 0, "destination_type"), "planet", "destination_type"),
-        (("users", 0, "limits"), {"max-channels": "many"}, "max-channels"),
-        (("queues", 0, "arguments"), {"x": [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]}, "nest"),
-    ],
-)
-def test_definitions_without_sense_make_nothing(path: tuple[Any, ...], value: Any, word: str) -> None:
-    definitions = copy.deepcopy(EXPORT)
-    place: Any = definitions
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    with pytest.raises(Exception, match=word):
-        ImportPlan(definitions, Topology(), "/", {})
-
-
-def test_an_old_hash_leaves_a_user_without_a_password_and_says_so() -> None:
-    user = {"name": "old", "password_hash": "AAAA", "hashing_algorithm": "rabbit_password_hashing_md5", "tags": []}
-    plan = ImportPlan({"users": [user], "surprise": {}}, Topology(), "/", {})
-    assert [step.thing for step in plan.stages[1]] == ["user 'old'"]
-    assert "the password of user 'old'" in plan.skipped[0]
-    assert "'surprise'" in plan.skipped[1]

@@ -1,30 +1,9 @@
-"""What all exchange types have in common, and what direct and fanout do with keys."""
+"""What all exchange types have in common."""
 
 import pytest
 
 from shardmq.message.properties import Properties
 from shardmq.topology.exchanges import TYPES
-from shardmq.topology.exchanges.direct import Direct
-from shardmq.topology.exchanges.fanout import Fanout
-
-
-def test_direct_routes_by_equal_keys() -> None:
-    direct = Direct()
-    direct.add("red", 1, {})
-    direct.add("red", 2, {})
-    direct.add("blue", 3, {})
-    assert set(direct.match("red")) == {1, 2}
-    assert set(direct.match("blue")) == {3}
-    assert not direct.match("re*")
-    assert not direct.match("")
-
-
-def test_fanout_routes_to_all_whatever_the_key() -> None:
-    fanout = Fanout()
-    fanout.add("x", 1, {})
-    fanout.add("y", 2, {})
-    fanout.add("z", 2, {})
-    assert set(fanout.match("anything")) == {1, 2}
 
 
 @pytest.mark.parametrize("name", TYPES)
