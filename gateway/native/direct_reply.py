@@ -15,7 +15,6 @@ from typing import Final
 
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import InvalidRequest, NotAllowed, NotFound, PreconditionFailed, RequestError
-from shardmq.gateway.handlers.replies import shaped
 from shardmq.gateway.session.channel import Channel
 from shardmq.protocol.native.operations.basic import BasicConsume
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
@@ -23,6 +22,9 @@ from shardmq.topology.entities import REPLY_QUEUES
 
 TOKEN_CHARACTERS_MIN: Final = 22
 """128 random bits in base64: a shorter token might be guessed."""
+
+BEGINNING: Final = ""
+"""The tag of a channel's consumer of answers until it has begun."""
 
 
 def is_reply_name(queue: str) -> bool:
@@ -34,28 +36,46 @@ def consume(channel: Channel, operation: BasicConsume, reply: Reply) -> None:
     """Make the queue of answers, and begin to take them.
 
     Raises:
-        PreconditionFailed: with acknowledgements.
+        PreconditionFailed: with acknowledgements, or the channel takes answers already.
         InvalidRequest: the token is too short.
-        NotAllowed: the channel has a consumer of that tag.
     """
     client, name, tag = channel.client, operation.queue, operation.consumer
     if not operation.auto_ack:
         raise PreconditionFailed("answers are not acknowledged; consume them with auto_ack")
     if len(name) - len(REPLY_QUEUES) < TOKEN_CHARACTERS_MIN:
         raise InvalidRequest(f"the token behind '{REPLY_QUEUES}' has {TOKEN_CHARACTERS_MIN} random characters or more")
-    if tag in channel.consumers.by_tag:
-        raise NotAllowed(f"channel {channel.number} has a consumer '{tag}' already; choose another tag")
+    if channel.reply_consumer is not None and channel.reply_consumer in (BEGINNING, *channel.consumers.by_tag):
+        raise PreconditionFailed(f"channel {channel.number} takes answers already; all its calls may share the queue")
+    channel.reply_consumer = BEGINNING
 
     def declared(outcome: Outcome) -> None:
-        if isinstance(outcome, RequestError):
-            reply(outcome)
-            return
         queue = client.state.topology.queues.get((client.vhost, name))
-        if queue is None:
-            reply(NotFound(f"no queue '{name}' in vhost '{client.vhost}'"))
+        if isinstance(outcome, RequestError):
+            refuse(outcome)
+        elif queue is None:
+            refuse(NotFound(f"no queue '{name}' in vhost '{client.vhost}'"))
         elif channel.is_open:
-            channel.consumers.consume(queue, tag, True, 0, shaped(reply, lambda tag: {"consumer": tag}))
+            try:
+                channel.consumers.consume(queue, tag, True, 0, started)
+            except NotAllowed as taken:  # the tag, by a request behind this one
+                drop()
+                refuse(taken)
         else:
-            client.perform(DeleteQueue(client.vhost, name), lambda _: None)
+            drop()
+
+    def started(outcome: Outcome) -> None:
+        if isinstance(outcome, RequestError):
+            drop()
+            refuse(outcome)
+            return
+        channel.reply_consumer = outcome
+        reply({"consumer": outcome})
+
+    def refuse(error: RequestError) -> None:
+        channel.reply_consumer = None
+        reply(error)
+
+    def drop() -> None:
+        client.perform(DeleteQueue(client.vhost, name), lambda _: None)
 
     client.perform(DeclareQueue(client.vhost, name, False, {}, True, client.identity, True), declared)

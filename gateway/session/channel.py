@@ -22,9 +22,10 @@ class Channel:
         publisher: its publishes and confirms.
         consumers: its consumers and deliveries.
         tags: the delivery tags that are outstanding.
+        reply_consumer: tag of its consumer of answers (`native/direct_reply`), None where it never had one.
     """
 
-    __slots__ = ("client", "consumers", "number", "publisher", "tags")
+    __slots__ = ("client", "consumers", "number", "publisher", "reply_consumer", "tags")
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client
@@ -32,6 +33,7 @@ class Channel:
         self.publisher = ChannelPublisher(client, number)
         self.consumers = ChannelConsumers(client, number)
         self.tags: DeliveryTags[HeldDelivery] = self.consumers.tags
+        self.reply_consumer: str | None = None
 
     @property
     def is_open(self) -> bool:
