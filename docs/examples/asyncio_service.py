@@ -43,7 +43,7 @@ async def serve(channel: shardmq.aio.Channel) -> None:
 
 async def main() -> None:
     """Run publisher and service side by side, each on its own channel."""
-    async with await shardmq.aio.connect(URL) as connection:
+    async with shardmq.aio.connect(URL) as connection:
         channel = await connection.channel()
         for queue in ("readings", "alarms"):
             await channel.queue_declare(queue, durable=True)

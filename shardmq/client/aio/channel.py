@@ -369,7 +369,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
     async def _ask_for(self, request: Request[T], seconds: float) -> T:
         self._settler.flush()
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._connection.request(self._core, request.operation, answer)
+        self._connection.request(self._core, request.operation, answer, request.what)
         self._transport.transmit()
         return request.shape(await self._transport.wait(answer, seconds, request.what))
 

@@ -30,10 +30,11 @@ class PendingRequest(Generic[T]):
         operation: what is asked; the connection numbers a copy of it when it is sent.
         reply: who waits for the answer.
         finish: makes of the result of its Ok what the reply gets.
+        what: the request in words, for the text of an error: "purging queue 'work'".
         is_repeated: it was asked before, and perhaps carried out, when the connection was lost.
     """
 
-    __slots__ = ("channel", "finish", "is_repeated", "operation", "reply")
+    __slots__ = ("channel", "finish", "is_repeated", "operation", "reply", "what")
 
     def __init__(
         self,
@@ -41,11 +42,13 @@ class PendingRequest(Generic[T]):
         operation: ClientRequest | ConnectionOpen,
         reply: Reply[T],
         finish: Callable[[object], T],
+        what: str = "a request",
     ) -> None:
         self.channel = channel
         self.operation = operation
         self.reply = reply
         self.finish = finish
+        self.what = what
         self.is_repeated = False
 
     def carried_out(self, result: object) -> None:
@@ -76,8 +79,7 @@ class PendingRequest(Generic[T]):
         if self.channel is not None and operation.may_be_asked_again():
             self.is_repeated = True
             return True
-        name = type(operation).__name__
-        self.failed(error.with_text(f"{error.text}; {name} was under way, and may have been carried out or not"))
+        self.failed(error.with_text(f"{error.text}; {self.what} was under way, and may have been carried out or not"))
         return False
 
 

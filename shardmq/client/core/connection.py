@@ -142,20 +142,23 @@ class ConnectionCore:
             state.free(channel)
             reply.set_result(None)
 
-    def request(self, channel: ChannelCore, operation: ClientRequest, reply: Reply[object]) -> None:
+    def request(
+        self, channel: ChannelCore, operation: ClientRequest, reply: Reply[object], what: str = "a request"
+    ) -> None:
         """Ask for anything that is answered by an Ok.
 
         Args:
             channel: on which.
             operation: what is asked; a copy of it is given the numbers of the request and the channel.
             reply: gets the Ok's result.
+            what: the request in words, for the text of an error.
 
         Raises:
             TypeError: a field of the operation is not of its type.
             ShardmqError: channel or connection are closed.
         """
         self.state.check(channel)
-        self.state.ask(PendingRequest(channel, replace(operation, channel=channel.number), reply, as_it_is))
+        self.state.ask(PendingRequest(channel, replace(operation, channel=channel.number), reply, as_it_is, what))
 
     def consume(self, channel: ChannelCore, operation: BasicConsume, inbox: Inbox, reply: Reply[str]) -> None:
         """Start a consumer; the reply gets its tag, the inbox every delivery behind it."""
@@ -211,7 +214,8 @@ class ConnectionCore:
                 state.requeue(channel, frame)
             return Delivery(frame, channel.settler, queue)
 
-        state.ask(PendingRequest(channel, BasicGet(0, channel.number, queue, auto_ack), reply, finish))
+        operation = BasicGet(0, channel.number, queue, auto_ack)
+        state.ask(PendingRequest(channel, operation, reply, finish, f"getting from queue '{queue}'"))
 
     def recover(self, channel: ChannelCore, reply: Reply[None]) -> None:
         """Have all that is unacked delivered again; settling what came until then means nothing any more."""

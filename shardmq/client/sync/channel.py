@@ -367,7 +367,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         self._settler.flush()
         answer: PendingAnswer[object] = PendingAnswer()
         with self._transport.lock:
-            self._connection.request(self._core, request.operation, answer)
+            self._connection.request(self._core, request.operation, answer, request.what)
             self._transport.transmit()
         return request.shape(self._transport.wait(answer, seconds, request.what))
 

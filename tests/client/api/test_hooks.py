@@ -209,8 +209,8 @@ def test_a_blocked_connection_holds_publishes_and_nothing_else(peer: Peer) -> No
         channel.queue_declare("q")
         assert unblocked.wait(10)
         publisher.flush(10)
-    runs = [records.unpack(run.records, run.count)[0].body for run in said[1:]]
-    assert runs == [b"1", b"2"]
+    batches = [records.unpack(batch.records, batch.count)[0].body for batch in said[1:]]
+    assert batches == [b"1", b"2"]
 
 
 def test_close_returns_at_once_while_publishes_are_blocked(peer: Peer) -> None:

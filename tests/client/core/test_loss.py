@@ -101,7 +101,7 @@ def test_what_may_not_be_done_twice_is_lost_and_what_the_loss_itself_does_is_don
     core.close_channel(other, ResourceLocked("closed"), closing)  # type: ignore[arg-type]
     core.break_off(LOST)
     assert [type(error) for error in getting.errors] == [ConnectionLost]
-    assert "BasicGet was under way" in getting.errors[0].text
+    assert "getting from queue 'q' was under way" in getting.errors[0].text
     assert cancelling.results == closing.results == [None]
     assert inbox.ends == [None]
     let_in(core)

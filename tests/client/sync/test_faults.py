@@ -190,21 +190,21 @@ def test_a_full_window_waits_for_confirms_and_is_a_timeout_when_none_come(peer: 
 
 
 def test_publishes_that_wait_for_a_confirm_share_runs_in_order(peer: Peer) -> None:
-    runs = []
+    batches = []
 
     def script(talk: Conversation) -> None:
         talk.open()
-        while sum(run.count for run in runs) < 2000:
-            runs.append(talk.next(BasicPublish))
-        talk.send(BasicConfirm(1, [(runs[0].request, runs[-1].request)]))
+        while sum(batch.count for batch in batches) < 2000:
+            batches.append(talk.next(BasicPublish))
+        talk.send(BasicConfirm(1, [(batches[0].request, batches[-1].request)]))
         talk.read_to_end()
 
     bodies = [b"%d" % number for number in range(2000)]
     with shardmq.connect(peer(script), recovery=None) as connection, connection.channel().publisher() as publisher:
         for body in bodies:
             publisher.publish("", "q", body)
-    assert [record.body for run in runs for record in records.unpack(run.records, run.count)] == bodies
-    assert len(runs) < 500
+    assert [record.body for batch in batches for record in records.unpack(batch.records, batch.count)] == bodies
+    assert len(batches) < 500
 
 
 def test_leaving_a_consumer_gives_back_what_was_not_handed_out(peer: Peer) -> None:

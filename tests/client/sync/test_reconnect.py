@@ -224,7 +224,7 @@ def test_a_get_under_way_is_lost_and_a_declaration_is_asked_again(peer: Peer) ->
     getting.join(10)
     assert declared.messages == 7
     assert [type(error) for error in other_outcome] == [errors.ConnectionLost]
-    assert "BasicGet was under way" in str(other_outcome[0])
+    assert "getting from queue 'q' was under way" in str(other_outcome[0])
     assert served.wait(5)
     connection.close()
 

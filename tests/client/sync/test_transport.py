@@ -11,13 +11,13 @@ from shardmq.client.sync.transport import Transport
 
 def test_who_waits_for_room_that_is_made_meanwhile_is_told_once() -> None:
     address = parse("shardmq://127.0.0.1/")
-    io = Transport(ConnectionCore(address, 0), Reconnect([address], None, None, 1), 1, {})
-    io._unsent_bytes = UNSENT_BYTES_MAX + 1
-    with io.lock:  # the I/O thread, writing
-        publishing = threading.Thread(target=io.make_room, args=(10,))
+    transport = Transport(ConnectionCore(address, 0), Reconnect([address], None, None, 1), 1, {})
+    transport._unsent_bytes = UNSENT_BYTES_MAX + 1
+    with transport.lock:  # the I/O thread, writing
+        publishing = threading.Thread(target=transport.make_room, args=(10,))
         publishing.start()
         publishing.join(0.1)
-        io._unsent_bytes = 0
+        transport._unsent_bytes = 0
     publishing.join(10)
     assert not publishing.is_alive()
-    io._close_all()  # settles whoever waits; twice is an error
+    transport._close_all()  # settles whoever waits; twice is an error
