@@ -39,7 +39,7 @@ AMQP: Final = ord("A")
 
 
 class Server:
-    """Accepts clients, and parts from them when the process stops.
+    """Accepts clients, and closes their connections when the process stops.
 
     Args:
         state: of the gateway.
@@ -154,7 +154,7 @@ class Server:
         self._connections.discard(connection)
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, read no more, wait until every publish is answered, then part from everybody.
+        """Accept no more, read no more, wait until every publish is answered, then close all connections.
 
         Args:
             seconds: how long to wait.

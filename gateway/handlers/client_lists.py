@@ -170,9 +170,9 @@ def gather_rows(state: GatewayState, noun: str, then: Callable[[list[Row]], None
         order = _ORDER[noun]
         then(sorted((row for rows in lists for row in rows), key=lambda row: [row[field] for field in order]))
 
-    gathering = AnswerCollector(2, join)
-    gathering.take(state.coordinator.lists(noun))
-    state.coordinator.inspect(gathering.take, ANSWER_SECONDS, noun)
+    collector = AnswerCollector(2, join)
+    collector.take(state.coordinator.lists(noun))
+    state.coordinator.inspect(collector.take, ANSWER_SECONDS, noun)
 
 
 def visible(noun: str, rows: list[Row], client: Client, tags: tuple[str, ...]) -> list[Row]:

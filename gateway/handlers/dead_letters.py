@@ -1,10 +1,10 @@
 """Dead letters that shards hand over: published to their queue's dead-letter exchange.
 
-    shard                          gateway                                  shard of the new home
+    shard                          gateway                                  shard of the new queue
       │ ── DeadLetter ───────────────► │ x-death & co, routed ── Publish ──────► │
       │                                │ ◄────────────────────── Confirmed ───── │   on disk
       │ ◄── DeadLetterAccepted ─────── │
-      or    DeadLetterRefused: one of its new homes did not take it; the shard comes again a little later
+      or    DeadLetterRefused: one of its new queues did not take it; the shard comes again a little later
 
 The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between. It comes
 again then, by this gateway or another one, under the same number of the same producer: who has it takes it no more.
@@ -83,7 +83,7 @@ class DeadLetterPublisher:
         assert arguments.dead_letter_exchange is not None
         key = arguments.dead_letter_routing_key
         origin, place = dead.run, 0
-        homes: dict[ShardLink, set[int]] = {}
+        reached: dict[ShardLink, set[int]] = {}
         for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
             first = dead.first + place
@@ -101,10 +101,10 @@ class DeadLetterPublisher:
             )
             place += len(records)
             self._publish(pending, batch, route)
-            for home, queues in route if dead.gone else ():
-                homes.setdefault(home, set()).update(queues)
-        for home, numbers in homes.items():
-            home.dialer.post(Gone(tuple(numbers), dead.producer, dead.gone))
+            for other, queues in route if dead.gone else ():
+                reached.setdefault(other, set()).update(queues)
+        for other, numbers in reached.items():
+            other.dialer.post(Gone(tuple(numbers), dead.producer, dead.gone))
 
     def confirm(self, first: int, last: int) -> None:
         """Tell shards that these dead letters have arrived."""
@@ -157,10 +157,10 @@ class DeadLetterPublisher:
             keys = (arguments.dead_letter_routing_key,)
         exchange = arguments.dead_letter_exchange
         assert exchange is not None
-        homes = self._state.topology.router.queues_reached(queue.vhost, exchange, keys, after)
+        queues = self._state.topology.router.queues_reached(queue.vhost, exchange, keys, after)
         if dead.reason != REJECTED:
-            homes = tuple([home for home in homes if not is_cycle(home.name, after.headers["x-death"])])
-        route = self._state.routes.to(homes)
+            queues = tuple([each for each in queues if not is_cycle(each.name, after.headers["x-death"])])
+        route = self._state.routes.to(queues)
         return route, min(after.priority or 0, route.levels)
 
     def _publish(self, pending: _PendingDeadLetter, batch: RecordBatch, route: Route) -> None:

@@ -77,17 +77,17 @@ def with_death(known: Properties | None, dead: DeadLetter, queue: str, key: str 
     return msgspec.structs.replace(before, headers=headers, expiration=None)
 
 
-def is_cycle(home: str, deaths: Sequence[dict[str, Any]]) -> bool:
+def is_cycle(queue: str, deaths: Sequence[dict[str, Any]]) -> bool:
     """Whether a message has been in a queue before, and would get back to it with nobody having rejected it.
 
     Args:
-        home: the queue it would get to.
+        queue: the one it would get to.
         deaths: its `x-death`, most recent first.
     """
     for death in deaths:
         if death.get("reason") == REJECTED:
             return False
-        if death.get("queue") == home:
+        if death.get("queue") == queue:
             return True
     return False
 

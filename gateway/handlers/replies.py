@@ -86,7 +86,7 @@ def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> R
         if len(came) == expected:
             reply(join(came))
 
-    gathering = AnswerCollector(expected, end)
+    collector = AnswerCollector(expected, end)
     is_refused = False
 
     def take(outcome: Outcome) -> None:
@@ -94,7 +94,7 @@ def from_all(expected: int, reply: Reply, join: Callable[[list[Any]], Any]) -> R
         if isinstance(outcome, RequestError) and not is_refused:
             is_refused = True
             reply(outcome)
-        gathering.take(outcome)
+        collector.take(outcome)
 
     return take
 
