@@ -162,7 +162,7 @@ class ShardLoop:
         return [(number, stored[number].segments) for number in contents.dropped]
 
     def wait_seconds(self) -> float:
-        """How long a pass may be put off if nothing comes."""
+        """Return how long a pass may be put off if nothing comes."""
         working = (
             self._more,
             self._state.slices.is_behind,
@@ -178,7 +178,7 @@ class ShardLoop:
         return min([max(0.0, self._tick_at - now), *[wait for wait in waits if wait is not None]])
 
     def run_pass(self) -> None:
-        """One pass."""
+        """Carry out one pass."""
         now = self._buffer.now = time.monotonic()
         self._state.schedule.begin()
         self._state.slices.begin()
@@ -305,7 +305,7 @@ class ShardLoop:
         peer.post(Answer(message.request, self.table()))
 
     def table(self) -> dict[str, Any]:
-        """How this process is, as `shardmq status` shows it."""
+        """Return the state of this process, as `shardmq status` shows it."""
         return {
             **vitals(self._name, "shard"),
             "store": self._store.sizes(),

@@ -20,7 +20,7 @@ WATCH_SECONDS: Final = 0.0004
 
 @dataclass(frozen=True, slots=True)
 class ShardOptions:
-    """What a shard is started with.
+    """The options of a shard.
 
     Attributes:
         index: which shard it is; its store is `<data_dir>/shard-<index>`.
@@ -42,7 +42,7 @@ class ShardOptions:
 
     @property
     def name(self) -> str:
-        """Of the process."""
+        """The name of the process."""
         return f"shard-{self.index}"
 
 

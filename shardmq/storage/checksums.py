@@ -17,7 +17,7 @@ _CHECKSUM: Final = Struct(">Q")
 
 
 def row_seed(database: int, key: bytes) -> int:
-    """What the checksum of a row's content begins with.
+    """Return the seed of the checksum of a row's content.
 
     Args:
         database: its number, the same forever.

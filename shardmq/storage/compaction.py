@@ -105,7 +105,7 @@ class Slack:
         return is_worth_it(Room(room.free, min(*self._least, room.inside), room.used), COPY_BYTES_MAX)
 
     def rest(self, now: float) -> None:
-        """It was tried."""
+        """Note an attempt: try none for a while."""
         self._rest_until = now + REST_SECONDS
         self._least = 0, 0
 

@@ -81,7 +81,7 @@ class DiskSpace:
         self.look()
 
     def room(self) -> Room:
-        """What can still be written, now."""
+        """Measure what can still be written."""
         return room_of(self._environment, self._reserved_to)
 
     def look(self) -> Room:
@@ -101,7 +101,7 @@ class DiskSpace:
         return room
 
     def committed(self) -> None:
-        """Something was written to the file."""
+        """Measure again after a commit, where that is due."""
         now = time.monotonic()
         end = _end(self._environment)
         is_reserved = self._reserved_to - end >= self._reserve_bytes // 2
@@ -148,7 +148,7 @@ class DiskSpace:
 
 
 def room_of(environment: LmdbEnvironment, reserved_to: int = 0) -> Room:
-    """What a store can still write, now, where its reserve goes up to there."""
+    """Measure what a store can still write, where its reserve goes up to there."""
     end = _end(environment)
     with environment.env.begin() as transaction:
         stats = [environment.env.stat(), *[transaction.stat(db) for db in environment.dbs.values()]]
@@ -159,7 +159,7 @@ def room_of(environment: LmdbEnvironment, reserved_to: int = 0) -> Room:
 
 
 def _end(environment: LmdbEnvironment) -> int:
-    """Where the pages end that a store has ever used."""
+    """Return the end of the pages that a store has ever used."""
     return int((environment.env.info()["last_pgno"] + 1) * environment.env.stat()["psize"])
 
 
@@ -190,7 +190,7 @@ def writing(environment: LmdbEnvironment) -> Iterator[lmdb.Transaction]:
 
 
 def unwritable(folder: Path, fault: Exception) -> StoreUnwritable:
-    """What is said when a transaction of a store fails: a full disk shows as any of several errors."""
+    """Return the error of a failed commit: a full disk shows as any of several errors."""
     stats = os.statvfs(folder)
     free = stats.f_bavail * stats.f_frsize
     text = f"{folder} could not be written: {fault}; its disk has {free >> 10} KB free"

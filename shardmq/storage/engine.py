@@ -35,7 +35,7 @@ KEY_BYTES_MAX: Final = 511
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What an engine has to know of the rows in it.
+    """The databases of a store, and how its rows are stored.
 
     Attributes:
         format: whose store it is, as `shardmq-shard`; another format is refused.
@@ -53,7 +53,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much a store can still write, in bytes.
+    """The room a store has, in bytes.
 
     Attributes:
         free: what the disk has left for the file.
@@ -67,7 +67,7 @@ class Room:
 
     @property
     def bytes(self) -> int:
-        """All that can be written."""
+        """How much can be written in all."""
         return self.free + self.inside
 
 

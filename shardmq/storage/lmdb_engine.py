@@ -175,7 +175,7 @@ class LmdbEngine(Engine):
                 yield from heapq.merge((key for key in stored if key not in recent), there)
 
     def _recent(self, database: int, start: bytes, end: bytes | None) -> dict[bytes, bytes | None]:
-        """What the overlay has of a scan."""
+        """Return the edits of the overlay within a scan."""
         recent = self._overlay[database]
         if not recent:
             return recent

@@ -29,7 +29,7 @@ class PageMap:
         self.bytes = 0
 
     def read(self, count: int) -> None:
-        """So many bytes were read, and copied."""
+        """Count bytes that were read, and copied; give pages back when they are many."""
         self.bytes += count
         if self.bytes >= READ_BYTES_MAX:
             self.release()

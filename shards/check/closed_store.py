@@ -78,7 +78,7 @@ class ClosedStore:
         return heapq.merge(stored, logged, key=itemgetter(0))
 
     def row(self, number: int, key: bytes) -> Row | None:
-        """One row; None where it is not there."""
+        """Return one row; None where it is not there."""
         recent = self.overlay.get(number, {})
         if key in recent:
             value = recent[key]

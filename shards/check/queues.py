@@ -112,13 +112,13 @@ class Look:
 
 
 def lost(messages: int, numbers: Ranges) -> str:
-    """What is said of messages that a repair cannot keep."""
+    """Return the text about messages that a repair cannot keep."""
     which = f" (numbers {numbers_text(numbers)})" if numbers else ""
     return f"loses {messages:,} message{'s' * (messages != 1)}{which}"
 
 
 def look_at_queues(look: Look) -> Iterator[Finding]:
-    """Declarations, and notes of queues that are being deleted."""
+    """Look at declarations, and at notes of queues that are being deleted."""
     for key, _ in look.store.rows(DROPPED):
         look.seen()
         look.dropped.add(number_of(key))
@@ -149,7 +149,7 @@ def look_at_queues(look: Look) -> Iterator[Finding]:
 
 
 def strange_queue(look: Look, number: int, key: bytes, queue: int) -> Finding:
-    """Something is stored of a queue that is not there. Said once of each queue."""
+    """Return the finding about a queue that is not there, and of which something is stored; once for each queue."""
     look.queues[queue] = None
     return _without_declaration(look, number, key, "something is stored of this queue, and no declaration", queue)
 
@@ -174,7 +174,7 @@ def _without_declaration(look: Look, number: int, key: bytes, what: str, queue: 
 
 
 def look_at_marks(look: Look) -> Iterator[Finding]:
-    """What of each subqueue was handed out before. A mark that is too high marks messages redelivered that were not."""
+    """Look at the marks of subqueues. A mark that is too high marks messages redelivered that were not."""
     for key, content in look.store.rows(MARKS):
         look.seen()
         if content is not None and len(content) == NUMBER.size and len(key) in (NUMBER.size, PLACE.size):

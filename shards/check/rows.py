@@ -38,7 +38,7 @@ _decode_clock: Final = msgspec.msgpack.Decoder(ClockNote).decode
 
 
 def look_at_timers(look: Look) -> Iterator[Finding]:
-    """Delayed messages, and those that were returned with a delay."""
+    """Look at delayed messages, and those that were returned with a delay."""
     for key, content in look.store.rows(TIMERS):
         look.seen()
         if len(key) != TIMER.size:
@@ -73,7 +73,7 @@ def look_at_timers(look: Look) -> Iterator[Finding]:
 
 
 def look_at_producers(look: Look) -> Iterator[Finding]:
-    """Which numbers of producers each queue has."""
+    """Look at the sequence numbers that queues have of producers."""
     for key, content in look.store.rows(PRODUCERS):
         look.seen()
         if len(key) == PLACE.size and content is not None:
@@ -115,7 +115,7 @@ def look_at_reservations(look: Look) -> Iterator[Finding]:
 
 
 def look_at_notes(look: Look) -> Iterator[Finding]:
-    """What is noted of the shard as a whole, and of queues that are out of service."""
+    """Look at the notes of the shard as a whole, and of queues that are out of service."""
     for key, content in look.store.rows(STATE):
         look.seen()
         if key.startswith(DAMAGED):
@@ -155,7 +155,7 @@ def _note(content: bytes | None) -> str:
 
 
 def _ended(look: Look) -> tuple[Edit, ...]:
-    """All numbers that were given and are not undecided."""
+    """Return the edit that notes all numbers that were given and are not undecided."""
     registry = look.registry
     if registry is None or registry.next_transaction is None:
         return ()

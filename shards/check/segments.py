@@ -30,7 +30,7 @@ Pair = tuple[bytes, bytes | None, bytes | None, bool, bool]
 
 
 def look_at_segments(look: Look) -> Iterator[Finding]:
-    """All segments, in order of queue and number."""
+    """Look at all segments, in order of queue and number."""
     for key, entry_content, body_content, has_entry, has_body in pairs(look.store, INDEX, SEGMENTS):
         look.seen()
         if len(key) != PLACE.size:
@@ -58,7 +58,7 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
 def _judged(
     look: Look, key: bytes, entry: Segment | None, batches: list[NumberedBatch] | None, has_entry: bool, has_body: bool
 ) -> Finding | None:
-    """What is wrong with a segment, and what a repair does about it."""
+    """Return what is wrong with a segment, and what a repair does about it."""
     queue, first = PLACE.unpack(key)
     both = ((INDEX, key, None), (SEGMENTS, key, None))
     if batches is None:
@@ -91,7 +91,7 @@ def _judged(
 
 
 def entry_of(key: bytes, content: bytes | None) -> Segment | None:
-    """What an index entry says; None where it cannot be read."""
+    """Decode an index entry; None where it cannot be read."""
     if content is None:
         return None
     try:

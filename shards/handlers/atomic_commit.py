@@ -20,7 +20,7 @@ from shardmq.shards.state.shard import ShardState
 
 
 class AtomicCommits:
-    """What a shard does with commits.
+    """Carries out atomic commits.
 
     Args:
         state: the queues.

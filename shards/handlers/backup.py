@@ -55,7 +55,7 @@ class StoreCopies:
         return self._copy is not None
 
     def hold_back(self, events: list[Event], now: float) -> list[Event]:
-        """What is to be carried out of what has come, with what was held back before."""
+        """Return the events to carry out now, with those held back before."""
         self._now = now
         if self._holds_until is None:
             if not self._held:
@@ -69,7 +69,7 @@ class StoreCopies:
         return events
 
     def committed(self) -> bool:
-        """All that was decided is in the store: begin the copy that was asked for, if one was; returns whether."""
+        """Begin the copy that was asked for, now that all decisions are in the store; return whether one was."""
         if self._asked is None:
             return False
         (peer, message), self._asked = self._asked, None

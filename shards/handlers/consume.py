@@ -35,7 +35,7 @@ Ranges = list[tuple[int, int]]
 
 
 class Consuming:
-    """What a shard does for consumers.
+    """Carries out what consumers ask.
 
     Args:
         state: the queues.
@@ -146,7 +146,7 @@ class Consuming:
         state.look_unused(hosted)
 
     def _free(self, consumer: Consumer) -> HostedQueue | None:
-        """It is gone; what it holds goes back to its place."""
+        """Remove a consumer; requeue what it holds."""
         state, number = self._state, consumer.queue.id
         hosted = state.queues.get(number)
         if hosted is None:
@@ -206,7 +206,7 @@ class Consuming:
             consumer.timeouts.renew(message.ranges)
 
     def _overdue(self, consumer: Consumer, ranges: Ranges) -> None:
-        """It had its time: what it settles of these from now on is nothing to us."""
+        """Take overdue messages from a consumer: what it settles of them later is ignored."""
         for start, end in ranges:
             consumer.held.remove(start, end)
         consumer.queue.time_out(ranges)

@@ -37,7 +37,7 @@ class _Letter:
 
 
 class DeadLetterSender:
-    """All dead letters of a shard.
+    """The dead letters of a shard.
 
     Args:
         state: the queues.
@@ -55,12 +55,12 @@ class DeadLetterSender:
         }
 
     def opened(self, gateway: Peer) -> None:
-        """One more gateway to send them by."""
+        """Take in a gateway that dead letters can be sent to."""
         if gateway not in self._gateways:
             self._gateways.append(gateway)
 
     def lost(self, gateway: Peer) -> None:
-        """What it had may have arrived or not: another has to see to it."""
+        """Send what a lost gateway had to another one: it may not have arrived."""
         if gateway not in self._gateways:
             return
         self._gateways.remove(gateway)
@@ -70,7 +70,7 @@ class DeadLetterSender:
                 self._done(number, letter)
 
     def look(self, hosted: HostedQueue) -> None:
-        """Something may have died in a queue that has a way out for it."""
+        """Note a queue that may have new dead letters."""
         outbox = hosted.queue.outbox
         if outbox is not None and outbox.waiting:
             self._waiting[hosted.queue.id] = hosted

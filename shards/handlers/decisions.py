@@ -212,20 +212,20 @@ class Decisions:
         return room - len(places) * ROLL_BATCH_BYTES
 
     def _forget(self, here: dict[int, StagedAttempt], attempt: StagedAttempt) -> None:
-        """Nothing of an attempt is left."""
+        """Forget an attempt of which nothing is left."""
         del here[attempt.number]
         if attempt.is_sealed:
             self._buffer.seal(attempt.transaction, attempt.number, None)
 
     def _stick(self, conclusion: Conclusion) -> None:
-        """All that can be carried out is: whoever waits for the rest is told why it cannot."""
+        """Tell those who wait why the rest of a decision cannot be carried out."""
         self._stuck[conclusion.transaction] = conclusion
         for peer, request in conclusion.asked:
             self._state.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
         conclusion.asked.clear()
 
     def _finish(self, conclusion: Conclusion) -> None:
-        """Nothing of a transaction is left: say so to whoever waits for it, once that is on disk."""
+        """Forget a transaction of which nothing is left; those who wait are answered once that is on disk."""
         del self._attempts[conclusion.transaction]
         self._state.quarantine.let_go(conclusion.transaction)
         self._buffer.conclude(conclusion.transaction, None, None)

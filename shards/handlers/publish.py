@@ -17,7 +17,7 @@ from shardmq.shards.storage.entries import SequenceSet
 
 
 class Publishing:
-    """What a shard does with publishes.
+    """Carries out publishes.
 
     Args:
         state: the queues.

@@ -33,7 +33,7 @@ DROPPED_TIMERS: Final = 2000
 
 
 class Administration:
-    """What a shard does with queues as a whole.
+    """Assigns, deletes, counts, peeks into and purges queues.
 
     Args:
         state: them.
@@ -80,7 +80,7 @@ class Administration:
         }
 
     def tables(self) -> list[dict[str, Any]]:
-        """All queues, those out of service among them, as `shardmq status` shows them."""
+        """Return all queues, those out of service among them, as `shardmq status` shows them."""
         found = []
         for hosted in list(self._state.queues.values()):
             try:

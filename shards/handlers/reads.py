@@ -28,7 +28,7 @@ READ_RANGES: Final = 8192
 
 
 class Reads:
-    """What a shard does for those who read queues in parallel.
+    """Cuts queues into slices, and reads them without a trace.
 
     Args:
         state: the queues.
@@ -140,7 +140,7 @@ def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
 
 
 def _shown(queue: Queue, held: ActiveReservation | None, message: Read) -> tuple[list[Delivery], int | None]:
-    """What is to be shown, and where to read on."""
+    """Return the deliveries to show, and where to read on."""
     if held is not None:
         numbers = held.left.walk(message.first, message.end)
     else:

@@ -54,7 +54,7 @@ UNKNOWN: Final = (
 
 
 class ActiveReservation:
-    """One reservation.
+    """A reservation under way.
 
     Attributes:
         name: its name.
@@ -92,7 +92,7 @@ class _Names:
         self.ended: OrderedDict[str, str] = OrderedDict()
 
     def end(self, name: str, what: str) -> None:
-        """It is not there any more."""
+        """Remove a reservation."""
         del self.there[name]
         self.ended[name] = what
         self.ended.move_to_end(name)
@@ -101,7 +101,7 @@ class _Names:
 
 
 class Reservations:
-    """All reservations of a shard.
+    """The reservations of a shard.
 
     Args:
         state: the queues.
@@ -271,7 +271,7 @@ class Reservations:
             self._keep_few(hosted)
 
     def _release(self, hosted: HostedQueue, held: ActiveReservation, what: str) -> int:
-        """What is left of it is ready again; returns how many messages that is. An acknowledged one keeps its name."""
+        """Make what is left of it ready again; return how many messages that is. An acknowledged one keeps its name."""
         if held.is_acknowledged:
             return 0
         count = held.left.count

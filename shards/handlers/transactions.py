@@ -1,4 +1,4 @@
-"""Transactions: messages that are kept aside until it is decided whether they appear.
+"""Transactions: messages that are staged until it is decided whether they appear.
 
     publish ──► staged ──► sealed ─┬─ committed ──► concluding ──► in their queues
               (for an attempt)     └─ aborted, or of an attempt that does not count ──► gone
@@ -61,7 +61,7 @@ class _Check:
 
 
 class Transactions:
-    """What a shard does with transactions.
+    """Takes in, seals and prepares staged publishes.
 
     Args:
         state: the queues.
@@ -99,7 +99,7 @@ class Transactions:
                 self._decisions.begin(transaction, attempts)
 
     def table(self) -> list[dict[str, Any]]:
-        """What is staged, of each transaction, as `shardmq status` shows it."""
+        """Return what is staged of each transaction, as `shardmq status` shows it."""
         return [
             {
                 "number": number,

@@ -45,7 +45,7 @@ class Compactor:
         self._slicer = BatchSlicer()
 
     def work(self) -> bool:
-        """One portion.
+        """Carry out one portion.
 
         Returns:
             Whether there is more to do at once.

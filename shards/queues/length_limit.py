@@ -55,7 +55,7 @@ class LengthLimit:
         )
 
     def room_for(self, batch: RecordBatch, credit: int) -> int:
-        """How many messages of a batch, from the first on, the queue has room for.
+        """Return how many messages of a batch, from the first on, the queue has room for.
 
         Args:
             batch: the messages.

@@ -53,7 +53,7 @@ class PriorityLevels:
             self._make(number, stored.marks.get(number, 0), segments.get(number, ()))
 
     def __iter__(self) -> Iterator[Subqueue]:
-        """All subqueues, the refused messages' among them."""
+        """Iterate over all subqueues, that of refused messages among them."""
         return iter(self._by_number.values())
 
     @property
@@ -118,17 +118,17 @@ class PriorityLevels:
             subqueue.requeue(part)
 
     def hold(self, ranges: Ranges) -> None:
-        """Unacked messages wait for something."""
+        """Hold unacked messages."""
         for subqueue, part in self.split(ranges):
             subqueue.hold(part)
 
     def release_held(self, ranges: Ranges) -> None:
-        """What was held is ready again, at its place."""
+        """Make held messages ready again, at their place."""
         for subqueue, part in self.split(ranges):
             subqueue.release_held(part)
 
     def drop(self, ranges: Ranges) -> None:
-        """What was held is done with."""
+        """Settle held messages."""
         for subqueue, part in self.split(ranges):
             subqueue.drop(part)
 
@@ -212,11 +212,11 @@ class PriorityLevels:
         return deliveries
 
     def waiting(self) -> Ranges:
-        """All ready messages."""
+        """Return the numbers of all ready messages."""
         return [part for subqueue in self.order for part in subqueue.waiting(0, subqueue.ready)]
 
     def counts(self, ranges: Ranges) -> Iterator[Counted]:
-        """How often messages were delivered in vain, where that is counted."""
+        """Yield how often messages were delivered in vain, where that is counted."""
         for subqueue, part in self.split(ranges):
             for segment, start, end in subqueue.places(part):
                 yield from ((start, end, 0),) if segment.counts is None else segment.counts.pieces(start, end)

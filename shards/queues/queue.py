@@ -14,7 +14,7 @@ from shardmq.topology.entities import Queue as Declared
 
 
 class Queue(Protocol):
-    """One queue: messages that are ready, unacked, delayed, reserved or dying, and its arguments.
+    """A queue: messages that are ready, unacked, delayed, reserved or dying, and its arguments.
 
     Ranges given to it are of messages that are unacked, unless it is said otherwise.
 

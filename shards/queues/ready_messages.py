@@ -78,7 +78,7 @@ class ReadyMessages(SegmentLog):
         return slicer.size(batch, place)
 
     def extent(self, number: int) -> tuple[int, int]:
-        """Of the segment a live message is in: its end, and about how many bytes a message of it has."""
+        """Return the end of the segment a live message is in, and about how many bytes a message of it has."""
         segment = self.index.segments[self.index.place(number)]
         return segment.end, segment.bytes // segment.count
 

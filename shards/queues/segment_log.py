@@ -106,7 +106,7 @@ class SegmentLog:
         return [*gaps, (start, end)] if start < end else gaps
 
     def places(self, ranges: Ranges) -> list[tuple[Segment, int, int]]:
-        """Where live messages lie: (segment, first number, end)."""
+        """Return where live messages lie: (segment, first number, end)."""
         places = []
         for start, end in ranges:
             place = self.index.place(start)

@@ -199,14 +199,14 @@ class Subqueue(ReadyMessages):
         ]
 
     def settle(self, ranges: Ranges) -> None:
-        """Unacked messages are done with."""
+        """Settle unacked messages."""
         for start, end in ranges:
             self.unacked -= end - start
             self.acked += end - start
             self._settle(start, end)
 
     def requeue(self, ranges: Ranges) -> None:
-        """Unacked messages are ready again, at their place."""
+        """Make unacked messages ready again, at their place."""
         for start, end in ranges:
             self.unacked -= self.returned.add(start, end)
 
@@ -261,17 +261,17 @@ class Subqueue(ReadyMessages):
         return max(freed, SEGMENT_COST_BYTES) if freed else RANGE_COST_BYTES
 
     def hold(self, ranges: Ranges) -> None:
-        """Unacked messages wait for something."""
+        """Hold unacked messages."""
         for start, end in ranges:
             self.unacked -= end - start
             self.held += end - start
 
     def release_held(self, ranges: Ranges) -> None:
-        """What was held is ready again, at its place."""
+        """Make held messages ready again, at their place."""
         self.held -= self.returned.unite(ranges)
 
     def drop(self, ranges: Ranges) -> None:
-        """What was held is done with."""
+        """Settle held messages."""
         for start, end in ranges:
             self.held -= end - start
             self._settle(start, end)
@@ -357,7 +357,7 @@ class Subqueue(ReadyMessages):
             self._buffer.compactable[self] = None
 
     def close(self) -> None:
-        """Its queue is deleted: nobody looks after it any more."""
+        """Delete the subqueue with its queue."""
         self._open = None
         self._buffer.compactable.pop(self, None)
         if self._durable:

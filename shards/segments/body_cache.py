@@ -6,7 +6,7 @@ from shardmq.shards.segments.segment import BATCH_OVERHEAD_BYTES, Segment
 
 
 class BodyCache:
-    """Which segments have their bodies in memory, first come first dropped.
+    """The segments that have their bodies in memory, oldest first.
 
     Args:
         bytes_max: what they may take together.
@@ -26,7 +26,7 @@ class BodyCache:
         self.bytes += cost
 
     def remove(self, segment: Segment) -> None:
-        """They are not any more."""
+        """Note that the bodies of a segment are not in memory any more."""
         self.bytes -= self._costs.pop(segment, 0)
 
     def surplus(self) -> list[Segment]:

@@ -29,7 +29,7 @@ class DeliveryCounts:
         return bool(self._counted)
 
     def pieces(self, start: int, end: int) -> list[Counted]:
-        """All of [start, end), in ranges of equal counts."""
+        """Return all of [start, end), in ranges of equal counts."""
         found: list[Counted] = []
         counted = self._counted
         place = bisect_left(counted, start + 1, key=_end)

@@ -105,7 +105,7 @@ class Segment:
 
 
 def place_of(batches: list[NumberedBatch], number: int) -> int:
-    """Which batch holds that number, or is the first behind it."""
+    """Return the place of the batch that holds a number, or of the first behind it."""
     place = bisect_right(batches, number, key=_first)
     if place:
         first, batch = batches[place - 1]
@@ -115,7 +115,7 @@ def place_of(batches: list[NumberedBatch], number: int) -> int:
 
 
 def body_sizes(batch: RecordBatch) -> list[int]:
-    """How many bytes each message's body has."""
+    """Return how many bytes each message's body has."""
     if batch.count == 1:
         header = _NIL_HEADERS.get(batch.records[:3])
         if header is not None:
@@ -135,19 +135,19 @@ class SegmentIndex:
         self._firsts: list[int] = []
 
     def append(self, segment: Segment) -> None:
-        """One more, behind all others."""
+        """Add a segment behind all others."""
         self.segments.append(segment)
         self._firsts.append(segment.first)
 
     def place(self, number: int) -> int:
-        """Where the segment is that holds that number, or the first behind it."""
+        """Return the place of the segment that holds a number, or of the first behind it."""
         place = bisect_right(self._firsts, number)
         if place and number < self.segments[place - 1].end:
             return place - 1
         return place
 
     def place_of(self, segment: Segment) -> int:
-        """Where that segment is."""
+        """Return the place of a segment."""
         return bisect_left(self._firsts, segment.first)
 
     def replace(self, start: int, stop: int, segments: list[Segment]) -> None:

@@ -43,7 +43,7 @@ class BatchSlicer:
         return piece
 
     def fitting(self, batch: RecordBatch, start: int, room: int) -> int:
-        """How many messages from `start` on take at most `room` bytes."""
+        """Return how many messages from `start` on take at most `room` bytes."""
         offsets = self._offsets(batch)
         begin = offsets[start - 1] if start else 0
         return max(0, bisect_right(offsets, begin + room) - start)  # room is below 0 behind a message larger than it

@@ -17,7 +17,7 @@ RANGES_KEPT: Final = 32
 
 
 class StagedAttempt:
-    """One attempt.
+    """What one attempt of a transaction has staged.
 
     Args:
         transaction: number of its transaction.

@@ -17,7 +17,7 @@ UNLIMITED: Final = 1 << 62
 
 
 class Consumer:
-    """Who gets messages of one queue: a consumer, or a client of basic.get, which only holds what it got.
+    """A receiver of one queue's messages: a consumer, or a client of basic.get, which only holds what it got.
 
     Attributes:
         peer: the gateway it is at.
@@ -89,10 +89,10 @@ class Consumer:
         self.is_waiting = False
 
     def credit(self) -> int:
-        """How many messages it may get now.
+        """Return how many messages it may get now.
 
-        None while less than a quarter of the window is free: slivers cut off large batches cost more than they bring,
-        and what is under way will give room.
+        That is 0 while less than a quarter of the window is free: slivers cut off large batches cost more than they
+        bring, and what is under way will give room.
         """
         if self.room * 4 < self.window and not self.permit:
             return 0
@@ -120,7 +120,7 @@ class Consumer:
             self.timeouts.add(first, end, again)
 
     def table(self) -> dict[str, Any]:
-        """What it is, as `shardmq consumer list` shows it."""
+        """Return what `shardmq consumer list` shows of it."""
         return {
             "gateway": self.peer.name,
             "consumer": self.number,
@@ -177,7 +177,7 @@ class RoundRobin:
         return iter(list(self._consumers))
 
     def join(self, consumer: Consumer) -> None:
-        """One more, last in turn."""
+        """Add a consumer, last in turn."""
         self._consumers[consumer] = None
         if consumer.exclusive:
             self.exclusive = consumer
@@ -188,7 +188,7 @@ class RoundRobin:
             self._enter(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """One less, if it is in."""
+        """Remove a consumer, if it is there."""
         if consumer not in self._consumers:
             return
         del self._consumers[consumer]
@@ -203,13 +203,13 @@ class RoundRobin:
                 self._enter(self._active)
 
     def wake(self, consumer: Consumer) -> None:
-        """It may have credit again."""
+        """Put a consumer back in turn: it may have credit again."""
         if consumer.is_waiting:
             consumer.is_waiting = False
             self._level(consumer.priority).turns.append(consumer)
 
     def credit(self) -> int:
-        """How many messages consumers would take at once."""
+        """Return how many messages consumers would take at once."""
         return sum([max(0, consumer.credit()) for level in self._levels for consumer in level.turns])
 
     def deliver(self) -> None:
@@ -281,7 +281,7 @@ class RoundRobin:
         return False
 
     def _spend(self, consumer: Consumer, size: int) -> None:
-        """What goes now is not of the window but of its permit."""
+        """Charge what goes now to the permit, and not to the window."""
         consumer.peer.post(Spent(consumer.number, consumer.permit, size))
         consumer.room += size
         consumer.permit = 0

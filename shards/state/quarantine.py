@@ -68,7 +68,7 @@ class QueueOut:
 
     @property
     def text(self) -> str:
-        """What whoever wants something of it is told. It is short: AMQP has room for 255 bytes."""
+        """Return the text of refusals. It is short: AMQP has room for 255 bytes."""
         damage = self.damage
         return f"{self.title} is out of service: {_row(damage)} is damaged; {WHAT_TO_DO}"
 
@@ -121,17 +121,17 @@ class Quarantine:
         return number in self.queues
 
     def add(self, number: int, declared: Declared | None, damage: RowDamaged, counts: dict[str, Any]) -> None:
-        """One more queue; it is said once."""
+        """Add a queue, and log it once."""
         out = self.queues[number] = QueueOut(number, declared, damage, counts)
         _log.error("%s: %s (%s)", self._name, out.text, damage.what)
 
     def learn(self, declared: Declared) -> None:
-        """Somebody says what a queue is whose own row may be damaged."""
+        """Note the declaration of a queue whose own row may be damaged."""
         out = self.queues[declared.id]
         out.declared = out.declared or declared
 
     def text(self, number: int) -> str:
-        """What whoever wants something of a queue is told."""
+        """Return the text of refusals for a queue."""
         return self.queues[number].text
 
     def hold(self, transaction: int, damage: RowDamaged) -> str:
@@ -142,12 +142,12 @@ class Quarantine:
         return self.staged_text(transaction)
 
     def staged_text(self, transaction: int) -> str:
-        """What is said of a transaction of which a message is damaged."""
+        """Return the text of refusals for a transaction of which a message is damaged."""
         damage = self._staged[transaction]
         return f"transaction {transaction} cannot be carried out: {_row(damage)} is damaged; {WHAT_TO_DO}"
 
     def let_go(self, transaction: int) -> None:
-        """Nothing of a transaction is left."""
+        """Forget a transaction of which nothing is left."""
         self._staged.pop(transaction, None)
 
     def texts(self) -> list[str]:

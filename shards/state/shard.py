@@ -202,7 +202,7 @@ class ShardState:
                 del self.unused[number]
 
     def use(self, hosted: HostedQueue) -> None:
-        """Somebody uses a queue: its time begins anew, if it has one (x-expires)."""
+        """Begin the time of a queue with x-expires anew: it is used."""
         expires_ms = hosted.queue.arguments.expires_ms
         if expires_ms is not None:
             hosted.used_ms = self.schedule.now_ms

@@ -39,7 +39,7 @@ class SlicedWork:
             self._batch()
 
     def add(self, steps: Steps, done: Callable[[], None]) -> None:
-        """One more work. It is done at once where it is small enough, and this pass has done little.
+        """Add work. It is done at once where it is small enough, and this pass has done little.
 
         Args:
             steps: of it.

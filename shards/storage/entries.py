@@ -60,12 +60,12 @@ class SequenceSet(RangeSet):
 
 
 class Timer(NamedTuple):
-    """Something of a queue that waits for a time: messages that are to come, or some it has that are to be ready.
+    """Messages of a queue that wait for a time: delayed publishes, or messages that were returned with a delay.
 
     Attributes:
         queue: the queue's id.
         due_ms: when.
-        serial: tells it from others of that time; of delayed messages, the first's number.
+        serial: tells it from others of that time; of returned messages, the first's number.
         messages: how many.
         delayed: whether they are in the queue already.
         durable: whether it survives a restart.
@@ -82,7 +82,7 @@ class Timer(NamedTuple):
 
 
 class StagedPlace(NamedTuple):
-    """Where a staged batch is, and what is to be known of it without reading it.
+    """The place of a staged batch, and what is known of it without reading it.
 
     Attributes:
         transaction: number of the transaction.
@@ -116,7 +116,7 @@ class DamagedStage(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """What an attempt has here: it takes nothing more."""
+    """What a sealed attempt has on this shard."""
 
     messages: int
     bytes: int

@@ -9,7 +9,7 @@ from shardmq.topology.entities import Queue
 
 
 class StoreIdentity(msgspec.Struct, array_like=True, frozen=True):
-    """What a shard's store knows of itself.
+    """The identity of a shard's store.
 
     Attributes:
         store: names this store, made with it.
@@ -31,7 +31,7 @@ class StoreIdentity(msgspec.Struct, array_like=True, frozen=True):
 def identified(
     file: object, stored: StoreIdentity | None, queues: list[Queue], shard: int, is_new: bool
 ) -> StoreIdentity:
-    """Whose a store is.
+    """Return whose a store is.
 
     Args:
         file: the store's, for the error.

@@ -33,7 +33,7 @@ from shardmq.topology.entities import Queue as Declared
 
 @dataclass(slots=True)
 class StoredState:
-    """What a start finds.
+    """What a start finds in the store.
 
     Attributes:
         queues: durable queues.
@@ -137,7 +137,7 @@ NOTHING_STORED: Final = RecoveredQueue()
 
 
 def stored_queues(contents: StoredState, left_out: Collection[int] = ()) -> dict[int, RecoveredQueue]:
-    """What a start found, by queue; deleted queues of which something is left are among them.
+    """Return what a start found, by queue; deleted queues of which something is left are among them.
 
     Args:
         contents: what a start found.

@@ -51,11 +51,11 @@ class Compactable(Protocol):
         """Segments `start` to `stop` give way to others with the same live messages."""
 
     def __hash__(self) -> int:
-        """They are told apart by what they are."""
+        """Tell subqueues apart by identity."""
 
 
 class WriteBuffer:
-    """What is to be written.
+    """Changes that are to be written.
 
     Args:
         store: where to.
@@ -262,7 +262,7 @@ class WriteBuffer:
             segment.batches = None
 
     def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
-        """What need not be written to leave memory; on a full disk, the rest stays there."""
+        """Return the segments that are stored: on a full disk, the others stay in memory."""
         for segment in surplus:
             if not segment.stored:
                 self.cache.add(segment)

@@ -46,5 +46,5 @@ class Account:
             raise self._pages.cut_short()
 
     def lost(self) -> int:
-        """How many pages are nobody's."""
+        """Return how many pages are free."""
         return self._marks.count(0)

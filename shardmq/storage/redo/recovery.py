@@ -109,7 +109,7 @@ class Content:
         return Later(start, first.number, count)
 
     def _candidates(self, position: int, first: int, end: int) -> Iterator[int]:
-        """Where bytes could be an entry of a number in [first, end]."""
+        """Yield places where bytes could be an entry of a number in [first, end]."""
         low, high = NUMBER.pack(first), NUMBER.pack(end)
         same = next(place for place in range(8) if low[place] != high[place])
         span = b"[" + re.escape(low[same : same + 1]) + b"-" + re.escape(high[same : same + 1]) + b"]"
@@ -118,7 +118,7 @@ class Content:
             yield found.start() - 4
 
     def _end(self) -> int:
-        """Where the zeros begin that nothing was written over yet."""
+        """Return where the zeros begin that nothing was written over yet."""
         end = len(self._content)
         while end > 0 and self._content[max(0, end - _CHUNK) : end].count(0) == min(end, _CHUNK):
             end -= min(end, _CHUNK)

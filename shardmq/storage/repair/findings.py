@@ -14,7 +14,7 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something in a store that is not as it should be.
+    """Damage in a store, or something worth knowing of it.
 
     Attributes:
         store: name of the process whose store it is.

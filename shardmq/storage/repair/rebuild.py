@@ -19,7 +19,7 @@ IsWell = Callable[[int, bytes, bytes], bool]
 
 
 def reachable(file: Path, databases: Sequence[bytes], is_well: IsWell) -> Salvage | None:
-    """How much of a damaged file a new one would have; None where nothing of it can be trusted.
+    """Return how much of a damaged file a new one would have; None where nothing of it can be trusted.
 
     Args:
         file: LMDB's.
@@ -70,7 +70,7 @@ def rebuild(folder: Path, format: bytes, databases: Sequence[bytes], is_well: Is
 
 
 def shortfall(found: Salvage) -> str:
-    """What cannot be reached, for people."""
+    """Return what cannot be reached, as text."""
     missing = [
         f"{found.expected[name] - count:,} of {found.expected[name]:,} in {name}"
         for name, count in found.rows.items()

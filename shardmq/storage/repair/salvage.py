@@ -36,7 +36,7 @@ Node = tuple[int, bytes, bytes]
 
 @dataclass(slots=True)
 class Salvage:
-    """What could be reached.
+    """How much of a damaged file could be reached.
 
     Attributes:
         rows: how many rows of each database were reached.
