@@ -13,7 +13,6 @@ files.py            Files and folders that are on disk for certain.
 folder_lock.py      Holding a store's folder without changing it: nobody opens the store meanwhile.
 store_copy.py       A store copied while it is in use: a snapshot of it is written elsewhere on threads, at a bounded
                     rate.
-table.py            A database whose rows all have checksums, read and written by whoever has a transaction of LMDB.
 pages/              The pages of LMDB's file, looked through before LMDB touches it.
 redo/               The redo log: a small commit with one flush instead of LMDB's two.
 repair/             Closed stores repaired: what was found, edits, and what can be saved of a broken file.

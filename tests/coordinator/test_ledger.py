@@ -6,14 +6,13 @@ import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
 from shardmq.coordinator.storage import transactions as ledger
-from shardmq.coordinator.storage.schema import DATABASES, FORMAT, TRANSACTION_DATABASES
+from shardmq.coordinator.storage.schema import DATABASES, FORMAT, TRANSACTION_DATABASES, stored_value
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.coordinator.storage.transactions import Decision
 from shardmq.errors import StoreRefused
 from shardmq.limits import COMMITTED_KEPT_MS, RESERVED_KEPT_MS
 from shardmq.runtime.clock import SteadyClock
 from shardmq.storage.lmdb_environment import open_environment
-from shardmq.storage.table import Table
 from shardmq.topology.changes import (
     Change,
     TransactionBegun,
@@ -188,7 +187,8 @@ def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Pa
     written(tmp_path, [begun(1)])
     environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True) as write:
-        Table(environment.file, b"transactions", environment.dbs[b"transactions"]).put(write, bytes(8), b"\xc1")
+        value = stored_value(DATABASES.index(b"transactions"), bytes(8), b"\xc1")
+        write.put(bytes(8), value, db=environment.dbs[b"transactions"])
     environment.close()
     before = (tmp_path / "data.mdb").read_bytes()
     with pytest.raises(StoreRefused, match="an entry that cannot be read"):

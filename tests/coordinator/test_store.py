@@ -6,11 +6,10 @@ import lmdb
 import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.storage.schema import DATABASES, FORMAT
+from shardmq.coordinator.storage.schema import DATABASES, FORMAT, stored_value
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.storage.lmdb_environment import open_environment
-from shardmq.storage.table import Table
 from shardmq.topology.changes import (
     BindingAdded,
     BindingRemoved,
@@ -148,8 +147,7 @@ def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Pa
     write(tmp_path, "first", [QueueAdded(Queue("/", "transient", 1, 0, False))])
     environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True, db=environment.dbs[b"queues"]) as transaction:
-        table = Table(environment.file, b"queues", environment.dbs[b"queues"])
-        table.put(transaction, b"/\0bad", b"\xc1")
+        transaction.put(b"/\0bad", stored_value(DATABASES.index(b"queues"), b"/\0bad", b"\xc1"))
     environment.close()
     before = content(tmp_path)
     with pytest.raises(StoreRefused, match="an entry that cannot be read"):

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import lmdb
 import msgspec
-from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.storage.schema import (
     DATABASES,
@@ -16,14 +14,15 @@ from shardmq.coordinator.storage.schema import (
     FORMAT,
     NEXT_QUEUE,
     NEXT_TRANSACTION,
+    SEEDS,
     encode,
     name_key,
     number_of,
 )
-from shardmq.errors import StoreDamaged
 from shardmq.storage.checksums import row_content, sealed_row
 from shardmq.storage.engine import VERSION
-from shardmq.storage.lmdb_environment import MAP_BYTES, check_file
+from shardmq.storage.lmdb_environment import check_file
+from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.findings import Edit, Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue
@@ -64,27 +63,17 @@ class ClosedCoordinatorStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / "data.mdb"
-        self._version = check_file(self.file, FORMAT, DATABASES)
-        try:
-            self._env = lmdb.open(
-                str(folder), readonly=True, lock=False, create=False, max_dbs=64, map_size=MAP_BYTES, readahead=False
-            )
-            with self._env.begin() as reading:
-                there = {bytes(name) for name in reading.cursor().iternext(values=False)}
-            self._dbs = {name: self._env.open_db(name, create=False) for name in DATABASES if name in there}
-        except lmdb.Error as fault:
-            raise StoreDamaged(self.file, f"LMDB cannot open it: {fault}") from fault
+        self._closed = ClosedFile(folder, FORMAT, DATABASES)
+        self.file = self._closed.file
         self.known = Known()
 
     def close(self) -> None:
         """Let go of it."""
-        self._env.close()
+        self._closed.close()
 
     def entries(self) -> int:
-        """About how many rows it has."""
-        with self._env.begin() as reading:
-            return sum([int(reading.stat(db)["entries"]) for db in self._dbs.values()])
+        """Return about how many rows it has."""
+        return self._closed.count()
 
     def check(self, seen: Callable[[], None] = lambda: None) -> Iterator[Finding]:
         """Everything that is wrong with it; what is well is noted in `known`.
@@ -92,15 +81,12 @@ class ClosedCoordinatorStore:
         Args:
             seen: called for every row.
         """
-        for name, db in self._dbs.items():
-            with self._env.begin(db=db) as reading:
-                for key, value in reading.cursor().iternext(keys=True, values=True):
-                    seen()
-                    content: bytes | None = bytes(value)
-                    if self._version == VERSION:
-                        content = row_content(xxh3_64_intdigest(name), bytes(key), bytes(value))
-                    if content is None or not self._read(name, bytes(key), content):
-                        yield self._damaged(name, bytes(key))
+        for number, name in enumerate(DATABASES):
+            for key, value in self._closed.rows(number):
+                seen()
+                content = row_content(SEEDS[number], key, value) if self._closed.version == VERSION else value
+                if content is None or not self._read(name, key, content):
+                    yield self._damaged(name, key)
 
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
         """Whether a row makes sense; it is noted then."""
@@ -155,7 +141,7 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
     """Whether a row, as it lies in LMDB, is what was written."""
-    return row_content(xxh3_64_intdigest(DATABASES[number]), key, value) is not None
+    return row_content(SEEDS[number], key, value) is not None
 
 
 def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding:
@@ -179,7 +165,7 @@ def queue_key(queue: Queue) -> bytes:
 
 
 def _sealed(number: int, key: bytes, value: bytes) -> bytes:
-    return sealed_row(xxh3_64_intdigest(DATABASES[number]), key, value)
+    return sealed_row(SEEDS[number], key, value)
 
 
 def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:

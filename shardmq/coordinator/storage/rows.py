@@ -1,63 +1,80 @@
 """The rows of the coordinator's store, each with a checksum."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
-from shardmq.coordinator.storage.schema import DATABASES, FORMAT
+from shardmq.coordinator.storage.schema import DATABASES, LAYOUT, NUMBERS, SEEDS
 from shardmq.coordinator.storage.write_batch import Edits
-from shardmq.storage.disk_space import DiskSpace, writing
-from shardmq.storage.engine import VERSION
-from shardmq.storage.lmdb_environment import open_environment, rewrite
+from shardmq.errors import RowDamaged
+from shardmq.storage.checksums import row_content
+from shardmq.storage.engine import VERSION, Engine
+from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
-from shardmq.storage.table import Table
 
-RESERVE_BYTES = 2 << 20
-MARGIN_BYTES = 1 << 20
+RESERVE_BYTES: Final = 2 << 20
+MARGIN_BYTES: Final = 1 << 20
 """Of the disk, kept for what must be written when it is full: what is deleted, and what is decided."""
 
 
 class StoreRows:
-    """The open file of the store, as rows.
+    """The rows of an open store.
 
     Args:
-        folder: of this store alone.
-
-    Raises:
-        StoreRefused: in use, or not ours to open.
+        engine: of the layout LAYOUT.
 
     Attributes:
-        file: the data file.
-        space: the disk under it.
+        file: the data file, for error texts.
+        space: the room under it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._environment = open_environment(folder, FORMAT, DATABASES)
-        self._env = self._environment.env
-        self.file = self._environment.file
-        self._tables: Mapping[bytes, Table] = {
-            name: Table(self.file, name, db) for name, db in self._environment.dbs.items()
-        }
-        self.space = DiskSpace(self._environment, RESERVE_BYTES, MARGIN_BYTES)
-        if self._environment.version < VERSION:
-            self._upgrade()
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.file = engine.file
+        self.space = engine.space
+
+    @staticmethod
+    def open(folder: Path) -> "StoreRows":
+        """Open a store on disk, or make one where there is none.
+
+        Args:
+            folder: of this store alone.
+
+        Raises:
+            StoreRefused: in use, or not ours to open.
+        """
+        engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
+        try:
+            if engine.version < VERSION:
+                engine.upgrade(range(len(DATABASES)))
+        except BaseException:
+            engine.close()
+            raise
+        return StoreRows(engine)
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
-        """The content of a row; None where there is none.
+        """Return the content of a row; None where there is none.
 
         Raises:
             RowDamaged: it is not what was written.
         """
-        with self._env.begin() as read:
-            return self._tables[database].get(read, key)
+        value = self._engine.get(NUMBERS[database], key)
+        return None if value is None else self._content(database, key, bytes(value))
 
-    def scan(self, database: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Rows in order of their keys, from a first key on.
+    def scan(self, database: bytes, first: bytes = b"") -> Generator[tuple[bytes, bytes]]:
+        """Yield rows in the order of their keys, from a first key on.
 
         Raises:
             RowDamaged: one is not what was written.
         """
-        with self._env.begin() as read:
-            yield from self._tables[database].items(read, first)
+        for key, value in self._engine.scan(NUMBERS[database], first):
+            yield key, self._content(database, key, bytes(value))
+
+    def _content(self, database: bytes, key: bytes, value: bytes) -> bytes:
+        content = row_content(SEEDS[NUMBERS[database]], key, value)
+        if content is None:
+            raise RowDamaged(self.file, database.decode(), key, "the row is not what was written")
+        return content
 
     def apply(self, edits: Edits) -> None:
         """Put edits on disk, all or none; return when they are there.
@@ -65,30 +82,14 @@ class StoreRows:
         Raises:
             StoreUnwritable: they are not, as where the disk is full.
         """
-        with writing(self._environment) as write:
-            for database, edited in edits.items():
-                table = self._tables[database]
-                for key, content in edited.items():
-                    if content is None:
-                        table.delete(write, key)
-                    else:
-                        table.put(write, key, content)
-        self.space.committed()
+        self._engine.apply(
+            (NUMBERS[database], key, content) for database, rows in edits.items() for key, content in rows.items()
+        )
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         """Begin to copy all that was written so far; see `Store.copy`."""
-        with self._env.begin() as transaction:
-            stats = [transaction.stat(table.db) for table in self._tables.values()]
-        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
-        return StoreCopy(self._env, folder, bytes_per_second, pages * stats[0]["psize"], lambda _count: None)
+        return self._engine.copy(folder, bytes_per_second)
 
     def close(self) -> None:
         """Close the file and let go of the folder."""
-        self._environment.close()
-
-    def _upgrade(self) -> None:
-        """Give the rows of a store of the first version their checksums."""
-        with writing(self._environment) as transaction:
-            for table in self._tables.values():
-                rewrite(transaction, table.db, table.sealed)
-            self._environment.raise_version(transaction)
+        self._engine.close()

@@ -36,9 +36,12 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.rules.shard_identity import Member
 from shardmq.runtime.clock import ClockNote
+from shardmq.storage.checksums import sealed_row
+from shardmq.storage.engine import Bytes, Layout
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 from shardmq.topology.topology import binding_id
 
@@ -62,6 +65,13 @@ DATABASES: Final = (
     b"state",
     *TRANSACTION_DATABASES,
 )
+
+NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
+"""Edits have the number of a database."""
+
+SEEDS: Final = tuple(xxh3_64_intdigest(name) for name in DATABASES)
+"""What the checksums of a database's rows begin with."""
+
 
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
@@ -136,3 +146,11 @@ def binding_key(binding: Binding) -> bytes:
 def number_of(value: bytes | None, default: int = 0) -> int:
     """A number as rows and keys have it; the default where there is no row."""
     return default if value is None else int.from_bytes(value, "big")
+
+
+def stored_value(database: int, key: bytes, value: Bytes) -> bytes:
+    """Return what is stored of an edit's value: the value behind its checksum."""
+    return sealed_row(SEEDS[database], key, value)
+
+
+LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value)

@@ -97,7 +97,7 @@ class Store:
     def __init__(self, folder: Path, boot_id: str) -> None:
         self._boot_id = boot_id
         self._folder = folder
-        self._rows = StoreRows(folder)
+        self._rows = StoreRows.open(folder)
         self._transactions = TransactionTable(self._rows)
         self._changes = ChangeWriter(boot_id, self._transactions)
         self.space = self._rows.space
