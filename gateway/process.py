@@ -1,6 +1,7 @@
 """The gateway process: options, start, clean stop."""
 
 import asyncio
+import logging
 import resource
 import signal
 import sys
@@ -17,6 +18,7 @@ from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.tls import TlsOptions
+from shardmq.runtime.waiting import WaitingReport
 
 DRAIN_SECONDS: Final = 5.0
 RECURSION_MAX: Final = 400
@@ -24,6 +26,8 @@ RECURSION_MAX: Final = 400
 their own below it: what is let in here can be decoded there."""
 
 READY_CHECK_SECONDS: Final = 0.01
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ async def _serve(options: GatewayOptions) -> None:
     state = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
     loop = GatewayLoop(state)
     DeadLetterPublisher(state)
+    state.on_tick(WaitingReport(lambda: _missing(state)).look)
     ticking = asyncio.create_task(loop.run())
     stopped = asyncio.create_task(stop.wait())
     try:
@@ -91,6 +96,7 @@ async def _serve(options: GatewayOptions) -> None:
         if not stop.is_set():
             await server.listen()
             notify.ready()
+            _log.info("ready for clients at %s", " and ".join(_ports(options)))
         await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ticking.done():
             ticking.result()
@@ -103,3 +109,17 @@ async def _serve(options: GatewayOptions) -> None:
         stopped.cancel()
         await asyncio.gather(ticking, stopped, return_exceptions=True)
         loop.close()
+
+
+def _missing(state: GatewayState) -> list[str]:
+    """The processes that this gateway cannot serve without, and that are not there."""
+    away = [(number, link.dialer) for number, link in enumerate(state.links) if not link.is_open]
+    said = [f"shard {number} at {dialer.address}" for number, dialer in away]
+    coordinator = state.coordinator.dialer
+    return said if coordinator.is_open else [f"the coordinator at {coordinator.address}", *said]
+
+
+def _ports(options: GatewayOptions) -> list[str]:
+    tls = options.tls
+    plain = [] if tls is not None and tls.is_alone else [f"{options.host} port {options.port}"]
+    return plain if tls is None else [*plain, f"{tls.host or options.host} port {tls.port} (TLS)"]

@@ -23,6 +23,7 @@ from shardmq.bus.messages.shard import (
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.vitals import vitals
+from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watch, Watermark
 from shardmq.shards.handlers.atomic_commit import AtomicCommits
 from shardmq.shards.handlers.backup import StoreCopies
@@ -109,6 +110,7 @@ class ShardLoop:
         self.is_conversing = False
         self._is_stirred = True
         self._tick_at = time.monotonic()
+        self._waiting = WaitingReport(self._missing)
         self._handlers: dict[type, Callable[[Peer, Any], None]] = {
             **self._publishing.handlers,
             **self._consuming.handlers,
@@ -229,6 +231,12 @@ class ShardLoop:
             self._store.give_back(now, room, self._watch.is_pressed)
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
+        self._waiting.look(now)
+
+    def _missing(self) -> list[str]:
+        """Who has not called that is to: a shard knows no addresses but its own."""
+        called = {peer.role for peer in self._listener.peers}
+        return [f"the {role} to call {self._listener.address}" for role in (COORDINATOR, GATEWAY) if role not in called]
 
     def _finish(self, collect: bool) -> None:
         """Deliver, commit, answer."""

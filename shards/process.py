@@ -1,5 +1,6 @@
 """The shard process: options, start, the loop, the end."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,9 @@ from shardmq.shards.storage.store import Store
 
 WATCH_SECONDS: Final = 0.0004
 """How long a shard that has just done a little stays awake for more: about the time a client takes to come again."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def run(options: ShardOptions) -> None:
     )
     waiter = Poller([listener.socket])
     notify.ready()
+    _log.info("ready at %s", options.listen)
     while not stop.asked:
         if not (loop.is_conversing and waiter.watch(WATCH_SECONDS)):
             waiter.wait(loop.wait_seconds())

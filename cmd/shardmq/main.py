@@ -112,6 +112,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(sentence: str, code: int) -> int:
+    logging = sys.modules.get("logging")
+    if logging is not None and logging.getLogger("shardmq").handlers:  # a process of the broker, which has a log
+        logging.getLogger("shardmq.cmd").error("%s", sentence)
+        return code
     click.secho(f"Error: {sentence}", fg="red", err=True)
     return code
 

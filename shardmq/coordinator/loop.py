@@ -25,6 +25,7 @@ from shardmq.coordinator.handlers.status import StatusCollector
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.runtime.vitals import vitals
+from shardmq.runtime.waiting import WaitingReport
 
 TICK_SECONDS: Final = 0.1
 """How often links and deadlines are looked after."""
@@ -65,6 +66,7 @@ class CoordinatorLoop:
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._stopping = False
+        self._waiting = WaitingReport(self._missing)
 
     def serve(self) -> None:
         """Pass after pass until stopped: take in what has come, decide, write, tell."""
@@ -155,6 +157,12 @@ class CoordinatorLoop:
         self._status_collector.tick(now)
         for peer, _ in self._listener.tick(now):
             self._lose(peer)
+        self._waiting.look(now)
+
+    def _missing(self) -> list[str]:
+        """The shards that are not there."""
+        away = [(number, shard.dialer) for number, shard in enumerate(self._shards) if not shard.is_open]
+        return [f"shard {number} at {dialer.address}" for number, dialer in away]
 
     def _lose(self, peer: Peer) -> None:
         self._replicas.remove(peer)

@@ -1,5 +1,6 @@
 """The coordinator process: options, start, signals, clean stop."""
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from shardmq.topology.topology import Topology
 RETURN_SECONDS: Final = 2.0
 """A restarted coordinator answers nothing for so long. Gateways that live on call again within 0.6 s, and until they
 do, they route by what they knew."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ def run(options: CoordinatorOptions) -> None:
     coordinator = build(options)
     StopSignal(coordinator.stop)
     notify.ready()
+    _log.info("ready at %s", options.listen)
     try:
         coordinator.serve()
     finally:

@@ -1,10 +1,12 @@
 """What every process of the broker has, whatever it does.
 
 clock.py       Steady time that survives restarts, and notices when the machine was suspended.
+logs.py        The log of a process: lines with a time and a level, as text or as JSON, on stderr.
 memory.py      How much memory this process takes, and how much the machine has.
 notify.py      Telling the supervisor or systemd that a process is ready or stopping.
 signals.py     SIGTERM and SIGINT, as a flag that a loop looks at.
 tls.py         TLS of a listening port: options and context, for gateways and the management process.
 vitals.py      The part of a status that all processes share.
+waiting.py     Saying every few seconds what a process waits for.
 watermarks.py  Memory and disk watermarks, with the distance that keeps an alarm from flickering.
 """

@@ -60,18 +60,19 @@ def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: p
     names = ["priority, alternating", "ttl of messages"]
     only = [word for name in names for word in ("--only", name)]
     command = ["bench", "features", *only, "--rounds", "1", "--messages", "1000", "--url", broker.url]
-    assert run(command) == 0
-    shown = capsysbinary.readouterr().out.splitlines()
-    rows = {row["feature"]: row for row in json.loads(shown[-1])["features"]}
+    assert run([*command, "--json"]) == 0
+    (line,) = capsysbinary.readouterr().out.splitlines()
+    rows = {row["feature"]: row for row in json.loads(line)["features"]}
     assert set(rows) == set(names)
     assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in rows.values())
-    assert any(b"alternating" in line for line in shown[:-1])
+    assert run(command) == 0
+    assert b"alternating" in capsysbinary.readouterr().out
 
 
 def test_a_crowd_of_queues_and_connections_is_measured(
     broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert run(["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url]) == 0
+    assert run(["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url, "--json"]) == 0
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     rates = ("declare_one_by_one_per_s", "declare_per_s", "delete_per_s", "connect_per_s")
     assert all(figures[name] > 0 for name in rates)
@@ -85,7 +86,7 @@ def test_delayed_messages_are_timed_also_when_the_shards_are_killed(
 ) -> None:
     broker = start_broker(shards=1)
     command = ["bench", "delays", "--messages", "3000", "--lead", "4", "--spread", "0.5", "--kill", "--url", broker.url]
-    assert run(command) == 0
+    assert run([*command, "--json"]) == 0
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     late = figures["late_ms"]
     assert late["min"] <= late["p50"] <= late["p99"] <= late["max"]
@@ -100,11 +101,12 @@ def test_delayed_messages_that_cannot_be_published_in_time_say_so(
     assert "give more --lead" in capsys.readouterr().err
 
 
-def test_without_json_a_table_comes_first(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_without_json_there_is_a_table_alone(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["bench", "bulk", "--messages", "1000", "--url", broker.url]) == 0
-    lines = capsysbinary.readouterr().out.splitlines()
-    assert len(lines) > 5
-    assert json.loads(lines[-1])["settings"]["messages"] == 1000
+    shown = capsysbinary.readouterr().out
+    assert len(shown.splitlines()) > 5
+    assert b"end to end" in shown
+    assert b"{" not in shown
 
 
 def test_a_measurement_that_takes_too_long_is_given_up(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:

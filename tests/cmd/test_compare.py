@@ -90,10 +90,11 @@ def test_beside_rabbitmq_the_table_has_ratios_and_what_is_asked(
         Server()
     except Absent as reason:
         pytest.skip(str(reason))
-    done = compared("--only", "seq", "--only", "distinct", "--only", "pika")
+    only = ("--only", "seq", "--only", "distinct", "--only", "pika")
+    done = compared(*only)
     assert done.returncode == 0, done.stderr
-    *lines, last = done.stdout.splitlines()
-    said = json.loads(last)
+    lines = done.stdout.splitlines()
+    said = json.loads(compared(*only, "--json").stdout)
     assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in said["compare"])
     head = next(line for line in lines if "ratio" in line)
     assert head.split() == ["shardmq", "RabbitMQ", "ratio", "min", "…", "max", "asked"]
@@ -129,11 +130,13 @@ def test_rows_that_can_be_measured_are_and_the_others_reason_is_given(
     compared: Callable[..., "subprocess.CompletedProcess[str]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    done = compared("--only", "both", "--only", "pika", "--no-rabbitmq")
+    only = ("--only", "both", "--only", "pika", "--no-rabbitmq")
+    done = compared(*only)
     assert done.returncode == 0, done.stderr
-    *lines, last = done.stdout.splitlines()
-    assert [row["row"] for row in json.loads(last)["compare"]] == ["pika"]
-    assert "no-such-compiler is not installed: apt-get install gcc" in lines
+    reason = "no-such-compiler is not installed: apt-get install gcc"
+    assert reason in done.stdout.splitlines()
+    said = json.loads(compared(*only, "--json").stdout)
+    assert ([row["row"] for row in said["compare"]], said["absent"]) == (["pika"], [reason])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ WITHOUT_TWIN: set[str] = set()
 LONG_FILES: set[str] = {
     "shardmq/bus/messages/shard.py",
     "tests/coordinator/test_endings.py",
-    "tests/e2e/test_combinations.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_write.py",
 }

@@ -82,7 +82,7 @@ _OPTIONS: Final = (
         default=Path(),
         help="Directory on the broker's disk, for its fdatasync/s.  [default: here]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress bar."),
+    click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout, without table and progress bar."),
 )
 
 MODE_HELP: Final = {
@@ -102,7 +102,7 @@ def mode_command(mode: str) -> click.Command:
 
     text = (
         f"{MODE_HELP[mode]}\n\nProducers and consumers are processes of their own; consumers ack. It is an error when "
-        "a message does not come or comes twice. The last line printed is one JSON object."
+        "a message does not come or comes twice."
     )
     return click.command(mode, help=text, short_help=MODE_HELP[mode])(measure_mode)
 
@@ -131,9 +131,10 @@ def measure(settings: Settings, disk: Path, as_json: bool) -> None:
     with progress_bar(settings, as_json) as progress:
         published, notes = run(settings, progress)
     measured = figures(settings, published, notes, machine)
-    if not as_json:
+    if as_json:
+        print_json(measured)
+    else:
         print_table(measured)
-    print_json(measured)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ Memory = dict[str, int]
     metavar="SECONDS",
     help="Give up when one part takes so long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
 def crowd(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
     """Declare many queues, open many connections, and show what each takes of the broker's memory.
 
@@ -82,6 +82,7 @@ def crowd(*, url: str, queues: int, connections: int, transient: bool, timeout: 
     figures["rss_bytes"] = with_connections
     if not as_json:
         print_figures(figures, queues, connections)
+        return
     print_json({**figures, "settings": {"queues": queues, "connections": connections, "transient": transient}})
 
 

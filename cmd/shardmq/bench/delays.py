@@ -63,7 +63,7 @@ Say = Callable[[str], None]
     metavar="SECONDS",
     help="Give up when nothing has come for so long after the last was due.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
 def delays(
     *, url: str, messages: int, size: int, lead: float, spread: float, kill: bool, timeout: float, as_json: bool
 ) -> None:
@@ -104,9 +104,10 @@ def delays(
         "shards_rss_bytes": {"before": before, "pending": pending, "after_kill": after if kill else None},
         "settings": {"messages": messages, "size": size, "lead": lead, "spread": spread, "kill": kill},
     }
-    if not as_json:
+    if as_json:
+        print_json(figures)
+    else:
         print_figures(figures)
-    print_json(figures)
 
 
 def shard_bytes(connection: "Connection") -> dict[str, int]:

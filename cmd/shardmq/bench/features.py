@@ -53,7 +53,7 @@ class Cost(msgspec.Struct, frozen=True):
     metavar="SECONDS",
     help="Give up when one measurement takes so long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
 def features(
     *, url: str, messages: int, size: int, rounds: int, names: tuple[str, ...], timeout: float, as_json: bool
 ) -> None:
@@ -70,9 +70,10 @@ def features(
         if not as_json:
             click.echo(f"round {number} of {rounds}: {name}: {rate:,.0f} msgs/s, {rate / plain:.2f} of plain", err=True)
     costs = [cost(name, pairs) for name, pairs in rates.items()]
-    if not as_json:
+    if as_json:
+        print_json({"features": costs, "settings": {**msgspec.to_builtins(plan), "rounds": rounds}})
+    else:
         print_costs(costs, plan)
-    print_json({"features": costs, "settings": {**msgspec.to_builtins(plan), "rounds": rounds}})
 
 
 def measurements(plan: Settings, names: tuple[str, ...], rounds: int) -> Iterator[tuple[int, str, float, float]]:

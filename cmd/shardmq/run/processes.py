@@ -12,11 +12,13 @@ from shardmq.cmd.terminal.process_options import (
     MESSAGE_SIZE_MAX,
     SHARDS,
     bus_options,
+    log_options,
     memory_watermark,
     tls_options,
 )
 from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
+from shardmq.runtime.logs import LogOptions
 
 if TYPE_CHECKING:
     from shardmq.bus.curve import CurveKeys
@@ -72,6 +74,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
 @bus_options
+@log_options
 def shard(
     *,
     index: int,
@@ -83,6 +86,7 @@ def shard(
     disk_free_limit: int | None,
     keys: Path | None,
     insecure_bus: bool,
+    log: LogOptions,
 ) -> None:
     """Run one shard: the owner of some queues and of their store."""
     if listen is None:
@@ -92,6 +96,7 @@ def shard(
                 "add it at the end there, or give --listen"
             )
         listen = shards[index]
+    log.begin(f"shard-{index}")
     notify.die_with_parent()
     from shardmq.shards.process import ShardOptions, run
 
@@ -128,6 +133,7 @@ def shard(
     help="What is not durable lives as long as this stays the same.  [default: the kernel's boot id]",
 )
 @bus_options
+@log_options
 def coordinator(
     *,
     data_dir: Path,
@@ -137,11 +143,13 @@ def coordinator(
     boot_id: str,
     keys: Path | None,
     insecure_bus: bool,
+    log: LogOptions,
 ) -> None:
     """Run the coordinator: the authority on exchanges, queues, bindings and users."""
     listen = listen or address
     if listen is None:
         raise click.UsageError("give --listen, or --coordinator (SHARDMQ_COORDINATOR), where gateways call it")
+    log.begin("coordinator")
     notify.die_with_parent()
     from shardmq.coordinator.process import CoordinatorOptions, run
 
@@ -195,6 +203,7 @@ def coordinator(
 @MESSAGE_SIZE_MAX
 @bus_options
 @tls_options
+@log_options
 def gateway(
     *,
     name: str,
@@ -207,6 +216,7 @@ def gateway(
     keys: Path | None,
     insecure_bus: bool,
     tls: "TlsOptions | None",
+    log: LogOptions,
 ) -> None:
     """Run one gateway: what clients connect to."""
     from shardmq.bus.curve import GATEWAY, role_of
@@ -214,6 +224,7 @@ def gateway(
 
     if role_of(name) != GATEWAY:
         raise click.UsageError(f"'{name}' is the name of a {role_of(name)}; name a gateway otherwise, as gateway-0")
+    log.begin(name)
     notify.die_with_parent()
 
     run(

@@ -23,6 +23,7 @@ from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG, EXIT_FAILED, EXIT_INTER
 from shardmq.cmd.terminal.process_options import tls_words
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
+from shardmq.runtime.logs import DEFAULT_LOG, LogOptions
 from shardmq.runtime.memory import memory_default
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ RESTART_SECONDS_MAX: Final = 5.0
 STEADY_SECONDS: Final = 10.0
 """A process that lived this long was healthy: its next restart is quick again."""
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 5.0
 """How often it is said who is still being waited for at the start."""
+
+LEVELS: Final = {"exited": "warning", "waiting": "warning", "killed": "error", "refused": "error"}
+"""Levels of events; that of all others is info."""
 
 COORDINATOR, SHARD, GATEWAY = range(3)
 """Stages; the highest stops first."""
@@ -51,6 +55,7 @@ class BrokerOptions:
         disk_free_bytes: what must be left of the disk, else they are too; None for the default.
         tls: another port for clients, with TLS, or the only one.
         message_bytes_max: of a message's body.
+        log: how its processes log.
     """
 
     shards: int
@@ -62,6 +67,7 @@ class BrokerOptions:
     disk_free_bytes: int | None = None
     tls: "TlsOptions | None" = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
+    log: LogOptions = DEFAULT_LOG
 
     @property
     def has_plain(self) -> bool:
@@ -115,6 +121,11 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     tls_verify: bool | None = None
     data_dir: str | None = None
     processes: dict[str, int] | None = None
+
+    @property
+    def level(self) -> str:
+        """How much it matters, as the log says it."""
+        return LEVELS.get(self.event, "info")
 
 
 def supervise(plan: BrokerOptions, announce: Callable[[Notice], None]) -> int:
@@ -285,7 +296,9 @@ def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callabl
     data_dir = ("--data-dir", str(plan.data_dir))
     shards = [f"shard-{index}" for index in range(plan.shards)]
     to_shards = tuple(word for name in shards for word in ("--shard", address(name)))
-    coordinator = ("coordinator", *data_dir, "--listen", address("coordinator"), *to_shards, "--boot-id", boot_id)
+    log = plan.log.words
+    to_coordinator = address("coordinator")
+    coordinator = ("coordinator", *data_dir, "--listen", to_coordinator, *to_shards, "--boot-id", boot_id, *log)
     gateway = (
         "gateway",
         "--host",
@@ -299,6 +312,7 @@ def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callabl
         "--message-size-max",
         str(plan.message_bytes_max),
         *tls_words(plan.tls),
+        *log,
     )
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
     for index, name in enumerate(shards):
@@ -311,6 +325,7 @@ def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callabl
             address(name),
             *plan.watermarks,
             *plan.disk_limit,
+            *log,
         )
         members.append(Child(name, SHARD, shard, run_dir, on_ready))
     for index in range(plan.gateways):

@@ -1,6 +1,7 @@
 """`shardmq up`: a whole broker on this machine."""
 
-import sys
+import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,14 +11,17 @@ import msgspec
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.supervisor import BrokerOptions, Notice, supervise
 from shardmq.cmd.terminal.options import DEFAULT_URL
+from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
     DISK_FREE_LIMIT,
     MESSAGE_SIZE_MAX,
+    log_options,
     memory_watermark,
     tls_options,
 )
 from shardmq.runtime import notify
+from shardmq.runtime.logs import LogOptions, timestamp
 
 if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
@@ -25,7 +29,8 @@ if TYPE_CHECKING:
 MEMORY_WATERMARK: Final = memory_watermark(
     "shards and gateways together take", "0.6, and 256MiB for each at least", "SHARDMQ_UP_MEMORY_WATERMARK"
 )
-COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refused": "red", "ready": "green"}
+
+_log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -69,6 +74,7 @@ COLORS: Final = {"exited": "yellow", "waiting": "yellow", "killed": "red", "refu
 @DISK_FREE_LIMIT
 @MESSAGE_SIZE_MAX
 @tls_options
+@log_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
 def up(
     *,
@@ -82,30 +88,39 @@ def up(
     message_size_max: int,
     as_json: bool,
     tls: "TlsOptions | None",
+    log: LogOptions,
 ) -> int:
     """Run a broker: coordinator, shards and gateways.
 
     It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
     """
+    log.begin("up")
     notify.die_with_parent()
     plan = BrokerOptions(
-        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max
+        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max, log
     )
-    return supervise(plan, print_json if as_json else print_text)
+    if as_json:
+        return supervise(plan, print_event)
+    return supervise(plan, log_notice if log.format == "json" else show_notice)
 
 
-def print_json(notice: Notice) -> None:
-    """A notice for machines."""
-    sys.stdout.buffer.write(msgspec.json.encode(notice) + b"\n")
-    sys.stdout.buffer.flush()
+def print_event(notice: Notice) -> None:
+    """Print a notice as one line of JSON, with its time and level."""
+    when = {"time": timestamp(time.time()), "level": notice.level}
+    print_json(when | msgspec.to_builtins(notice))
 
 
-def print_text(notice: Notice) -> None:
-    """A notice for people."""
+def log_notice(notice: Notice) -> None:
+    """Log a notice."""
+    _log.log(logging.getLevelNamesMapping()[notice.level.upper()], "%s", notice.text)
+
+
+def show_notice(notice: Notice) -> None:
+    """Greet people when the broker is up; log every other notice."""
     if notice.event == "up":
         print_welcome(notice)
     else:
-        click.secho(f"shardmq: {notice.text}", fg=COLORS.get(notice.event), err=True)
+        log_notice(notice)
 
 
 def print_welcome(notice: Notice) -> None:

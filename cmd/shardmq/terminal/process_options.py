@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from shardmq.cmd.terminal.options import ByteCount, Command, MemoryAmount, MessageSize, all_of
+from shardmq.runtime.logs import FORMATS, LEVELS, LogOptions
 
 if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
@@ -83,6 +84,38 @@ def memory_watermark(of: str, default: str, envvar: str) -> Callable[[Command], 
 def bus_options(command: Command) -> Command:
     """The options of a process that speaks on the bus."""
     return KEYS(INSECURE_BUS(command))
+
+
+_LOG_OPTIONS: Final = (
+    click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        envvar="SHARDMQ_LOG_LEVEL",
+        show_envvar=True,
+        show_default=True,
+        help="The least that is logged, to stderr.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default="text",
+        envvar="SHARDMQ_LOG_FORMAT",
+        show_envvar=True,
+        show_default=True,
+        help="Lines for people, or JSON objects with time, level, process and text.",
+    ),
+)
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the log. The command gets them as `log`, a `LogOptions`."""
+
+    @functools.wraps(command)
+    def with_log(*, log_level: str, log_format: str, **values: Any) -> Any:
+        return command(log=LogOptions(log_level, log_format), **values)
+
+    return all_of(with_log, _LOG_OPTIONS)
 
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)

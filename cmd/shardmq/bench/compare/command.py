@@ -100,9 +100,10 @@ def compare(
             timeout=timeout,
         )
         measure(course, rounds, as_json)
-    if not as_json:
+    if as_json:
+        print_json({"compare": course.outcomes(), "absent": absent, "settings": settings})
+    else:
         print_outcomes(course.outcomes(), absent, settings)
-    print_json({"compare": course.outcomes(), "absent": absent, "settings": settings})
 
 
 @contextlib.contextmanager

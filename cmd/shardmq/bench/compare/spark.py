@@ -63,7 +63,7 @@ class Outcome(msgspec.Struct, frozen=True):
     help="A broker that runs.  [default: one of its own, with 4 shards, in a temporary directory]",
 )
 @click.option("--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Beside it, where there is one.")
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
 def spark(
     *,
     rows: int,
@@ -101,6 +101,7 @@ def spark(
     outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
     if not as_json:
         print_outcomes(outcomes, rows, size, turns, master)
+        return
     settings = {"rows": rows, "size": size, "queues": queues, "partitions": partitions, "turns": turns}
     print_json({"spark": outcomes, "settings": {**settings, "master": master}})
 
