@@ -95,8 +95,8 @@ async def _serve(options: GatewayOptions) -> None:
         server = Server(state, options.host, options.port, options.tls, options.message_bytes_max)
         if not stop.is_set():
             await server.listen()
-            notify.ready()
             _log.info("ready for clients at %s", " and ".join(_ports(options)))
+            notify.ready()
         await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ticking.done():
             ticking.result()

@@ -67,8 +67,8 @@ def run(options: ShardOptions) -> None:
         options.name, store, listener, options.memory_bytes, options.rss_bytes_max, options.disk_free_bytes_min
     )
     waiter = Poller([listener.socket])
-    notify.ready()
     _log.info("ready at %s", options.listen)
+    notify.ready()
     while not stop.asked:
         if not (loop.is_conversing and waiter.watch(WATCH_SECONDS)):
             waiter.wait(loop.wait_seconds())

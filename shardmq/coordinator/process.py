@@ -60,8 +60,8 @@ def run(options: CoordinatorOptions) -> None:
     """
     coordinator = build(options)
     StopSignal(coordinator.stop)
-    notify.ready()
     _log.info("ready at %s", options.listen)
+    notify.ready()
     try:
         coordinator.serve()
     finally:

@@ -1,4 +1,4 @@
-"""Dead letters together with limits, priorities and exchanges: each is plain alone, and RabbitMQ's users combine them."""
+"""Dead letters together with limits, priorities and exchanges: each is plain alone, and users combine them."""
 
 import pytest
 
