@@ -17,7 +17,6 @@ LONG_FUNCTIONS: set[str] = {
     "shardmq/spark/jobs/replay.py replay",
 }
 MANY_PARAMETERS: set[str] = {
-    "cmd/shardmq/bench/compare/spark.py measure",
     "shardmq/spark/connection/protocol.py encode_publish",
     "shardmq/spark/jobs/dead_letters.py deadletters",
     "shardmq/spark/jobs/export.py export",

@@ -39,7 +39,7 @@ def keys() -> None:
 @KEYS_DIR
 @JSON
 def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """Make a pair of keys for each process NAME: coordinator, shard-0, gateway-0, …
+    """Make a pair of keys for each process NAME, as coordinator, shard-0 or gateway-0.
 
     DIR/NAME.key_secret stays with that process alone; DIR/allowed/NAME.key is copied to all it talks with. NAME says
     what the process is: coordinator, shard-0 and so on are those, any other is the --name of a gateway.

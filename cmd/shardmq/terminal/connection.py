@@ -23,7 +23,7 @@ def connected(url: str) -> "Connection":
 
 
 def rows_of(url: str, noun: str) -> "list[Row]":
-    """All there is of a noun: "queues", "exchanges", …"""
+    """All there is of a noun, which is in the plural, as "queues"."""
     with connected(url) as connection:
         return connection.topology(noun)
 

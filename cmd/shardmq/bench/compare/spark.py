@@ -5,6 +5,7 @@ import importlib.util
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -97,7 +98,7 @@ def spark(
         for sink in [*sinks] * PROBES:
             count = min(rows, sink.rows_max or WARM_ROWS)
             sink.publish(frame(started, count, size, sink.queues, partitions))
-        rates = measure(started, sinks, rows, size, partitions, turns, say)
+        rates = measure(started, sinks, Load(rows, size, partitions), turns, say)
     outcomes = [outcome(sink, rows, rates[sink.name]) for sink in sinks] + absent
     if not as_json:
         print_outcomes(outcomes, rows, size, turns, master)
@@ -140,14 +141,23 @@ def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink
         yield sinks, absent
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is published in each turn.
+
+    Attributes:
+        rows: of the DataFrame.
+        size: bytes of a body.
+        partitions: of the DataFrame.
+    """
+
+    rows: int
+    size: int
+    partitions: int
+
+
 def measure(
-    session: "SparkSession",
-    sinks: "list[Sink]",
-    rows: int,
-    size: int,
-    partitions: int,
-    turns: int,
-    say: Callable[[str], None],
+    session: "SparkSession", sinks: "list[Sink]", load: Load, turns: int, say: Callable[[str], None]
 ) -> dict[str, list[float]]:
     """Publish in turns, each sink in each of them: rows a second, by sink."""
     from shardmq.cmd.bench.compare.spark_sinks import frame
@@ -155,8 +165,8 @@ def measure(
     rates: dict[str, list[float]] = {sink.name: [] for sink in sinks}
     for turn in range(1, turns + 1):
         for sink in sinks:
-            count = rows if sink.rows_max is None else min(rows, sink.rows_max)
-            seconds = sink.publish(frame(session, count, size, sink.queues, partitions))
+            count = load.rows if sink.rows_max is None else min(load.rows, sink.rows_max)
+            seconds = sink.publish(frame(session, count, load.size, sink.queues, load.partitions))
             rate = count / seconds
             rates[sink.name].append(rate)
             say(f"turn {turn} of {turns}: {sink.name}: {count:,} rows in {seconds:.2f} s, {rate:,.0f} rows/s")

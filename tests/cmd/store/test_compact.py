@@ -10,8 +10,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command
 from shardmq.cmd.terminal.exit_codes import EXIT_CONFIG
-
-from .conftest import Parsed, Printed
+from tests.cmd.conftest import Parsed, Printed
 
 MB = 1 << 20
 COUNT = 100

@@ -16,8 +16,7 @@ from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Figure,
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
-
-from .interrupts import heeding_interrupts
+from tests.cmd.interrupts import heeding_interrupts
 
 OURS = Contestant("shardmq", 1)
 THEIRS = Contestant("RabbitMQ", 2)

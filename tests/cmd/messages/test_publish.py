@@ -1,0 +1,71 @@
+"""`shardmq publish`, as a user runs it."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shardmq
+from shardmq.cmd.main import run
+from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
+
+Printed = Callable[..., bytes]
+Parsed = Callable[..., Any]
+
+
+@pytest.mark.usefixtures("at")
+def test_publishing_to_a_queue_that_is_not_there_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "nowhere", "x"]) == 1
+    assert "there is no queue 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("at")
+def test_properties_and_headers_travel_along(parsed: Parsed, printed: Printed, refused: Callable[..., str]) -> None:
+    printed("queue", "declare", "ranked", "-a", "x-max-priority=5")
+    for priority in ("1", "5"):
+        printed(
+            "publish",
+            "ranked",
+            priority,
+            "--priority",
+            priority,
+            "--expiration",
+            "60000",
+            "--header",
+            "n=7",
+            "--property",
+            "reply_to=answers",
+            "--property",
+            "message_id=m" + priority,
+        )
+    first = parsed("consume", "ranked", "-n", "1", "--prefetch", "1", "--exclusive", "--priority", "3")
+    assert (first["body"], first["message_id"]) == ("5", "m5")
+    assert first["properties"] == {
+        "priority": 5,
+        "expiration": "60000",
+        "headers": {"n": 7},
+        "reply_to": "answers",
+        "message_id": "m5",
+    }
+    assert "color" in refused("publish", "ranked", "x", "--property", "color=red", code=2)
+
+
+@pytest.mark.usefixtures("at")
+def test_mandatory_messages_that_no_queue_takes_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "nobody", "x", "--exchange", "amq.direct"]) == 0
+    assert run(["publish", "nobody", "x", "--exchange", "amq.direct", "--mandatory"]) == 1
+    assert "NO_ROUTE" in capsys.readouterr().err
+
+
+def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
+    blob = bytes(range(256))
+    environ = environment(SHARDMQ_URL=at.url)
+    with shardmq.connect(at.url) as connection:
+        connection.channel().queue_declare("blobs", durable=True)
+    subprocess.run(command("publish", "blobs"), env=environ, input=blob, timeout=30, check=True, capture_output=True)
+    got = subprocess.run(
+        command("consume", "blobs", "-n", "1"), env=environ, timeout=30, check=True, capture_output=True
+    )
+    assert got.stdout == blob + b"\n"
