@@ -11,6 +11,7 @@ from tests.docs.document import ROOT, Document, documents
 README = Document(ROOT / "README.md")
 COMMANDS_PAGE = Document(ROOT / "docs/operations/commands.md")
 LINES_MAX = 150
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 EXAMPLE_LINES_MAX = 20
 
 
@@ -52,3 +53,23 @@ def test_every_command_but_a_process_speaks_json(name: str) -> None:
     every = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     for one in every:
         assert any("--json" in parameter.opts for parameter in one.params), one.name
+
+
+def options(command: click.Command) -> set[str]:
+    """All options of a command and of those below it."""
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union(*(options(one) for one in below))
+
+
+OTHERS_OPTIONS = {"--name", "--py-files", "--master", "--version", "--help", "--pool", "--app"}
+"""Of Spark, Celery and systemd's units, or click's own."""
+
+
+def test_options_that_documents_name_exist() -> None:
+    with click.Context(cli) as context:
+        known = OTHERS_OPTIONS.union(*(options(cli.get_command(context, name) or cli) for name in COMMANDS))
+    for document in documents():
+        if document.name.startswith(("README.md", "docs/")):
+            named = {found for words in re.findall(r"`([^`\n]+)`", document.prose) for found in OPTION.findall(words)}
+            assert named <= known, document.name
