@@ -36,12 +36,16 @@ invocation.spawn = warm_process.spawn
 atexit.register(warm_process.close)
 
 SESSIONS = {
-    "tests/spark/test_pipeline.py": "first session",
-    "tests/spark/test_read.py": "first session",
-    "tests/spark/test_drain.py": "first session",
-    "tests/spark/test_documents.py": "first session",
-    "tests/spark/test_faults.py": "second session",
-    "tests/spark/test_write.py": "second session",
+    **dict.fromkeys(
+        [f"tests/spark/jobs/test_{job}.py" for job in ("publish", "export", "replay", "dead_letters")], "first"
+    ),
+    "tests/spark/read/test_reader.py": "first",
+    "tests/spark/read/test_drain.py": "first",
+    "tests/spark/test_documents.py": "first",
+    "tests/spark/test_source.py": "second",
+    "tests/spark/write/test_faults.py": "second",
+    "tests/spark/write/test_stream.py": "second",
+    "tests/spark/write/test_writer.py": "second",
 }
 """Files that share a session, in two parts about equal: to start one and to get it warm takes longer than all tests of
 most files take then."""

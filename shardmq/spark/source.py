@@ -2,15 +2,21 @@
 
 from collections.abc import MutableMapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from shardmq.errors import InvalidRequest
+from shardmq.errors import InvalidRequest, ReplyCode
 from shardmq.spark.options import Options, parse
 
 
 class ShardmqDataSource(DataSource):
-    """Queues to read, exchanges to publish to. The options are in `shardmq.spark.options`."""
+    """Reads queues and publishes to exchanges. `shardmq.spark.options` has the options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -18,31 +24,45 @@ class ShardmqDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What format() calls it."""
+        """The name that format() takes."""
         return "shardmq"
 
     def schema(self) -> StructType | str:
-        """All columns that a queue's messages have; a schema of the user's own may leave some out."""
+        """All columns of a queue's messages. A schema that the user gives may leave some out."""
         from shardmq.spark.read.columns import READ_SCHEMA
 
         parse(self._given, "read")
         return READ_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a queue, without changing it unless it is drained.
+        """Make the reader of a queue.
 
         Raises:
-            InvalidRequest: an option or a column that there is not.
+            InvalidRequest: an option or a column does not exist.
         """
         from shardmq.spark.read.reader import make_reader
 
         return make_reader(parse(self._given, "read"), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Publishes the rows of a batch.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
+        """Refuse to read a stream.
 
         Raises:
-            InvalidRequest: an option or column that there is not, of another type, or mode("overwrite").
+            InvalidRequest: always. A stream must be able to read a batch again, and a queue has lost acknowledged
+                messages.
+        """
+        raise InvalidRequest(
+            "readStream does not read queues: what is acknowledged is gone, so a stream could not read a batch again. "
+            'Read in batches: spark.read.format("shardmq") leaves the messages in their queue, shardmq.spark.drain '
+            "acknowledges what a block has read. Streaming reads come with topics",
+            ReplyCode.NOT_IMPLEMENTED,
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Make the writer of a batch.
+
+        Raises:
+            InvalidRequest: an option or a column does not exist or has another type, or the mode is "overwrite".
         """
         from shardmq.spark.write.writer import BatchWriter
 
@@ -50,10 +70,10 @@ class ShardmqDataSource(DataSource):
         return BatchWriter(parse(self._given, "write"), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Publishes the rows of a stream, each micro-batch once.
+        """Make the writer of a stream, which publishes each micro-batch once.
 
         Raises:
-            As `writer`.
+            InvalidRequest: an option or a column does not exist or has another type, or the output mode is "complete".
         """
         from shardmq.spark.write.writer import StreamWriter
 

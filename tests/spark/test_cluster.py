@@ -12,8 +12,7 @@ import pytest
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.bundle import make_zip
-
-from .cluster import Cluster, bare_python
+from tests.spark.cluster import Cluster, bare_python
 
 SPECULATIVE = {
     "spark.speculation": "true",

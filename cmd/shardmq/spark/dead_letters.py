@@ -1,8 +1,8 @@
-"""`shardmq spark deadletters`: what died of what; chosen ones published again."""
+"""`shardmq spark deadletters`: dead letters counted; chosen ones published again."""
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def moment(_context: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
-    """A date or time as ISO 8601 has it, UTC unless it says another zone.
+    """Read a date or time in ISO 8601, UTC unless it names another zone.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is neither.
     """
     if text is None:
         return None
@@ -32,69 +32,47 @@ def moment(_context: click.Context, _option: click.Parameter, text: str | None) 
 
 
 @click.command()
-@click.option("--queue", required=True, help="Where the dead letters lie.")
-@click.option("--reason", help="Only those that died of it: rejected, expired, maxlen, delivery_limit, ack_timeout.")
-@click.option("--from-queue", help="Only those that died there.")
-@click.option("--from-exchange", help="Only those that had been published to it.")
+@click.option("--queue", required=True, help="The queue with the dead letters.")
+@click.option("--reason", help="Only those that died of this: rejected, expired, maxlen, delivery_limit, ack_timeout.")
+@click.option("--from-queue", help="Only those that died in this queue.")
+@click.option("--from-exchange", help="Only those that had been published to this exchange.")
 @click.option("--since", callback=moment, metavar="TIME", help="Only those that died then or later, as 2026-11-20T18Z.")
 @click.option("--until", callback=moment, metavar="TIME", help="Only those that died before.")
-@click.option("--republish", is_flag=True, help="Publish them to where they were, and take them off the queue.")
+@click.option(
+    "--republish", is_flag=True, help="Publish them to the exchange they came from, and take them off the queue."
+)
 @click.option("--limit", type=click.IntRange(1), help="Republish so many at most.  [default: all of them]")
 @click.option("--keep", is_flag=True, help="Republish, but leave them in the queue, too.")
 @click.option("--dry-run", is_flag=True, help="With --republish: show which, and do nothing.")
-@click.option("--txn-id", default="", metavar="NAME", help="Of a --republish that was broken off, to finish it.")
+@click.option("--txn-id", default="", metavar="NAME", help="The name of a --republish that broke off, to finish it.")
 @URL
 @spark_options
 @JSON
 def deadletters(
     *,
     queue: str,
-    reason: str | None,
-    from_queue: str | None,
-    from_exchange: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    republish: bool,
-    limit: int | None,
-    keep: bool,
-    dry_run: bool,
-    txn_id: str,
-    url: str,
     master: str | None,
     settings: dict[str, str],
     log: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Count a queue's dead letters by reason, queue, exchange and hour of their latest death (the first of x-death).
 
     With --republish they go, all or none, to the exchange and routing keys that they had then. They keep x-death.
     """
     check_installed()
-    if not republish and (limit is not None or keep or dry_run or txn_id):
+    republish, dry_run = options["republish"], options["dry_run"]
+    if not republish and (options["limit"] is not None or options["keep"] or dry_run or options["txn_id"]):
         raise click.UsageError("--limit, --keep, --dry-run and --txn-id go together with --republish")
     from shardmq.cmd.spark.progress import print_summary, spark_for, watch
-    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs import preconditions
     from shardmq.spark.jobs.dead_letters import deadletters as job
 
-    targets.ready(url, queue)
+    preconditions.ready(options["url"], queue)
     doing = "republishing" if republish and not dry_run else "counting"
     with watch(doing, as_json) as watching, spark_for(watching, "deadletters", master, settings, log) as spark:
-        report = job(
-            spark,
-            queue,
-            url=url,
-            reason=reason,
-            from_queue=from_queue,
-            from_exchange=from_exchange,
-            since=since,
-            until=until,
-            republish=republish,
-            limit=limit,
-            keep=keep,
-            dry_run=dry_run,
-            txn_id=txn_id,
-            say=watching.say,
-        )
+        report = job(spark, queue, **options, say=watching.say)
     if as_json:
         print_json(report.as_table())
         return
@@ -105,7 +83,7 @@ def deadletters(
 
 
 def print_groups(report: "Report", queue: str) -> None:
-    """The table of reasons, queues, exchanges and hours."""
+    """Print the table of reasons, queues, exchanges and hours."""
     from rich.console import Console
     from rich.markup import escape
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import Progress
 
-    from shardmq.spark.jobs.summary import Summary
+    from shardmq.spark.jobs.outcome import Summary
 
 LOOK_SECONDS: Final = 0.25
 """How often Spark is asked how far it is."""

@@ -1,6 +1,8 @@
 """`shardmq spark publish`: CSV, JSON or Parquet files to an exchange."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,7 +16,6 @@ from shardmq.cmd.terminal.output import print_json
 @click.option("--exchange", required=True, help='Where to; "" with a queue\'s name as --routing-key is that queue.')
 @click.option(
     "--format",
-    "format_",
     type=click.Choice(("csv", "tsv", "json", "parquet")),
     help="Of the files; JSON has a line for each row.  [default: by their names]",
 )
@@ -67,24 +68,11 @@ from shardmq.cmd.terminal.output import print_json
 def publish(
     *,
     paths: tuple[str, ...],
-    exchange: str,
-    format_: str | None,
-    read_options: dict[str, str],
-    key: str | None,
-    routing_key: str | None,
-    value: str | None,
-    headers: dict[str, str],
-    message_id: str | None,
-    properties: dict[str, str],
-    partitions: int | None,
-    txn_id: str,
-    delivery: str,
-    mandatory: bool,
-    url: str,
     master: str | None,
     settings: dict[str, str],
     log: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Publish the rows of files to an exchange, every partition in parallel, all of them or none.
 
@@ -92,42 +80,40 @@ def publish(
     """
     check_installed()
     from shardmq.cmd.spark.progress import print_summary, spark_for, watch
-    from shardmq.spark.jobs import files, templates
-    from shardmq.spark.jobs import preconditions as targets
     from shardmq.spark.jobs.publish import publish as job
 
-    if key is not None and routing_key is not None:
-        raise click.UsageError("--key and --routing-key are two ways to say one thing")
-    # What can be wrong without Spark is said before it starts, which takes seconds.
-    if is_local(master_of(master)):
-        files.check_there(paths)
-    if format_ is None:
-        files.format_of(paths)
-    for template in (key, message_id, *headers.values()):
-        templates.parse(template or "")
-    targets.check_exchange(url, exchange)
+    exchange = options["exchange"]
+    check(paths, is_local(master_of(master)), options)
     with watch("publishing", as_json) as watching, spark_for(watching, "publish", master, settings, log) as spark:
-        summary = job(
-            spark,
-            paths,
-            url=url,
-            exchange=exchange,
-            format=format_,
-            read_options=read_options,
-            key=key,
-            routing_key=routing_key,
-            value=value,
-            headers=headers,
-            message_id=message_id,
-            properties=properties,
-            partitions=partitions,
-            txn_id=txn_id,
-            delivery=delivery,
-            mandatory=mandatory,
-            say=watching.say,
-        )
+        summary = job(spark, paths, **options, say=watching.say)
     if as_json:
         print_json(summary.as_table())
     else:
         target = f"exchange '{exchange}'" if exchange else "the default exchange"
         print_summary(summary, f"published to {target}")
+
+
+def check(paths: tuple[str, ...], is_local: bool, options: Mapping[str, Any]) -> None:
+    """Refuse what can be seen to be wrong before Spark starts, which takes seconds.
+
+    Args:
+        paths: what to publish.
+        is_local: whether Spark has this machine's files.
+        options: of the job.
+
+    Raises:
+        UsageError: options contradict one another.
+        InvalidRequest: a file does not exist, its format is unknown, or a template is malformed.
+        NotFound: the exchange does not exist.
+    """
+    from shardmq.spark.jobs import files, preconditions, templates
+
+    if options["key"] is not None and options["routing_key"] is not None:
+        raise click.UsageError("--key and --routing-key both say how rows are routed; give one of them")
+    if is_local:
+        files.check_there(paths)
+    if options["format"] is None:
+        files.format_of(paths)
+    for template in (options["key"], options["message_id"], *options["headers"].values()):
+        templates.parse(template or "")
+    preconditions.check_exchange(options["url"], options["exchange"])

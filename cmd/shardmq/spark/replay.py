@@ -1,6 +1,7 @@
 """`shardmq spark replay`: Parquet, as exported, back to exchanges."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,11 +12,16 @@ from shardmq.cmd.terminal.output import print_json
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS…")
-@click.option("--exchange", help="All of it to this one; routing keys are kept.")
+@click.option("--exchange", help="The exchange for all messages; routing keys are kept.")
 @click.option("--keep-exchange", is_flag=True, help="Each message to the exchange it was published to.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="ROWS/S", help="At most.  [default: no limit]")
 @click.option(
-    "--txn-id", default="", metavar="NAME", help="Of the replay.  [default: made of the files and where they go]"
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="ROWS/S",
+    help="Rows a second at most.  [default: no limit]",
+)
+@click.option(
+    "--txn-id", default="", metavar="NAME", help="The replay's name.  [default: made of the files and the target]"
 )
 @click.option(
     "--mandatory/--optional", default=True, show_default=True, help="Whether a row that no queue takes fails its chunk."
@@ -26,16 +32,11 @@ from shardmq.cmd.terminal.output import print_json
 def replay(
     *,
     paths: tuple[str, ...],
-    exchange: str | None,
-    keep_exchange: bool,
-    rate: float | None,
-    txn_id: str,
-    mandatory: bool,
-    url: str,
     master: str | None,
     settings: dict[str, str],
     log: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Publish what `export` has written again, with routing keys, ids, properties and headers as they were.
 
@@ -43,29 +44,18 @@ def replay(
     published is not published twice. The broker remembers that for seven days.
     """
     check_installed()
-    if (exchange is None) != keep_exchange:
-        raise click.UsageError("say --exchange NAME or --keep-exchange, one of the two")
+    exchange = options["exchange"]
+    if (exchange is None) != options["keep_exchange"]:
+        raise click.UsageError("give --exchange NAME or --keep-exchange, one of the two")
     from shardmq.cmd.spark.progress import print_summary, spark_for, watch
-    from shardmq.spark.jobs import files
-    from shardmq.spark.jobs import preconditions as targets
+    from shardmq.spark.jobs import files, preconditions
     from shardmq.spark.jobs.replay import replay as job
 
     if is_local(master_of(master)):
         files.check_there(paths)
-    targets.check_exchange(url, exchange)
+    preconditions.check_exchange(options["url"], exchange)
     with watch("replaying", as_json) as watching, spark_for(watching, "replay", master, settings, log) as spark:
-        summary = job(
-            spark,
-            paths,
-            url=url,
-            exchange=exchange,
-            keep_exchange=keep_exchange,
-            rate=rate,
-            txn_id=txn_id,
-            mandatory=mandatory,
-            say=watching.say,
-            progress=watching.progress,
-        )
+        summary = job(spark, paths, **options, say=watching.say, progress=watching.progress)
     if as_json:
         print_json(summary.as_table())
     else:

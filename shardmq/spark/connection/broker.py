@@ -299,6 +299,9 @@ class BrokerConnection:
 
 
 _connections: dict[tuple[int, str], BrokerConnection] = {}
+"""Open connections by process id and URL. State of the process: Spark runs many tasks in one worker, one after the
+other, and calls each with nothing but pickled values; a connection for each task would cost more than small tasks
+do."""
 
 
 def connection(url: str, timeout: float = 30.0) -> BrokerConnection:

@@ -1,7 +1,7 @@
-"""The part of the native protocol that Spark's processes speak, with msgpack alone (SPEC.md has it to the byte).
+"""The part of the native protocol that Spark's processes speak (SPEC.md has it to the byte), with msgpack alone.
 
-An executor has what one zip brings: no compiled extension. So operations are plain lists here, where the broker and the
-SDK have typed structs; a test holds numbers and fields to theirs.
+An executor has what one zip brings, and no compiled extension. So operations are plain lists here, where the broker
+and the SDK have typed structs. A test compares numbers and fields with theirs.
 """
 
 from enum import IntEnum
@@ -15,13 +15,13 @@ from shardmq.errors import ProtocolError, ReplyCode
 PROTOCOL_VERSION: Final = 1
 
 HEADER: Final = Struct(">II")
-"""type, length of the payload."""
+"""Type, and length of the payload."""
 
 Buffer = bytes | memoryview
 
 
 class Op(IntEnum):
-    """Type numbers of the operations that are sent or heard."""
+    """Type numbers of the operations that are sent or received."""
 
     CHANNEL_OPEN = 1
     CHANNEL_CLOSE = 2
@@ -81,64 +81,66 @@ FIELDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.QUEUE_RESERVE: ("request", "channel", "queue", "reservation", "messages_max", "lease_ms"),
     Op.RESERVATION_END: ("request", "channel", "queue", "reservation", "acknowledge", "ranges"),
 }
-"""Fields in their order on the wire. All of them are sent."""
+"""The fields of each operation in their order on the wire. All of them are sent."""
 
 _PUBLISH_FIELDS: Final = bytes([0x90 | len(FIELDS[Op.BASIC_PUBLISH])])
+_RECORDS: Final = FIELDS[Op.BASIC_PUBLISH].index("records")
 
 
 def encode(operation: Op, *values: object) -> bytes:
-    """The frame of an operation.
+    """Encode the frame of an operation.
 
     Args:
-        operation: which.
-        values: its fields in their order, all of them.
+        operation: which one.
+        values: all of its fields, in their order.
     """
     assert len(values) == len(FIELDS[operation]), f"{operation.name} has the fields {FIELDS[operation]}"
     payload: bytes = msgpack.packb(values)
     return HEADER.pack(operation, len(payload)) + payload
 
 
-def encode_publish(
-    request: int,
-    channel: int,
-    exchange: str,
-    routing_key: str,
-    flags: int,
-    count: int,
-    records: Buffer,
-    delay_ms: int,
-    producer: int,
-    sequence: int,
-    transaction: int,
-) -> list[Buffer]:
-    """The frame of a BasicPublish in pieces, of which `records` is one: it is sent from where it lies."""
+def encode_publish(*values: Any) -> list[Buffer]:
+    """Encode the frame of a BASIC_PUBLISH in pieces. One of them is `records`, which is sent without a copy.
+
+    Args:
+        values: all of its fields, in their order.
+    """
+    assert len(values) == len(FIELDS[Op.BASIC_PUBLISH]), f"BASIC_PUBLISH has the fields {FIELDS[Op.BASIC_PUBLISH]}"
+    records: Buffer = values[_RECORDS]
     size = len(records)
-    head = msgpack.packb((request, channel, exchange, routing_key, flags, count))
-    tail = msgpack.packb((delay_ms, producer, sequence, transaction))
+    head = msgpack.packb(values[:_RECORDS])
+    tail = msgpack.packb(values[_RECORDS + 1 :])
     if size < 1 << 8:
         binary = bytes((0xC4, size))
     elif size < 1 << 16:
         binary = b"\xc5" + size.to_bytes(2, "big")
     else:
         binary = b"\xc6" + size.to_bytes(4, "big")
-    # Both begin with the header of an array of their own, one byte, in whose place stands the one of all fields.
+    # Head and tail begin with an array header of one byte, which the header of all fields replaces.
     total = len(head) + len(binary) + size + len(tail) - 1
     front = b"".join((HEADER.pack(Op.BASIC_PUBLISH, total), _PUBLISH_FIELDS, head[1:], binary))
     return [front, records, tail[1:]]
 
 
 def decode(kind: int, payload: memoryview) -> tuple[Op, list[Any]]:
-    """What a frame from the broker says: the operation, and its fields in their order.
+    """Decode a frame from the broker.
+
+    Args:
+        kind: the frame's type.
+        payload: its bytes.
+
+    Returns:
+        The operation, and its fields in their order.
 
     Raises:
-        ProtocolError: it is none that Spark's side of a connection hears, or malformed.
+        ProtocolError: the frame is malformed, or of a type that Spark's side does not receive.
     """
     try:
         operation = Op(kind)
         values = msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException) as fault:
         raise ProtocolError(
-            f"the broker sent a frame of type {kind} that makes no sense here: {fault}", ReplyCode.SYNTAX_ERROR
+            f"the broker sent a frame of type {kind} that cannot be read: {fault}", ReplyCode.SYNTAX_ERROR
         ) from fault
     if type(values) is not list or len(values) != len(FIELDS[operation]):
         raise ProtocolError(

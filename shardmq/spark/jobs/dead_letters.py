@@ -1,30 +1,29 @@
-"""What died of what, counted; and chosen dead letters published again, then taken off their queue.
+"""Dead letters counted by what they died of; chosen ones published again, then taken off their queue.
 
-    reserve ─► choose ─► publish, one transaction ─► acknowledge exactly those ─► the rest back to its place
+    reserve ─► choose ─► publish, one transaction ─► acknowledge exactly those ─► put the rest back
                                     │
-                 a crash behind it: run again under the same name, it is found committed; only the end is left
+                 after a crash behind it: run again under the same name; the transaction is found
+                 committed, and only the acknowledging is left
 
-A message keeps its x-death when it goes back, as with RabbitMQ's shovel and "move messages": how often it has died is
-known when it dies again. The property expiration, which died with it (x-death has it as original-expiration), does not
-come back: it would at once die again.
+A republished message keeps its x-death, as with RabbitMQ's shovel, so that the count goes on when it dies again. It
+loses its property expiration, of which it would die again at once (x-death has it as original-expiration).
 """
 
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed, Unavailable
-from shardmq.spark.jobs import preconditions as targets
-from shardmq.spark.jobs.death_columns import Choice, deaths, republished
-from shardmq.spark.jobs.export import LEASE_MS
-from shardmq.spark.jobs.outcome import plain_faults
+from shardmq.spark.jobs import preconditions
+from shardmq.spark.jobs.death_columns import DeadLetterFilter, deaths, republished
+from shardmq.spark.jobs.options import LEASE_MS, DeadLetterOptions, takes_keywords
+from shardmq.spark.jobs.outcome import Summary, plain_faults
 from shardmq.spark.jobs.replay import with_id
-from shardmq.spark.jobs.summary import Summary
-from shardmq.spark.jobs.transaction import FORMAT, Sent, asking, claim, is_committed, put_back, send
+from shardmq.spark.jobs.transaction import FORMAT, SendOptions, Sent, asking, claim, is_committed, put_back, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,26 +35,26 @@ WHOLE: Final = (
     "body binary, message_id string, properties struct<message_id: string>, headers map<string,string>, "
     "timestamp timestamp, position long, raw_properties binary"
 )
-"""Columns: a job reads only what it needs."""
+"""Columns to read: LOOK for counting and choosing, WHOLE for republishing."""
 
 RANGES: Final = 5_000
-"""Acknowledged by one request: it has to fit into a frame."""
+"""Ranges that one request acknowledges: the request has to fit into a frame."""
 
 RESERVE_TRIES: Final = 8
-"""How often a reservation is made anew, because what was chosen in it is over the limit."""
+"""How often a reservation is made again because more than the limit was chosen in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Dead letters that have most in common.
+    """Dead letters that died of the same, in the same queue, in the same hour.
 
     Attributes:
-        reason: that they died of; None where there is no x-death.
+        reason: what they died of; None where there is no x-death.
         queue: where they died.
-        exchange: to which they had been published.
-        hour: in which they died (UTC), its begin; None where that is not known.
-        count: how many.
-        oldest: when the first of them came to the queue where they are now.
+        exchange: the exchange they had been published to.
+        hour: the beginning of the hour in which they died (UTC); None where it is not known.
+        count: how many there are.
+        oldest: when the first of them came to the dead-letter queue.
         newest: when the last of them came.
     """
 
@@ -70,108 +69,96 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What dead letters there are, and what was done with them.
+    """Which dead letters there are, and what was done with them.
 
     Attributes:
-        groups: of those that were chosen, by reason, queue, exchange and hour.
-        summary: of the job.
+        groups: the chosen ones by reason, queue, exchange and hour.
+        summary: what the job did.
     """
 
     groups: tuple[Group, ...]
     summary: Summary
 
     def as_table(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The report as a table for JSON."""
         return {**self.summary.as_table(), "groups": [asdict(group) for group in self.groups]}
 
 
-def deadletters(
-    spark: "SparkSession",
-    queue: str,
-    *,
-    url: str,
-    reason: str | None = None,
-    from_queue: str | None = None,
-    from_exchange: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    republish: bool = False,
-    limit: int | None = None,
-    keep: bool = False,
-    dry_run: bool = False,
-    txn_id: str = "",
-    lease_ms: int = LEASE_MS,
-    say: Callable[[str], None] = print,
-) -> Report:
+@takes_keywords(DeadLetterOptions)
+def deadletters(spark: "SparkSession", queue: str, options: DeadLetterOptions) -> Report:
     """Count a queue's dead letters by reason, queue, exchange and hour; publish chosen ones again.
 
     Args:
         spark: the session.
         queue: where the dead letters lie.
-        url: the broker's.
-        reason: only those that died of it, as "rejected".
-        from_queue: only those that died there.
-        from_exchange: only those that had been published to it.
-        since: only those that died then or later; without a time zone it is this machine's.
-        until: only those that died before.
-        republish: publish them to the exchange and routing keys of their latest death, in one transaction, and take
-            them off the queue. Those without x-death stay.
-        limit: republish so many at most, those that are first in the queue.
-        keep: republish, but leave them in the queue, too.
-        dry_run: say what would be done.
-        txn_id: a name for it. Given again after a crash, what is published is not published again, and what is left is
-            done; it is told by `say`, and a new one when "".
-        lease_ms: for so long the queue's messages are set aside at most; nobody else gets them meanwhile.
-        say: is told what goes on, a sentence at a time.
+        options: see Keywords.
 
     Raises:
-        NotFound: there is no such queue, or an exchange is gone: then nothing was published.
-        Unroutable: no queue takes one of them any more: then nothing was published.
-        PreconditionFailed: they were published, but had come back to their queue before they could be taken off it.
+        NotFound: the queue does not exist; or an exchange does not, and nothing was published.
+        Unroutable: no queue takes one of them any more, and nothing was published.
+        PreconditionFailed: they were published, but returned to their queue before they could be acknowledged.
         ShardmqError: it failed.
     """
     started_at = time.monotonic()
-    if (limit is not None or keep or dry_run or txn_id) and not republish:
-        raise InvalidRequest("a limit, keep, a dry run and a name are for dead letters that are published again")
-    choice = Choice(reason=reason, from_queue=from_queue, from_exchange=from_exchange, since=since, until=until)
-    targets.ready(url, queue)
-    doing = f"dead letters of queue '{queue}'"
-    groups: Sequence[Group] = ()
+    _check(options)
+    preconditions.ready(options.url, queue)
     notes: list[str] = []
-    sent, taken, name = Sent(0, 0), 0, ""
-    with plain_faults(doing):
-        if not republish or dry_run:
-            groups = grouped(look(spark, url, queue).where(choice.condition()))
-            count = sum(group.count for group in groups if not republish or group.reason is not None)
-            sent = Sent(count if limit is None else min(count, limit), 0)
+    name, taken = "", 0
+    with plain_faults(f"dead letters of queue '{queue}'"):
+        if not options.republish or options.dry_run:
+            groups: Sequence[Group] = grouped(look(spark, options.url, queue).where(_choice(options).condition()))
+            count = sum(group.count for group in groups if not options.republish or group.reason is not None)
+            sent = Sent(count if options.limit is None else min(count, options.limit), 0)
         else:
-            name = txn_id or f"deadletters-{uuid.uuid4()}"
-            say(f"republishing as '{name}': after a crash run it again with that name")
-            job = _Republishing(spark, url, queue, name, choice, limit, lease_ms)
-            sent, taken = job.copy() if keep else job.move()
-            groups = job.groups
+            name = options.txn_id or f"deadletters-{uuid.uuid4()}"
+            options.say(f"republishing as '{name}': after a crash run it again with that name")
+            republishing = _Republishing(spark, queue, name, options)
+            sent, taken = republishing.copy() if options.keep else republishing.move()
+            groups = republishing.groups
             if sent.is_repeat:
                 notes.append(f"transaction '{name}' was committed before: nothing was published now")
-                say(notes[-1])
-    return Report(
-        tuple(groups),
-        Summary(
-            job="deadletters",
-            rows=max(sent.rows, taken),
-            messages=0 if dry_run or not republish else sent.rows,
-            bytes=sent.bytes,
-            seconds=time.monotonic() - started_at,
-            transaction=name,
-            queues={queue: targets.ready(url, queue)},
-            notes=tuple(notes),
-        ),
+                options.say(notes[-1])
+    summary = Summary(
+        job="deadletters",
+        rows=max(sent.rows, taken),
+        messages=sent.rows if name else 0,
+        bytes=sent.bytes,
+        seconds=time.monotonic() - started_at,
+        transaction=name,
+        queues={queue: preconditions.ready(options.url, queue)},
+        notes=tuple(notes),
+    )
+    return Report(tuple(groups), summary)
+
+
+def _check(options: DeadLetterOptions) -> None:
+    if (options.limit is not None or options.keep or options.dry_run or options.txn_id) and not options.republish:
+        raise InvalidRequest("limit, keep, dry_run and txn_id are for republish=True alone")
+
+
+def _choice(options: DeadLetterOptions) -> DeadLetterFilter:
+    return DeadLetterFilter(
+        reason=options.reason,
+        from_queue=options.from_queue,
+        from_exchange=options.from_exchange,
+        since=options.since,
+        until=options.until,
     )
 
 
 def look(
     spark: "SparkSession", url: str, queue: str, columns: str = LOOK, reservation: str = "", lease_ms: int = LEASE_MS
 ) -> "DataFrame":
-    """A queue's messages with what is known of their deaths: those that are ready, or set aside under a name."""
+    """A queue's messages with the columns of their latest death.
+
+    Args:
+        spark: the session.
+        url: the broker's.
+        queue: the queue's name.
+        columns: the schema to read.
+        reservation: read the messages reserved under this name; "" for those that are ready.
+        lease_ms: milliseconds that the reservation lasts.
+    """
     options = {"url": url, "queue": queue, "minPartitions": str(spark.sparkContext.defaultParallelism)}
     if reservation:
         options |= {"drain": "true", "drainId": reservation, "drainTimeoutMs": str(lease_ms)}
@@ -179,7 +166,7 @@ def look(
 
 
 def grouped(messages: "DataFrame") -> tuple[Group, ...]:
-    """Dead letters counted."""
+    """Count dead letters by reason, queue, exchange and hour."""
     from pyspark.sql import functions as F
 
     hour = F.date_trunc("hour", F.col("died_at"))
@@ -187,7 +174,7 @@ def grouped(messages: "DataFrame") -> tuple[Group, ...]:
         messages.groupBy("reason", "from_queue", "from_exchange", hour.alias("hour"))
         .agg(
             F.count(F.lit(1)).alias("count"),
-            # As numbers: a timestamp would be told in the session's time zone.
+            # Numbers, as collect() gives timestamps in the session's time zone.
             F.unix_micros(F.min("timestamp")).alias("oldest"),
             F.unix_micros(F.max("timestamp")).alias("newest"),
         )
@@ -211,34 +198,29 @@ def grouped(messages: "DataFrame") -> tuple[Group, ...]:
 
 
 class _Republishing:
-    """Chosen dead letters on their way back."""
+    """The republishing of chosen dead letters.
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        url: str,
-        queue: str,
-        name: str,
-        choice: Choice,
-        limit: int | None,
-        lease_ms: int,
-    ) -> None:
+    Attributes:
+        groups: what was chosen, counted.
+    """
+
+    def __init__(self, spark: "SparkSession", queue: str, name: str, options: DeadLetterOptions) -> None:
         self._spark = spark
-        self._url = url
+        self._url = options.url
         self._queue = queue
         self._name = name
-        self._choice = choice
-        self._limit = limit
-        self._lease_ms = lease_ms
+        self._choice = _choice(options)
+        self._limit = options.limit
+        self._lease_ms = options.lease_ms
         self.groups: tuple[Group, ...] = ()
 
     def copy(self) -> tuple[Sent, int]:
-        """Publish them, and leave the queue as it is: (what was published, 0)."""
+        """Publish them and leave the queue as it is; returns what was published, and 0."""
         self._claim()
         return self._publish(""), 0
 
     def move(self) -> tuple[Sent, int]:
-        """Publish them and take them off the queue: (what was published, how many were taken off)."""
+        """Publish them and take them off the queue; returns what was published, and how many were taken off."""
         self._claim()
         with asking(self._url) as broker:
             if is_committed(broker, self._name):
@@ -253,13 +235,18 @@ class _Republishing:
             return sent, self._finish(broker)
 
     def _claim(self) -> None:
-        digest = hashlib.sha256(repr((self._queue, self._choice, self._limit)).encode()).hexdigest()[:20]
+        # The broker keeps digests of names for days, so the text must outlive the class's name.
+        choice = repr(self._choice).replace(DeadLetterFilter.__name__, "Choice", 1)
+        text = f"({self._queue!r}, {choice}, {self._limit!r})"
+        digest = hashlib.sha256(text.encode()).hexdigest()[:20]
         with asking(self._url) as broker:
             claim(broker, self._name, digest, "queue, choice or limit")
 
     def _reserve(self, broker: "BrokerConnection") -> None:
-        """Set aside as many of the queue's first messages as hold those that are wanted, and no more: then all that is
-        chosen of the reservation is published and acknowledged, also by whoever finishes it later.
+        """Reserve as many of the queue's first messages as contain the wanted ones, and no more.
+
+        Then whatever the filter chooses in the reservation is published and acknowledged, also by a later run that
+        finishes this one.
 
         Raises:
             PreconditionFailed: the name was used before.
@@ -269,19 +256,19 @@ class _Republishing:
         for _ in range(RESERVE_TRIES):
             _, state = broker.reserve(self._queue, self._name, messages_max, self._lease_ms)
             if state == "acknowledged":
-                raise PreconditionFailed(f"all that was set aside as '{self._name}' is done with; give another name")
+                raise PreconditionFailed(f"the messages reserved as '{self._name}' are acknowledged; give another name")
             if self._limit is None:
                 return
             count = self._chosen(LOOK, self._name).count()
             if count <= self._limit:
                 return
-            # Others have taken some from among them, so that more of those behind came along.
+            # Consumers took some of the first messages, so the reservation reaches further back.
             held = broker.end_reservation(self._queue, self._name, False)
             messages_max = max(1, held * self._limit // count)
         raise Unavailable(f"queue '{self._queue}' changes too fast to take {self._limit} from it; try again")
 
     def _depth(self, limit: int) -> int:
-        """How many of the queue's first messages hold so many chosen ones; 0, for all, where they hold fewer."""
+        """How many of the queue's first messages contain `limit` chosen ones; 0, for all, where the queue has fewer."""
         from pyspark.sql import functions as F
 
         last = self._last("", limit)
@@ -290,7 +277,7 @@ class _Republishing:
         return look(self._spark, self._url, self._queue, LOOK).where(F.col("position") <= last).count()
 
     def _last(self, reservation: str, limit: int) -> int | None:
-        """The position of the chosen message of that number; None where there are not so many."""
+        """The position of the last of the first `limit` chosen messages; None where there are fewer."""
         from pyspark.sql import functions as F
 
         first = self._chosen(LOOK, reservation).select("position").orderBy("position").limit(limit)
@@ -300,7 +287,7 @@ class _Republishing:
         return last
 
     def _publish(self, reservation: str) -> Sent:
-        """Publish what is chosen: of a reservation all, of the queue as it is now up to the limit."""
+        """Publish the chosen messages: all of a reservation, or up to the limit of those that are ready."""
         from pyspark.sql import functions as F
 
         last = self._last("", self._limit) if self._limit is not None and not reservation else None
@@ -308,7 +295,8 @@ class _Republishing:
         self.groups = grouped(self._chosen(LOOK, reservation).where(wanted))
         chosen = self._chosen(WHOLE, reservation).where(wanted)
         rows = republished(chosen, with_id(chosen))
-        return send(rows, url=self._url, doing=f"republishing from queue '{self._queue}'", txn_id=self._name)
+        doing = f"republishing from queue '{self._queue}'"
+        return send(rows, SendOptions(url=self._url, doing=doing, txn_id=self._name))
 
     def _chosen(self, columns: str, reservation: str) -> "DataFrame":
         from pyspark.sql import functions as F
@@ -317,7 +305,7 @@ class _Republishing:
         return look(self._spark, self._url, self._queue, columns, reservation, self._lease_ms).where(condition)
 
     def _finish(self, broker: "BrokerConnection") -> int:
-        """Take what was published off the queue, put the rest back; returns how many were taken off."""
+        """Acknowledge what was published, put the rest back; returns how many were acknowledged."""
         taken = 0
         found = ranges(self._chosen(LOOK, self._name))
         for start in range(0, len(found), RANGES):
@@ -326,27 +314,27 @@ class _Republishing:
         return taken
 
     def _check_there(self, broker: "BrokerConnection") -> None:
-        """Make sure that what is reserved is what was published: no new reservation under the old name."""
+        """Check that the reservation of a committed republishing still exists: a new one would hold other messages."""
         try:
             broker.slices(self._queue, 1, self._name)
         except NotFound as fault:
             raise PreconditionFailed(
-                f"'{self._name}' is committed, and nothing is set aside under it any more: either all of it was done, "
-                f"or its messages came back to queue '{self._queue}' when its time was over, and are there twice"
+                f"transaction '{self._name}' is committed, and its reservation is gone: either all of it was done, or "
+                f"the lease ended first, and the messages returned to queue '{self._queue}' after they were republished"
             ) from fault
 
 
 def ranges(messages: "DataFrame") -> list[tuple[int, int]]:
-    """The positions of messages as ranges [first, end), rising."""
+    """The positions of messages as rising ranges [first, end)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    # Numbered in order, what follows without a gap has the same difference.
+    # Position minus row number is the same for neighbours without a gap.
     numbered = messages.select("position", F.row_number().over(Window.orderBy("position")).alias("number"))
-    runs = numbered.groupBy(F.col("position") - F.col("number")).agg(
+    ranges_found = numbered.groupBy(F.col("position") - F.col("number")).agg(
         F.min("position").alias("first"), F.max("position").alias("last")
     )
-    return [(row["first"], row["last"] + 1) for row in runs.orderBy("first").select("first", "last").collect()]
+    return [(row["first"], row["last"] + 1) for row in ranges_found.orderBy("first").select("first", "last").collect()]
 
 
 def _moment(microseconds: int | None) -> datetime | None:

@@ -1,8 +1,8 @@
-"""x-death as columns: what a dead letter died of, where, and when; and which of them are chosen by that.
+"""x-death as columns: what a dead letter died of, where and when; and filters on these columns.
 
-It is the latest death that counts, the first entry of x-death: it brought the message where it is, and names the
-exchange and the routing keys that it is to have again. `time` is when a message first died like that in that queue:
-RabbitMQ keeps it when it happens again, and so does shardmq.
+The latest death counts, which is the first entry of x-death: it brought the message to the dead-letter queue, and
+names the exchange and routing keys to republish it with. Its `time` is when the message first died for that reason in
+that queue: as in RabbitMQ, later deaths of the same kind do not change it.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ _X_DEATH: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which dead letters.
+class DeadLetterFilter:
+    """Which dead letters a job is about. None stands for any.
 
     Attributes:
-        reason: that they died of, as "rejected"; any when None.
-        from_queue: where they died; any when None.
-        from_exchange: to which they were published before they died; any when None.
-        since: that they died then or later.
-        until: that they died before.
+        reason: what they died of, such as "rejected".
+        from_queue: the queue they died in.
+        from_exchange: the exchange they were published to before they died.
+        since: they died then or later.
+        until: they died before.
     """
 
     reason: str | None = None
@@ -37,7 +37,7 @@ class Choice:
     until: datetime | None = None
 
     def condition(self) -> "Column":
-        """The same of rows with the columns of `deaths`."""
+        """The filter as a condition on rows with the columns of `deaths`."""
         from pyspark.sql import functions as F
 
         condition = F.lit(True)
@@ -54,14 +54,14 @@ class Choice:
 
 
 def deaths(messages: "DataFrame") -> "DataFrame":
-    """Dead letters with reason, from_queue, from_exchange, from_keys and died_at, null where nothing is known.
+    """Add the columns reason, from_queue, from_exchange, from_keys and died_at, null where nothing is known.
 
     Args:
-        messages: with the column headers.
+        messages: dead letters with the column headers.
     """
     from pyspark.sql import functions as F
 
-    # try_element_at counts from 1, and gives null where there is none; what is no such JSON is null, too.
+    # try_element_at counts from 1 and gives null where there is no element; other JSON becomes null as well.
     death = F.try_element_at(F.from_json(F.col("headers")["x-death"], _X_DEATH), F.lit(1))
     known = messages.withColumn("death", death)
     return known.withColumns(
@@ -76,14 +76,14 @@ def deaths(messages: "DataFrame") -> "DataFrame":
 
 
 def republished(chosen: "DataFrame", properties: "Column") -> "DataFrame":
-    """Dead letters as the data source publishes them: to the exchange and the routing keys they had when they died.
+    """Make dead letters rows that the data source publishes to the exchange and routing keys they had when they died.
 
-    A message that was published with several keys, by the header CC, has that still, unless its queue's
-    x-dead-letter-routing-key took it away: then it becomes a message for each key.
+    A message that was published with several keys, by the header CC, is published once with that header. Where its
+    queue's x-dead-letter-routing-key removed the header, it becomes a message for each key.
 
     Args:
-        chosen: with the columns of `deaths`, body and headers.
-        properties: the raw properties they are to have.
+        chosen: dead letters with the columns of `deaths`, body and headers.
+        properties: the raw properties to publish them with.
     """
     from pyspark.sql import functions as F
 

@@ -1,95 +1,90 @@
-"""A queue to Parquet, in folders by date: a look at it, or all of it taken out."""
+"""A queue to Parquet, in folders by date: a copy of its messages, or the messages themselves."""
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from shardmq.errors import InvalidRequest, NotFound
 from shardmq.spark.jobs import export_folder as landing
-from shardmq.spark.jobs import preconditions as targets
+from shardmq.spark.jobs import preconditions
 from shardmq.spark.jobs.export_folder import Folder
-from shardmq.spark.jobs.outcome import plain_faults
-from shardmq.spark.jobs.summary import Summary
+from shardmq.spark.jobs.options import By, ExportOptions, Say, takes_keywords
+from shardmq.spark.jobs.outcome import Summary, plain_faults
 from shardmq.spark.jobs.transaction import FORMAT, asking, put_back
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-By = Literal["date", "hour"]
 
-LEASE_MS: Final = 24 * 3600 * 1000
-"""How long messages are set aside for a job that takes them: longer than jobs take, for what it writes must be
-acknowledged before they are back."""
-
-
-def export(
-    spark: "SparkSession",
-    queue: str,
-    to: str,
-    *,
-    url: str,
-    drain: bool = False,
-    by: By = "date",
-    append: bool = False,
-    max_records: int = 0,
-    partitions: int = 0,
-    lease_ms: int = LEASE_MS,
-    say: Callable[[str], None] = print,
-) -> Summary:
+@takes_keywords(ExportOptions)
+def export(spark: "SparkSession", queue: str, options: ExportOptions) -> Summary:
     """Write a queue's messages to Parquet, in folders date=YYYY-MM-DD, by when the broker took them (UTC).
 
-    Without `drain` the queue stays as it is. With it the messages are set aside, written, moved to their folders and
-    then acknowledged; an export that broke off anywhere is finished by the next one of that queue to that folder, and
-    no message is written twice. One at a time, then.
+    Without `drain` the queue stays as it is. With it the messages are reserved, written, moved to their folders and
+    then acknowledged. The next export of that queue to that folder finishes one that broke off, and no message is
+    written twice; so run one at a time. Of an empty queue there is one Parquet file without rows, so that the folder
+    can be read and replayed.
 
     Args:
         spark: the session.
-        queue: its name.
-        to: the folder, as Spark takes it.
-        url: the broker's.
-        drain: acknowledge what was written.
-        by: "hour" for folders hour=H below those of dates.
-        append: to what is in the folder, without `drain`; with it, that is always so.
-        max_records: only the first so many messages; 0 is all of them.
-        partitions: files at once, about; 0 is Spark's parallelism.
-        lease_ms: with `drain`, after so long the messages are back in their queue.
-        say: is told what goes on, a sentence at a time.
+        queue: the queue's name.
+        options: see Keywords.
 
     Raises:
-        NotFound: there is no such queue.
-        InvalidRequest: the folder is there already.
-        ShardmqError: it failed; what was set aside is back in the queue, unless another export finishes it.
+        NotFound: the queue does not exist.
+        InvalidRequest: the folder exists, and neither `append` nor `drain` is set.
+        ShardmqError: the export failed. Reserved messages are back in the queue, unless the next export finishes it.
     """
     started_at = time.monotonic()
-    if by not in ("date", "hour"):
-        raise InvalidRequest(f"by '{by}' is no way to lay files out; by date or by hour")
-    targets.ready(url, queue)
-    slices = partitions or spark.sparkContext.defaultParallelism
-    options = {"url": url, "queue": queue, "maxRecords": str(max_records), "minPartitions": str(slices)}
+    url, to = options.url, options.to
+    if options.by not in ("date", "hour"):
+        raise InvalidRequest(f"'{options.by}' is no way to lay out files; give by='date' or by='hour'")
+    preconditions.ready(url, queue)
+    given = _read_options(spark, queue, options)
+    name, notes = "", []
     with plain_faults(f"exporting queue '{queue}' to {to}"):
         target = Folder(spark, to)
-        if drain:
-            job = _Drain(spark, target, queue, url, by, {**options, "drainTimeoutMs": str(lease_ms)}, say)
-            name, rows, size, notes = job.run()
+        if options.drain:
+            drain = _Drain(spark, target, queue, options, given)
+            name, rows, size = drain.run()
+            notes = drain.notes
         else:
-            if not append and target.exists():
-                raise InvalidRequest(f"'{to}' is there already; name another folder, or append to it")
-            rows, size = write(spark.read.format(FORMAT).options(**options).load(), to, by, "append")
-            name, notes = "", []
+            if not options.append and target.exists():
+                raise InvalidRequest(f"folder '{to}' exists; name another one, or append to it")
+            rows, size = write(spark.read.format(FORMAT).options(**given).load(), to, options.by, "append")
+        if not rows:
+            write_empty(spark, target, options.by)
     return Summary(
         job="export",
         rows=rows,
-        messages=rows if drain else 0,
+        messages=rows if options.drain else 0,
         bytes=size,
         seconds=time.monotonic() - started_at,
         transaction=name,
-        queues={queue: targets.ready(url, queue)},
+        queues={queue: preconditions.ready(url, queue)},
         notes=tuple(notes),
     )
 
 
+def _read_options(spark: "SparkSession", queue: str, options: ExportOptions) -> dict[str, str]:
+    """The data source's options for reading the queue."""
+    slices = options.partitions or spark.sparkContext.defaultParallelism
+    given = {"url": options.url, "queue": queue, "maxRecords": str(options.max_records), "minPartitions": str(slices)}
+    return given | ({"drainTimeoutMs": str(options.lease_ms)} if options.drain else {})
+
+
 def write(messages: "DataFrame", to: str, by: By, mode: str) -> tuple[int, int]:
-    """Write messages in folders by date; returns how many it were, and the bytes of their bodies."""
+    """Write messages in folders by date.
+
+    Args:
+        messages: as the data source reads them.
+        to: the folder.
+        by: "date" or "hour".
+        mode: Spark's save mode.
+
+    Returns:
+        How many messages there were, and the bytes of their bodies.
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -105,42 +100,52 @@ def write(messages: "DataFrame", to: str, by: By, mode: str) -> tuple[int, int]:
     return int(counts.get["rows"]), int(counts.get["bytes"])
 
 
+def write_empty(spark: "SparkSession", target: Folder, by: By) -> None:
+    """Write a file with columns and no rows where the folder has no file yet: without one, nobody can read it."""
+    from shardmq.spark.read.columns import READ_SCHEMA
+
+    if any(not name.startswith(("_", ".")) for name in target.names()):
+        return
+    now = datetime.now(UTC)
+    folder = target.at(f"date={now:%Y-%m-%d}")
+    if by == "hour":
+        folder = folder.at(f"hour={now.hour}")
+    spark.createDataFrame([], READ_SCHEMA).write.parquet(folder.path)
+
+
 class _Drain:
-    """An export that takes the messages out."""
+    """An export that takes the messages out of their queue.
+
+    Attributes:
+        notes: what was found of exports that broke off, a sentence each.
+    """
 
     def __init__(
-        self,
-        spark: "SparkSession",
-        target: Folder,
-        queue: str,
-        url: str,
-        by: By,
-        options: dict[str, str],
-        say: Callable[[str], None],
+        self, spark: "SparkSession", target: Folder, queue: str, options: ExportOptions, given: dict[str, str]
     ) -> None:
         self._spark = spark
         self._target = target
         self._queue = queue
-        self._url = url
-        self._by = by
-        self._options = options
-        self._say = say
-        self._notes: list[str] = []
+        self._url = options.url
+        self._by = options.by
+        self._given = given
+        self._say: Say = options.say
+        self.notes: list[str] = []
 
-    def run(self) -> tuple[str, int, int, list[str]]:
-        """Finish what broke off, then do what is to do: (reservation, rows, bytes, notes)."""
+    def run(self) -> tuple[str, int, int]:
+        """Finish exports that broke off, then export: the reservation's name, rows, bytes."""
         for name in landing.unfinished(self._target, self._queue):
             if self._target.at(landing.FOLDER).at(name).at(landing.COMPLETE).exists():
                 self._note(f"export '{name}' had broken off after it was written; finishing it")
                 self._land(name)
             else:
-                self._note(f"export '{name}' had broken off before it was written; what it had set aside is put back")
+                self._note(f"export '{name}' had broken off before it was written; its messages are put back")
                 with asking(self._url) as broker:
                     broker.end_reservation(self._queue, name, False)
                 landing.clear(self._target, name)
         name = landing.new_id(self._queue)
         folder = self._target.at(landing.FOLDER).at(name)
-        messages = self._spark.read.format(FORMAT).options(**self._options, drain="true", drainId=name).load()
+        messages = self._spark.read.format(FORMAT).options(**self._given, drain="true", drainId=name).load()
         try:
             rows, size = write(messages, folder.path, self._by, "overwrite")
         except BaseException as fault:
@@ -148,21 +153,21 @@ class _Drain:
             landing.clear(self._target, name)
             raise
         self._land(name)
-        return name, rows, size, self._notes
+        return name, rows, size
 
     def _land(self, name: str) -> None:
-        """Move what is written to its place, acknowledge it, and leave nothing behind."""
+        """Move the written files to their place, acknowledge the messages, and remove the export's folder."""
         self._target.at(landing.FOLDER).at(name).move_into(self._target)
         with asking(self._url) as broker:
             try:
                 broker.end_reservation(self._queue, name, True)
             except NotFound:
                 self._note(
-                    f"messages of export '{name}' were back in queue '{self._queue}' before they could be "
-                    "acknowledged, its time was over: they are exported again"
+                    f"messages of export '{name}' returned to queue '{self._queue}' before they could be "
+                    "acknowledged, as their lease was over: they are exported again"
                 )
         landing.clear(self._target, name)
 
     def _note(self, sentence: str) -> None:
-        self._notes.append(sentence)
+        self.notes.append(sentence)
         self._say(sentence)

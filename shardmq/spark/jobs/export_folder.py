@@ -1,11 +1,11 @@
-"""Where an export stands until its messages are acknowledged, so that a crash at any moment leaves no row twice.
+"""The folder of an export until its messages are acknowledged, so that a crash at any moment leaves no row twice.
 
     reserve ─► write to TO/_shardmq-export/ID/ ─► move its files to TO ─► acknowledge ─► remove ID/
-               again from the start, until         those that are          all that was
-               it is complete (_SUCCESS)           still there             reserved
+               from the start, until it            those that are          all that was
+               is complete (_SUCCESS)              still there             reserved
 
-ID is the name of the reservation. Whoever exports that queue to that folder again finds ID/, and goes on where it was.
-Spark and all that reads Parquet pass over names that begin with "_".
+ID is the reservation's name. The next export of the queue to that folder finds ID/ and finishes it. Spark and other
+readers of Parquet skip names that begin with "_".
 """
 
 import hashlib
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "_shardmq-export"
 COMPLETE: Final = "_SUCCESS"
-"""What Spark writes last."""
+"""The file that Spark writes last."""
 
 
 class Folder:
-    """A folder on whatever file system Spark finds it.
+    """A folder on any file system that Spark knows.
 
     Args:
         spark: the session.
@@ -31,7 +31,7 @@ class Folder:
     """
 
     def __init__(self, spark: "SparkSession", path: str) -> None:
-        # pyspark has no types for what lies behind it in Java.
+        # pyspark has no types for Java objects.
         java: Any = spark._jvm
         self._path = java.org.apache.hadoop.fs.Path(path)
         self._files = self._path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -39,28 +39,34 @@ class Folder:
         self.path = path
 
     def at(self, name: str) -> "Folder":
-        """A folder in it."""
+        """A folder inside this one."""
         return Folder(self._spark, f"{self.path.rstrip('/')}/{name}")
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the folder exists."""
         return bool(self._files.exists(self._path))
 
     def names(self) -> list[str]:
-        """What lies in it."""
+        """The names of what is inside, sorted; none where the folder does not exist."""
         if not self.exists():
             return []
         return sorted(status.getPath().getName() for status in self._files.listStatus(self._path))
 
     def remove(self) -> None:
-        """Remove it, with all that is in it."""
+        """Remove the folder with all that is inside."""
         self._files.delete(self._path, True)
 
     def move_into(self, target: "Folder") -> int:
-        """Move all files in it, and in its folders, to the same places in another; returns how many it were.
+        """Move all files, those of inner folders included, to the same places in another folder.
+
+        Args:
+            target: the other folder.
+
+        Returns:
+            How many files were moved.
 
         Raises:
-            ShardmqError: one cannot be moved; whoever tries again goes on with the rest.
+            ShardmqError: a file cannot be moved; another try moves the rest.
         """
         moved = 0
         for status in self._files.listStatus(self._path):
@@ -72,28 +78,30 @@ class Folder:
                 continue
             self._files.mkdirs(target._path)
             if not self._files.rename(status.getPath(), target.at(name)._path):
-                raise ShardmqError(f"{self.path}/{name} cannot be moved to {target.path}; see to it and export again")
+                raise ShardmqError(
+                    f"{self.path}/{name} cannot be moved to {target.path}; make room for it there and export again"
+                )
             moved += 1
         return moved
 
 
 def prefix_of(queue: str) -> str:
-    """How the names of a queue's exports begin."""
+    """The beginning of the names of a queue's exports."""
     return f"export-{hashlib.sha256(queue.encode()).hexdigest()[:16]}-"
 
 
 def new_id(queue: str) -> str:
-    """A name for an export that begins."""
+    """A name for a new export."""
     return f"{prefix_of(queue)}{uuid.uuid4().hex[:12]}"
 
 
 def unfinished(target: Folder, queue: str) -> list[str]:
-    """The exports of a queue to a folder that broke off."""
+    """The names of a queue's exports to a folder that broke off."""
     return [name for name in target.at(FOLDER).names() if name.startswith(prefix_of(queue))]
 
 
 def clear(target: Folder, name: str) -> None:
-    """Remove what is left of an export that is done."""
+    """Remove the folder of an export that is finished."""
     target.at(FOLDER).at(name).remove()
     if not target.at(FOLDER).names():
         target.at(FOLDER).remove()

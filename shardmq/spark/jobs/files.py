@@ -1,4 +1,4 @@
-"""Files as DataFrames, and what is known of them without reading their rows."""
+"""Files as DataFrames, and what their names and footers tell."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CSV: Final = {"header": "true", "escape": '"'}
-"""A quote within quotes is doubled, as RFC 4180 has it and all that writes CSV, but for Spark."""
+"""A quote within quotes is doubled (RFC 4180); Spark's own default is a backslash."""
 
 FORMATS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     ".csv": ("csv", _CSV),
@@ -22,26 +22,26 @@ FORMATS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     ".parquet": ("parquet", {}),
     ".pq": ("parquet", {}),
 }
-"""By the end of a name: Spark's format, and its options unless told otherwise. CSV has a line of names, JSON a line for
-each row."""
+"""Spark's format and its usual options, by the end of a file's name. CSV has a line of names; JSON one object a
+line."""
 
 CORRUPT: Final = "_corrupt_record"
-"""A column that Spark adds where it finds lines that are no JSON: published, they would be messages about that."""
+"""The column that Spark adds where lines are no JSON. Its rows must not become messages."""
 
 COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate", ".xz"})
 _GLOB: Final = frozenset("*?[{")
 
 
 def is_local(path: str) -> bool:
-    """Whether it names a file of this machine, and nothing has to be found by a pattern."""
+    """Whether a path names a local file or folder, and is no pattern."""
     return "://" not in path and not path.startswith("file:") and not _GLOB & set(path)
 
 
 def check_there(paths: Sequence[str]) -> None:
-    """Make sure that local paths are there: sooner said than by Spark.
+    """Check that local paths exist, before Spark starts.
 
     Raises:
-        InvalidRequest: one is not.
+        InvalidRequest: one does not exist.
     """
     missing = [path for path in paths if is_local(path) and not Path(path).exists()]
     if missing:
@@ -49,19 +49,21 @@ def check_there(paths: Sequence[str]) -> None:
 
 
 def format_of(paths: Sequence[str]) -> str:
-    """The end of their names that tells what they are, a key of FORMATS.
+    """The format of files by the end of their names, a key of FORMATS.
 
     Raises:
-        InvalidRequest: it tells nothing, or they are not all of one kind.
+        InvalidRequest: an end is unknown, or the files are of several formats.
     """
     found = {path: _ending(path) for path in paths}
     for path, ending in found.items():
         if ending not in FORMATS:
             known = ", ".join(FORMATS)
-            raise InvalidRequest(f"'{path}' does not tell what it is by its name ({known}); give a format")
+            raise InvalidRequest(f"the name '{path}' ends in no known format ({known}); give a format")
     kinds = {FORMATS[ending][0] for ending in found.values()}
     if len(kinds) > 1:
-        raise InvalidRequest(f"files of {' and '.join(sorted(kinds))} together; publish one kind after the other")
+        raise InvalidRequest(
+            f"these are {' and '.join(sorted(kinds))} files together; publish one format after the other"
+        )
     return next(iter(found.values()))
 
 
@@ -79,16 +81,16 @@ def _ending(path: str) -> str:
 def read(
     spark: "SparkSession", paths: Sequence[str], format: str | None = None, options: Mapping[str, str] | None = None
 ) -> "DataFrame":
-    """The rows of files.
+    """Read the rows of files.
 
     Args:
         spark: the session.
         paths: files, folders or patterns, as Spark takes them.
-        format: "csv", "json" or "parquet"; by their names when None.
-        options: more of Spark's for reading that format.
+        format: "csv", "tsv", "json" or "parquet"; None to tell by the files' names.
+        options: Spark's options for reading that format.
 
     Raises:
-        InvalidRequest: there are none, nobody can tell what they are, or lines of them are not what they should be.
+        InvalidRequest: there are no files, their format is unknown, or not every line is a JSON object.
     """
     if not paths:
         raise InvalidRequest("there are no files to read")
@@ -99,14 +101,14 @@ def read(
     rows = spark.read.format(kind).options(**{**usual, **(options or {})}).load(list(paths))
     if CORRUPT in rows.columns:
         raise InvalidRequest(
-            f"not every line of {', '.join(paths)} is a JSON object, which is a row: correct these, or give the read "
-            "option mode=DROPMALFORMED, which leaves them out, or multiLine=true where a file is one object or array"
+            f"not every line of {', '.join(paths)} is a JSON object: correct the files, or give the read option "
+            "mode=DROPMALFORMED to leave such lines out, or multiLine=true where a file is one object or array"
         )
     return rows
 
 
 def described(rows: "DataFrame") -> list[File]:
-    """The Parquet files behind a DataFrame, with their rows, by their paths."""
+    """The Parquet files behind a DataFrame with their sizes and rows, sorted by path."""
     from pyspark.sql import functions as F
 
     counts = rows.groupBy(F.col("_metadata.file_path").alias("path"), F.col("_metadata.file_size").alias("size"))

@@ -1,9 +1,10 @@
-"""What goes wrong in Spark, as one sentence: errors of the data source as what they were, all else without Java."""
+"""What came of a job: its summary, or Spark's failure as one typed error with one sentence."""
 
 import contextlib
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from shardmq import errors
 from shardmq.errors import InvalidRequest, ShardmqError
@@ -11,7 +12,7 @@ from shardmq.errors import InvalidRequest, ShardmqError
 _OURS: Final = re.compile(
     r"shardmq\.errors\.(\w+): (?:[A-Z_]+ - )?(.*?)(?=\n\S*Traceback|\n SQLSTATE|\n\tat |\n\n|\Z)", re.DOTALL
 )
-"""The last line of a Python traceback, as Spark quotes it."""
+"""The last line of a Python traceback that ends in an error of ours, as Spark quotes it."""
 
 _FOREIGN: Final = re.compile(r"^(?:[a-z_]+\.)*([A-Z]\w*(?:Error|Exception|Fault)): (.+)$", re.M)
 
@@ -27,18 +28,52 @@ _INPUT: Final = frozenset(
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE",
     }
 )
-"""Conditions that whoever started the job can see to; those below them, with a point between, count too."""
+"""Spark's conditions that the user of the job can mend; sub-conditions, after a point, count as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a job did.
+
+    Attributes:
+        job: "publish", "export", "replay" or "deadletters".
+        rows: rows that this run handled; 0 where an earlier run had done all of it.
+        messages: messages that it published or acknowledged.
+        bytes: of the bodies of these rows.
+        seconds: from the job's start to its end, without the start of Spark.
+        transaction: the name to run the job again under; "" where it has none.
+        queues: the queues that messages went to, each with its ready messages now.
+        notes: what else the user should know, a sentence each.
+    """
+
+    job: str
+    rows: int = 0
+    messages: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    transaction: str = ""
+    queues: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows a second."""
+        return round(self.rows / self.seconds, 1) if self.seconds else 0.0
+
+    def as_table(self) -> dict[str, Any]:
+        """The summary as a table for JSON."""
+        return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_s": self.rows_per_s}
 
 
 @contextlib.contextmanager
 def plain_faults(doing: str) -> Iterator[None]:
-    """Raise what Spark raises as ours.
+    """Turn what Spark raises in the block into errors of ours.
 
     Args:
-        doing: what was tried, for the sentence, as "publishing to exchange 'flights'".
+        doing: what is tried, as the text says it: "publishing to exchange 'flights'".
 
     Raises:
-        ShardmqError: of the class that was raised in an executor, where it was ours.
+        ShardmqError: of the class that an executor raised, where that was ours.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -52,19 +87,19 @@ def plain_faults(doing: str) -> Iterator[None]:
 
 
 def plain(doing: str, text: str, condition: str) -> ShardmqError:
-    """The error that Spark's text tells of.
+    """Find the error that the text of Spark's exception quotes.
 
     Args:
-        doing: as in `plain_faults`.
-        text: of Spark's exception, tracebacks and all.
-        condition: Spark's name for it, "" where it has none.
+        doing: what was tried, as the text says it.
+        text: of Spark's exception, tracebacks included.
+        condition: Spark's name for the error; "" where it has none.
     """
     ours = _OURS.findall(text)
     if ours:
         name, said = ours[-1]
-        kind = getattr(errors, name, ShardmqError)
+        kind: type[ShardmqError] = getattr(errors, name, ShardmqError)
         sentence = " ".join(said.split())
-        return _made(kind, sentence if doing in sentence else f"{doing}: {sentence}")
+        return kind(sentence if doing in sentence else f"{doing}: {sentence}")
     if condition.partition(".")[0] in _INPUT:
         return InvalidRequest(f"{doing}: {first_sentence(text)}")
     foreign = _FOREIGN.findall(text)
@@ -74,13 +109,9 @@ def plain(doing: str, text: str, condition: str) -> ShardmqError:
 
 
 def first_sentence(text: str) -> str:
-    """The first line of what Spark or Java says, without names of classes and conditions."""
+    """The first line of a text of Spark or Java, without names of classes and conditions."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["nothing"]
     line = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
     line = re.sub(r"^:? ?(?:\w+\.)+[\w$]+: ", "", line)
     line = re.sub(r"^\[[A-Z_.]+\] ", "", line)
     return re.sub(r"\s*SQLSTATE: \w+$", "", line)
-
-
-def _made(kind: type[ShardmqError], text: str) -> ShardmqError:
-    return kind(text)

@@ -1,4 +1,4 @@
-"""What there must be before a job starts, and what is there after it: the broker asked, without Spark."""
+"""What must exist before a job starts, and what its queues hold afterwards: asked from the broker, without Spark."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -7,15 +7,15 @@ if TYPE_CHECKING:
     from shardmq.client.sync.connection import Connection
 
 ANSWER_SECONDS: Final = 30.0
-"""A broker that does not answer for so long has failed the job before it began."""
+"""How long a job waits for an answer before it fails, in seconds."""
 
 
 def connected(url: str) -> "Connection":
-    """A connection for a question or two.
+    """Connect for a request or two, without recovery.
 
     Raises:
-        ConnectionLost: there is no broker.
-        AuthenticationFailed: it does not know us.
+        ConnectionLost: no broker answers.
+        AuthenticationFailed: user, password or virtual host were refused.
     """
     from shardmq.client.sync.connection import connect
 
@@ -23,15 +23,16 @@ def connected(url: str) -> "Connection":
 
 
 def check_exchange(url: str, exchange: str | None) -> None:
-    """Make sure that the broker is there, and the exchange.
+    """Check that the broker answers and an exchange exists.
 
     Args:
         url: the broker's.
-        exchange: its name; "" is always there, None asks for the broker alone.
+        exchange: the exchange's name; "" always exists, None checks the broker alone.
 
     Raises:
-        NotFound: the exchange is not there.
-        ConnectionLost, AuthenticationFailed: as `connected`.
+        NotFound: the exchange does not exist.
+        ConnectionLost: no broker answers.
+        AuthenticationFailed: user, password or virtual host were refused.
     """
     with connected(url) as connection:
         if exchange:
@@ -42,17 +43,18 @@ def ready(url: str, queue: str) -> int:
     """How many messages a queue has ready.
 
     Raises:
-        NotFound: there is no such queue.
-        ConnectionLost, AuthenticationFailed: as `connected`.
+        NotFound: the queue does not exist.
+        ConnectionLost: no broker answers.
+        AuthenticationFailed: user, password or virtual host were refused.
     """
     with connected(url) as connection:
         return connection.channel().queue_declare(queue, passive=True).messages
 
 
 def queues_behind(url: str, exchanges: Iterable[str]) -> dict[str, int]:
-    """The queues that are bound to exchanges, or to exchanges that are bound to them, each with its messages ready now.
+    """The queues that exchanges lead to, also by way of other exchanges, with their ready messages.
 
-    Those of the default exchange are not among them: it leads to all there are.
+    The default exchange, which leads to every queue, counts for none.
     """
     wanted = {exchange for exchange in exchanges if exchange}
     if not wanted:

@@ -1,99 +1,61 @@
 """Files to an exchange: a message for each row."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shardmq.errors import InvalidRequest
-from shardmq.spark.jobs import files
-from shardmq.spark.jobs import preconditions as targets
-from shardmq.spark.jobs.outcome import plain_faults
-from shardmq.spark.jobs.summary import Summary
+from shardmq.spark.jobs import files, preconditions
+from shardmq.spark.jobs.options import PublishOptions, takes_keywords
+from shardmq.spark.jobs.outcome import Summary, plain_faults
 from shardmq.spark.jobs.templates import body_of, filled, key_of
-from shardmq.spark.jobs.transaction import send
+from shardmq.spark.jobs.transaction import SendOptions, send
 from shardmq.spark.options import EXACTLY_ONCE, new_transaction_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def publish(
-    spark: "SparkSession",
-    paths: str | Sequence[str],
-    *,
-    url: str,
-    exchange: str,
-    format: str | None = None,
-    read_options: Mapping[str, str] | None = None,
-    key: str | None = None,
-    routing_key: str | None = None,
-    value: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    message_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
-    partitions: int | None = None,
-    txn_id: str = "",
-    delivery: str = EXACTLY_ONCE,
-    mandatory: bool = True,
-    say: Callable[[str], None] = print,
-) -> Summary:
+@takes_keywords(PublishOptions)
+def publish(spark: "SparkSession", paths: str | Sequence[str], options: PublishOptions) -> Summary:
     """Publish the rows of files, every partition in parallel, all of them or none.
 
     Args:
         spark: the session.
-        paths: CSV, JSON (a line for each row) or Parquet files, folders or patterns.
-        url: the broker's.
-        exchange: where to; "" with a queue's name as routing key is that queue.
-        format: "csv", "tsv", "json" or "parquet"; by the files' names when None.
-        read_options: Spark's own for that format, as {"inferSchema": "true"}; a CSV's columns are texts without.
-        key: a column, or a template as "{carrier}.{origin}", that makes the routing keys.
-        routing_key: the same for all rows, in place of `key`.
-        value: the column that is the body; the whole row as a JSON object when None, nulls included.
-        headers: by name, a template each.
-        message_id: a column or a template.
-        properties: of all messages, as {"content_type": "text/csv", "priority": "3"}. The content type is
-            application/json unless it is said, or a column is the body.
-        partitions: publish with so many; as many as the files have when None.
-        txn_id: the transaction's name: published again under it, nothing happens. A new one when "".
-        delivery: "exactly-once", or "at-least-once": sooner visible, but there again with each retry.
-        mandatory: a row that no queue takes fails the job.
-        say: is told what goes on, a sentence at a time.
+        paths: CSV, JSON (one object a line) or Parquet files, folders or patterns.
+        options: see Keywords.
 
     Raises:
-        ShardmqError: it failed. Nothing was published then, with delivery "exactly-once".
+        InvalidRequest: options contradict one another, or the files cannot be read as asked.
+        NotFound: the exchange does not exist.
+        ShardmqError: publishing failed. With delivery "exactly-once" nothing was published.
     """
     started_at = time.monotonic()
     paths = [paths] if isinstance(paths, str) else list(paths)
-    targets.check_exchange(url, exchange)
-    doing = "publishing to " + (f"exchange '{exchange}'" if exchange else "the default exchange")
-    if delivery == EXACTLY_ONCE:
-        txn_id = txn_id or new_transaction_id()
-    elif txn_id:
-        raise InvalidRequest("at-least-once has no transaction; leave out its name, or deliver exactly-once")
-    if key is not None and routing_key is not None:
-        raise InvalidRequest("key and routing_key are two ways to say one thing; leave out one")
-    said = {**(properties or {}), **({} if routing_key is None else {"routing_key": routing_key})}
-    if value is None:
-        said.setdefault("content_type", "application/json")
+    url, exchange = options.url, options.exchange
+    preconditions.check_exchange(url, exchange)
+    txn_id = _transaction_of(options)
     with plain_faults(f"reading {', '.join(paths)}"):
-        rows = messages(files.read(spark, paths, format, read_options), key, value, headers, message_id)
-    if partitions is not None:
-        rows = rows.repartition(partitions)
+        rows = files.read(spark, paths, options.format, options.read_options)
+        rows = messages(rows, options.key, options.value, options.headers, options.message_id)
+    if options.partitions is not None:
+        rows = rows.repartition(options.partitions)
     sent = send(
         rows,
-        url=url,
-        doing=doing,
-        exchange=exchange,
-        txn_id=txn_id,
-        delivery=delivery,
-        mandatory=mandatory,
-        options=said,
+        SendOptions(
+            url=url,
+            doing="publishing to " + (f"exchange '{exchange}'" if exchange else "the default exchange"),
+            exchange=exchange,
+            txn_id=txn_id,
+            delivery=options.delivery,
+            mandatory=options.mandatory,
+            defaults=_defaults(options),
+        ),
     )
     notes = []
     if sent.is_repeat:
         notes.append(f"transaction '{txn_id}' was committed before: nothing was published now")
-        say(notes[-1])
-    queues = targets.queues_behind(url, [exchange] if exchange else [])
+        options.say(notes[-1])
     return Summary(
         job="publish",
         rows=sent.rows,
@@ -101,14 +63,38 @@ def publish(
         bytes=sent.bytes,
         seconds=time.monotonic() - started_at,
         transaction=txn_id,
-        queues=queues or _of_key(url, exchange, routing_key, mandatory),
+        queues=preconditions.queues_behind(url, [exchange] if exchange else []) or _queue_of_key(options),
         notes=tuple(notes),
     )
 
 
-def _of_key(url: str, exchange: str, routing_key: str | None, mandatory: bool) -> dict[str, int]:
-    """The queue that is named as the key of all rows; it is there, if they had to be taken."""
-    return {} if exchange or routing_key is None or not mandatory else {routing_key: targets.ready(url, routing_key)}
+def _transaction_of(options: PublishOptions) -> str:
+    """The transaction's name, "" where there is none; refuses options that contradict one another."""
+    if options.key is not None and options.routing_key is not None:
+        raise InvalidRequest("key and routing_key both say how rows are routed; give one of them")
+    if options.delivery == EXACTLY_ONCE:
+        return options.txn_id or new_transaction_id()
+    if options.txn_id:
+        raise InvalidRequest("at-least-once delivery has no transaction; leave out txn_id, or deliver exactly-once")
+    return ""
+
+
+def _defaults(options: PublishOptions) -> dict[str, str]:
+    """The data source's options for rows without columns of these names."""
+    given = dict(options.properties or {})
+    if options.routing_key is not None:
+        given["routing_key"] = options.routing_key
+    if options.value is None:
+        given.setdefault("content_type", "application/json")
+    return given
+
+
+def _queue_of_key(options: PublishOptions) -> dict[str, int]:
+    """The queue that the routing key of all rows names; it exists where every row had to be taken."""
+    key = options.routing_key
+    if options.exchange or key is None or not options.mandatory:
+        return {}
+    return {key: preconditions.ready(options.url, key)}
 
 
 def messages(
@@ -118,13 +104,17 @@ def messages(
     headers: Mapping[str, str] | None = None,
     message_id: str | None = None,
 ) -> "DataFrame":
-    """Rows as the data source takes them: value, and routing_key, headers and message_id where they are asked for.
+    """Make rows what the data source takes: value, and routing_key, headers and message_id where they are asked for.
 
     Args:
-        As `publish`.
+        rows: the rows.
+        key: a column or a template for routing keys.
+        value: the column that is the body; None for the whole row as a JSON object.
+        headers: a template for each header, by the header's name.
+        message_id: a column or a template.
 
     Raises:
-        InvalidRequest: a column is not there.
+        InvalidRequest: a column does not exist.
     """
     from pyspark.sql import functions as F
 

@@ -1,7 +1,7 @@
-"""Which rows of which files are one chunk of a replay, when it is due, and by what names its transactions go.
+"""The plan of a replay: which rows of which files are one chunk, when a chunk is due, and the replay's name.
 
-Files stand one after the other by their paths; their rows are numbered through. Chunk n is the rows [n * size,
-(n + 1) * size): the same whenever somebody runs it again over the same files.
+Files are sorted by path and their rows numbered through. Chunk n is the rows [n * size, (n + 1) * size), the same in
+every run over the same files.
 """
 
 import hashlib
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 CHUNK_SECONDS: Final = 5.0
-"""What a chunk brings, at the rate that is asked for: a job of Spark's takes some tenths of a second."""
+"""A chunk has the rows of so many seconds at the rate: each chunk costs a Spark job of some tenths of a second."""
 
 CHUNK_ROWS_MAX: Final = 200_000
-"""As many without a rate."""
+"""Rows of a chunk at most, and where there is no rate."""
 
 BLOCK_ROWS: Final = 1_000_000
-"""Rows that are read at once, and kept while their chunks are published: a file is not read again for each of them."""
+"""Rows that are read together and cached while their chunks are published, so that files are not read for each
+chunk."""
 
 
 class File(NamedTuple):

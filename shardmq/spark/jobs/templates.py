@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _PIECE: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _JSON: Final = {
     "ignoreNullFields": "false",
-    # Spark's own end with milliseconds, and silently leave out the rest.
+    # Spark's own formats end with milliseconds and silently drop the rest.
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
@@ -22,10 +22,10 @@ Piece = str | tuple[str]
 
 
 def parse(template: str) -> list[Piece]:
-    """The pieces of a template: names between braces are columns, doubled braces are braces.
+    """Cut a template into its pieces: names between braces are columns, doubled braces are braces.
 
     Raises:
-        InvalidRequest: a brace stands alone, or there is nothing between two.
+        InvalidRequest: a brace stands alone, or nothing is between two.
     """
     pieces: list[Piece] = []
     place = 0
@@ -50,10 +50,10 @@ def parse(template: str) -> list[Piece]:
 
 
 def filled(rows: "DataFrame", template: str) -> "Column":
-    """A text for each row; a column that is null is empty in it.
+    """Fill a template for each row; a null column is empty text.
 
     Raises:
-        InvalidRequest: it names a column that is not there.
+        InvalidRequest: the template is malformed, or names a column that does not exist.
     """
     from pyspark.sql import functions as F
 
@@ -67,7 +67,7 @@ def filled(rows: "DataFrame", template: str) -> "Column":
 
 
 def key_of(rows: "DataFrame", key: str) -> "Column":
-    """The routing key of each row, where `key` is a column's name, or a template.
+    """The routing key of each row, where `key` is a column's name or a template.
 
     Raises:
         InvalidRequest: it is neither.
@@ -78,10 +78,10 @@ def key_of(rows: "DataFrame", key: str) -> "Column":
 
 
 def column_of(rows: "DataFrame", name: str) -> "Column":
-    """A column, or with points between a field of one.
+    """A column by its name; with points, a field inside a column.
 
     Raises:
-        InvalidRequest: it is not there; the text says what is.
+        InvalidRequest: it does not exist; the text lists the columns that do.
     """
     from pyspark.sql import functions as F
 
@@ -89,14 +89,14 @@ def column_of(rows: "DataFrame", name: str) -> "Column":
         return F.col(f"`{name}`")
     if name.partition(".")[0] in rows.columns:
         return F.col(name)
-    raise InvalidRequest(f"there is no column '{name}' in the files; there are {', '.join(rows.columns)}")
+    raise InvalidRequest(f"the files have no column '{name}'; they have {', '.join(rows.columns)}")
 
 
 def text_of(rows: "DataFrame", name: str) -> "Column":
-    """A column as text: what has parts as JSON, all else as Spark writes it.
+    """A column as text: structs, arrays and maps as JSON, other types as Spark writes them.
 
     Raises:
-        As `column_of`.
+        InvalidRequest: it does not exist.
     """
     from pyspark.sql import functions as F
 
@@ -107,14 +107,14 @@ def text_of(rows: "DataFrame", name: str) -> "Column":
 
 
 def body_of(rows: "DataFrame", name: str | None) -> "Column":
-    """The body of each row: a column, bytes and texts as they are, or the whole row as a JSON object.
+    """The body of each row: one column, or the whole row as a JSON object.
 
     Args:
         rows: the rows.
-        name: the column; None for the whole row, fields that are null included.
+        name: the column, whose bytes and texts stay as they are; None for the whole row, nulls included.
 
     Raises:
-        As `column_of`.
+        InvalidRequest: the column does not exist.
     """
     from pyspark.sql import functions as F
 
@@ -125,5 +125,5 @@ def body_of(rows: "DataFrame", name: str | None) -> "Column":
 
 
 def type_of(rows: "DataFrame", column: "Column") -> str:
-    """The type of a column, as "string" or "array<int>"."""
+    """The type of a column in Spark's words, such as "string" or "array<int>"."""
     return rows.select(column).dtypes[0][1]

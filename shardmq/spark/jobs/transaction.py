@@ -1,7 +1,8 @@
-"""Rows on their way to the broker, in one transaction, counted by Spark as they go."""
+"""Sending rows to the broker in one transaction, counted by Spark on their way."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shardmq.errors import ConnectionFault, PreconditionFailed, RequestError, ShardmqError
@@ -16,12 +17,12 @@ FORMAT: Final = "shardmq"
 
 
 class Sent(NamedTuple):
-    """What came of it.
+    """What a send has published.
 
     Attributes:
-        rows: published.
-        bytes: of their values.
-        is_repeat: whether the transaction was committed before, and nothing was done now.
+        rows: how many.
+        bytes: of their bodies.
+        is_repeat: whether the transaction had been committed before, so that nothing was done now.
     """
 
     rows: int
@@ -29,9 +30,38 @@ class Sent(NamedTuple):
     is_repeat: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """How rows are sent.
+
+    Attributes:
+        url: the broker's.
+        doing: what the job is doing, as error texts say it: "publishing to exchange 'flights'".
+        exchange: the exchange for all rows; None where a column has it.
+        txn_id: the transaction's name; "" for none, or for one that the data source names.
+        delivery: "exactly-once" or "at-least-once".
+        mandatory: whether a row that no queue takes fails the job.
+        defaults: more options of the data source.
+    """
+
+    url: str
+    doing: str
+    exchange: str | None = None
+    txn_id: str = ""
+    delivery: str = EXACTLY_ONCE
+    mandatory: bool = True
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    def for_spark(self) -> dict[str, str]:
+        """The same as options of the data source."""
+        given = {"url": self.url, "delivery": self.delivery, "mandatory": str(self.mandatory).lower(), **self.defaults}
+        given |= {"txnId": self.txn_id} if self.txn_id else {}
+        return given | ({"exchange": self.exchange} if self.exchange is not None else {})
+
+
 @contextlib.contextmanager
 def asking(url: str) -> Iterator[BrokerConnection]:
-    """A connection for the driver's own questions."""
+    """A connection for the driver's own requests, closed at the end of the block."""
     broker = BrokerConnection(url)
     try:
         yield broker
@@ -39,61 +69,51 @@ def asking(url: str) -> Iterator[BrokerConnection]:
         broker.close()
 
 
-def send(
-    rows: "DataFrame",
-    *,
-    url: str,
-    doing: str,
-    exchange: str | None = None,
-    txn_id: str = "",
-    delivery: str = EXACTLY_ONCE,
-    mandatory: bool = True,
-    options: Mapping[str, str] | None = None,
-) -> Sent:
-    """Publish rows, in one transaction unless `delivery` says otherwise.
+def send(rows: "DataFrame", options: SendOptions) -> Sent:
+    """Publish rows, in one transaction unless `options.delivery` says otherwise.
 
     Args:
         rows: with the columns that the data source takes.
-        url: the broker's.
-        doing: what is done, for the sentence of an error.
-        exchange: for all rows; None where there is a column.
-        txn_id: the transaction's name; where it was committed before, nothing is read or published.
-        delivery: "exactly-once" or "at-least-once".
-        mandatory: a row that no queue takes fails the job.
-        options: more of the data source's for writing.
+        options: how. Where its transaction has been committed before, nothing is read or published.
 
     Raises:
-        ShardmqError: it failed; nothing was published, unless the text says otherwise, or delivery is at-least-once.
+        ShardmqError: publishing failed. Nothing was published, unless the text says otherwise or the delivery is
+            at-least-once.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     number = 0
-    if txn_id:
-        with asking(url) as broker:
-            number, is_done = broker.begin(txn_id)
-        if is_done:
+    if options.txn_id:
+        with asking(options.url) as broker:
+            number, is_committed = broker.begin(options.txn_id)
+        if is_committed:
             return Sent(0, 0, is_repeat=True)
-    said = {"url": url, "delivery": delivery, "mandatory": str(mandatory).lower(), **(options or {})}
-    said |= {"txnId": txn_id} if txn_id else {}
-    said |= {"exchange": exchange} if exchange is not None else {}
     counts = Observation()
     counted = rows.observe(
         counts, F.count(F.lit(1)).alias("rows"), F.coalesce(F.sum(F.octet_length("value")), F.lit(0)).alias("bytes")
     )
     try:
-        with plain_faults(doing):
-            counted.write.format(FORMAT).options(**said).mode("append").save()
+        with plain_faults(options.doing):
+            counted.write.format(FORMAT).options(**options.for_spark()).mode("append").save()
     except BaseException as fault:
-        if txn_id:
-            give_up(url, txn_id, number, fault)
+        if options.txn_id:
+            give_up(options.url, options.txn_id, number, fault)
         raise
     return Sent(int(counts.get["rows"]), int(counts.get["bytes"]))
 
 
 def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
-    """Abort what failed, and not what somebody has begun under its name since; the fault is told what became of it
-    where that is not plain.
+    """Abort the transaction of a job that failed, but not one that somebody began under its name since.
+
+    Args:
+        url: the broker's.
+        txn_id: the transaction's name.
+        number: the transaction's number.
+        fault: what the job failed with; it gets a note where the transaction could not be aborted.
+
+    Raises:
+        ShardmqError: of the fault's class: the transaction was committed nevertheless.
     """
     try:
         with asking(url) as broker:
@@ -101,25 +121,25 @@ def give_up(url: str, txn_id: str, number: int, fault: BaseException) -> None:
     except PreconditionFailed:
         fault.add_note(f"transaction '{txn_id}' was committed nevertheless: all of it is published")
         if isinstance(fault, ShardmqError):
-            said = f"{fault.text}; but transaction '{txn_id}' was committed: running it again does nothing more"
-            raise fault.with_text(said) from fault
+            text = f"{fault.text}; but transaction '{txn_id}' was committed: running it again does nothing more"
+            raise fault.with_text(text) from fault
     except (ConnectionFault, RequestError) as gone:
-        # What is undecided ends by its timeout; the fault itself says more than that nobody could be told.
+        # An undecided transaction ends by its timeout; the fault itself says more than that the abort failed.
         fault.add_note(f"transaction '{txn_id}' could not be aborted ({gone.text}); it ends by its timeout")
 
 
 def put_back(url: str, queue: str, reservation: str, fault: BaseException) -> None:
-    """Return what a job that failed had set aside; the fault is told where that fails."""
+    """Return the reserved messages of a job that failed to their queue; where that fails, the fault gets a note."""
     try:
         with asking(url) as broker:
             broker.end_reservation(queue, reservation, False)
     except (ConnectionFault, RequestError) as gone:
-        # The reservation ends by its time; the fault itself says more than that nobody could be told.
-        fault.add_note(f"what is set aside under '{reservation}' could not be put back ({gone.text})")
+        # The reservation ends by its lease; the fault itself says more than that it could not be ended.
+        fault.add_note(f"messages reserved as '{reservation}' could not be put back ({gone.text})")
 
 
 def is_committed(broker: BrokerConnection, name: str) -> bool:
-    """Whether a transaction of that name is committed. One that is open is aborted."""
+    """Whether a transaction of that name has been committed. An open one is aborted."""
     number, is_done = broker.begin(name)
     if not is_done:
         broker.abort(name, number)
@@ -127,23 +147,23 @@ def is_committed(broker: BrokerConnection, name: str) -> bool:
 
 
 def claim(broker: BrokerConnection, name: str, digest: str, what: str) -> None:
-    """Make a name stand for one thing that is to be done once, by transactions without messages.
+    """Bind a job's name to what the job does, by transactions without messages.
 
     Args:
-        broker: whose.
-        name: the name.
-        digest: of what is to be done.
-        what: that makes it the same, for the sentence of the error.
+        broker: the broker that remembers it.
+        name: the job's name.
+        digest: of all that makes two jobs the same.
+        what: that goes into the digest, for the text of the error.
 
     Raises:
-        PreconditionFailed: it stands for something else.
+        PreconditionFailed: the name is bound to another digest.
     """
-    any_of_it, exactly = f"{name}/plan", f"{name}/plan/{digest}"
-    if is_committed(broker, exactly):
+    any_digest, this_digest = f"{name}/plan", f"{name}/plan/{digest}"
+    if is_committed(broker, this_digest):
         return
-    if is_committed(broker, any_of_it):
+    if is_committed(broker, any_digest):
         raise PreconditionFailed(f"'{name}' was used with other {what}: give the same, or another name")
-    for mark in (any_of_it, exactly):
+    for mark in (any_digest, this_digest):
         number, is_done = broker.begin(mark)
         if not is_done:
             broker.commit(mark, number, [])

@@ -21,8 +21,7 @@ from shardmq.protocol.native.operations.codec import FROM_CLIENT, TYPES
 from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionOpen, Ok
 from shardmq.spark.connection.broker import BrokerConnection
 from shardmq.spark.write.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, PublishWindow
-
-from .proxy import Fate, Proxy
+from tests.spark.proxy import Fate, Proxy
 
 PUBLISH = TYPES[BasicPublish]
 RUN = 100

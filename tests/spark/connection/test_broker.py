@@ -29,8 +29,7 @@ from shardmq.spark.connection.broker import BrokerConnection, connection
 from shardmq.spark.connection.protocol import Op
 from shardmq.spark.jobs.transaction import asking, give_up
 from shardmq.spark.write.publisher import PublishWindow
-
-from .proxy import Fate, Proxy
+from tests.spark.proxy import Fate, Proxy
 
 COMMIT = TYPES[TransactionCommit]
 

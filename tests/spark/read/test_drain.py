@@ -15,8 +15,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.errors import InvalidRequest, NotFound, PreconditionFailed
 from shardmq.spark import acknowledge, drain, release
 from shardmq.spark.read.drain import RENEWALS, position_ranges
-
-from .queues import Load, loader, numbers, publish, reader, ready, until
+from tests.spark.queues import Load, loader, numbers, publish, reader, ready, until
 
 Drain = Callable[..., Any]
 

@@ -16,8 +16,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicPublish
 from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.transaction import TransactionCommit, TransactionSeal
-
-from .proxy import Fate, Judge, Proxy, passes
+from tests.spark.proxy import Fate, Judge, Proxy, passes
 
 StartBroker = Callable[..., Broker]
 

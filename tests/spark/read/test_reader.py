@@ -17,8 +17,7 @@ from shardmq.cmd.run.broker import Broker
 from shardmq.errors import AccessRefused, ConnectionLost, NotFound
 from shardmq.spark.read.columns import READ_SCHEMA
 from shardmq.spark.read.reader import BATCH_ROWS, Slice, _first, _of_size
-
-from .queues import Load, counts, loader, numbers, publish, reader, ready, until
+from tests.spark.queues import Load, counts, loader, numbers, publish, reader, ready, until
 
 
 @pytest.fixture

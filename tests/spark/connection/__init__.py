@@ -1,0 +1,1 @@
+"""A broker as Spark's processes use it: the connection, and its frames."""

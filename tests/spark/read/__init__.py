@@ -1,0 +1,1 @@
+"""Queues to DataFrames."""

@@ -1,0 +1,42 @@
+"""What format("shardmq") refuses, and in which words."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from shardmq.cmd.run.broker import Broker
+from tests.spark.write.published import refused, write
+
+
+def test_reading_a_stream_is_refused_with_what_to_do_instead(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("shardmq").option("url", broker.url).option("queue", "any").load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(PySparkException) as error:
+        query.start().awaitTermination(60)
+    said = refused(error)
+    assert "shardmq.errors.InvalidRequest: NOT_IMPLEMENTED - readStream does not read queues" in said
+    assert "shardmq.spark.drain" in said
+
+
+def test_overwriting_is_refused(spark: SparkSession, broker: Broker) -> None:
+    with pytest.raises(PySparkException) as error:
+        write(spark.sql("select 'a' as value"), broker, "overwrite", exchange="amq.fanout")
+    assert 'mode("overwrite") would empty queues that others publish to' in refused(error)
+
+
+def test_a_complete_stream_is_refused(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    counted = spark.readStream.format("rate").load().groupBy("value").count().selectExpr("string(value) as value")
+    query = (
+        counted.writeStream.format("shardmq")
+        .option("url", broker.url)
+        .option("exchange", "x")
+        .option("checkpointLocation", str(tmp_path))
+        .outputMode("complete")
+    )
+    with pytest.raises(PySparkException) as error:
+        query.start().awaitTermination(60)
+    assert "complete" in refused(error)
