@@ -10,7 +10,7 @@ connection/   A broker as Spark's processes use it; msgpack alone.
 write/        DataFrames to queues.
 read/         Queues to DataFrames.
 jobs/         Whole jobs, as functions and as `shardmq spark …`.
-pyspark_shardmq/    what Spark looks for where shardmq is installed
+pyspark_shardmq/    The package by which Spark finds the data source.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Not later: a module of that name takes the function's place when it is imported first.
+# Imported now: importing the module of that name later would replace the function.
 from shardmq.spark.read.drain import acknowledge, drain, position_ranges, release
 
 if TYPE_CHECKING:
@@ -56,18 +56,23 @@ _HOMES = {
 
 
 def register(spark: "SparkSession") -> None:
-    """Make format("shardmq") known to a session, and give its executors what they need, where they are not this
-    machine. Where shardmq is installed on all of them, nobody need call it; calling it twice does no harm.
+    """Make format("shardmq") known to a session, and ship it to executors on other machines.
+
+    It is not needed where shardmq is installed on driver and executors. Calling it twice does no harm.
 
     Args:
         spark: the session.
+
+    Raises:
+        StartupRefused: the zip for executors cannot be made.
     """
     from shardmq.spark.source import ShardmqDataSource
 
     master = spark.conf.get("spark.master", None) or ""
-    if not re.match(r"local(\[|$)", master):  # there, tasks run here
+    if not re.match(r"local(\[|$)", master):  # tasks run on this machine
         _ship(spark)
-    spark.dataSource.register(ShardmqDataSource)  # behind it: what is registered knows of files that were there then
+    # Last: a registered source sees only files that were shipped before.
+    spark.dataSource.register(ShardmqDataSource)
 
 
 def _ship(spark: "SparkSession") -> None:
@@ -75,12 +80,12 @@ def _ship(spark: "SparkSession") -> None:
     from shardmq.version import VERSION
 
     folder = Path(tempfile.mkdtemp(prefix="shardmq-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that start later fetch it from here
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that start later fetch it
     spark.addArtifacts(str(make_zip(folder / f"shardmq_spark-{VERSION}.zip")), pyfile=True)
 
 
 def __getattr__(name: str) -> object:
-    # Executors import this package too, and have no pipeline.
+    # Executors import this package as well, and their zip has no jobs.
     if name not in _HOMES:
         raise AttributeError(f"module 'shardmq.spark' has no attribute '{name}'")
     found: object = getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The zip that executors need where shardmq is not installed: plain Python, which `addPyFile` and --py-files take."""
+"""The zip that executors need where shardmq is not installed. It is plain Python, for `addPyFile` and --py-files."""
 
 import zipfile
 from pathlib import Path
@@ -25,13 +25,13 @@ MODULES: Final = (
     "protocol/native/__init__.py",
     "protocol/native/frames.py",
 )
-"""Of shardmq, beside `shardmq.spark`; all of it needs the standard library alone (a test looks)."""
+"""Modules of shardmq besides `shardmq.spark`. They need the standard library alone (a test checks)."""
 
 JOBS: Final = "jobs"
-"""The folder of `shardmq.spark` that runs on drivers alone, with a terminal."""
+"""The folder of `shardmq.spark` that runs on drivers alone."""
 
 DISCOVERY: Final = "pyspark_shardmq"
-"""A package beside shardmq in the zip, as where it is installed; a folder of `shardmq.spark` in the source tree."""
+"""A top-level package in the zip and where shardmq is installed; a folder of `shardmq.spark` in the source tree."""
 
 _DAY: Final = (2026, 1, 1, 0, 0, 0)
 
@@ -40,10 +40,10 @@ def make_zip(path: str | Path) -> Path:
     """Write the zip.
 
     Args:
-        path: where to; what is there is replaced.
+        path: the file to write; an existing one is replaced.
 
     Returns:
-        It.
+        The path.
 
     Raises:
         StartupRefused: a file of shardmq or msgpack is not where it was installed.
@@ -51,7 +51,7 @@ def make_zip(path: str | Path) -> Path:
     target = Path(path)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, source in sorted(_contents().items()):
-            # Of the same day each time: Spark takes the same file twice, but not another of its name.
+            # Always the same day: Spark takes the same file twice, but no other file of its name.
             bundle.writestr(zipfile.ZipInfo(name, _DAY), source, zipfile.ZIP_DEFLATED)
     return target
 
@@ -65,7 +65,7 @@ def _contents() -> dict[str, str]:
             found[f"shardmq/{inner.as_posix()}"] = path
     homes = (home / "spark" / DISCOVERY, home.parent / DISCOVERY)
     found |= {f"{DISCOVERY}/{path.name}": path for folder in homes for path in folder.glob("*.py")}
-    # msgpack's compiled part is of this machine; without it the package falls back to Python by itself.
+    # msgpack's compiled part is for this machine; without it the package uses its Python part.
     found |= {f"msgpack/{path.name}": path for path in Path(msgpack.__file__).parent.glob("*.py")}
     try:
         return {name: path.read_text(encoding="utf-8") for name, path in found.items()}

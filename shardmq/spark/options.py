@@ -1,4 +1,4 @@
-"""The options of the data source, each declared once: for what it is, its type, its default, and what it does."""
+"""The options of the data source, each declared once with its uses, type, default and help."""
 
 import json
 import uuid
@@ -16,12 +16,12 @@ EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
 
 DRAIN_PREFIX: Final = "spark-drain-"
-"""How the names begin that blocks make for what they drain: no other job has them."""
+"""The beginning of reservation names that `drain` makes. No other job uses it."""
 
 _WRITES: Final = ("write", "stream")
 _ALL: Final = ("read", "write", "stream")
 _SPARKS_OWN: Final = {"stream": frozenset({"checkpointlocation", "queryname"})}
-"""Options that Spark itself puts beside ours, in small letters."""
+"""Options that Spark adds to ours, in small letters."""
 
 
 def _text(given: str) -> str:
@@ -30,7 +30,7 @@ def _text(given: str) -> str:
 
 def _flag(given: str) -> bool:
     if given.lower() not in ("true", "false"):
-        raise ValueError("it is true or false")
+        raise ValueError("write true or false")
     return given.lower() == "true"
 
 
@@ -39,9 +39,9 @@ def _integer(least: int, most: int) -> Callable[[str], int]:
         try:
             number = int(given)
         except ValueError:
-            raise ValueError("it is a whole number") from None
+            raise ValueError("write a whole number") from None
         if not least <= number <= most:
-            raise ValueError(f"it is {least} to {most}")
+            raise ValueError(f"write {least} to {most}")
         return number
 
     return read
@@ -50,7 +50,7 @@ def _integer(least: int, most: int) -> Callable[[str], int]:
 def _choice(*words: str) -> Callable[[str], str]:
     def read(given: str) -> str:
         if given.lower() not in words:
-            raise ValueError(f"it is {' or '.join(words)}")
+            raise ValueError(f"write {' or '.join(words)}")
         return given.lower()
 
     return read
@@ -58,7 +58,7 @@ def _choice(*words: str) -> Callable[[str], str]:
 
 def _name(given: str) -> str:
     if len(given.encode()) > NAME_BYTES_MAX:
-        raise ValueError(f"it is at most {NAME_BYTES_MAX} bytes long")
+        raise ValueError(f"write at most {NAME_BYTES_MAX} bytes")
     return given
 
 
@@ -66,9 +66,9 @@ def _headers(given: str) -> dict[str, Any]:
     try:
         table = json.loads(given)
     except ValueError as fault:
-        raise ValueError(f"it is a JSON object ({fault})") from None
+        raise ValueError(f"write a JSON object ({fault})") from None
     if not isinstance(table, dict):
-        raise ValueError('it is a JSON object, as {"source": "spark"}')
+        raise ValueError('write a JSON object, such as {"source": "spark"}')
     return table
 
 
@@ -78,28 +78,53 @@ def _option(name: str, uses: tuple[str, ...], read: Callable[[str], Any], defaul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the options of a job say. The metadata of a field are its name in Spark, uses, reader and help."""
+    """The options of a job. Each field's metadata are its name in Spark, its uses, its reader and its help."""
 
-    # fmt: off
-    url: str = _option("url", _ALL, _text, "",
-                       "Broker, as shardmq://user:password@host:port/vhost; shardmqs:// with TLS. Required.")
-    timeout_ms: int = _option("timeoutMs", _ALL, _integer(1000, 24 * 3600 * 1000), 60_000,
-                              "How long to try again while the broker, or a part of it, is not there.")
+    url: str = _option(
+        "url", _ALL, _text, "", "Broker, as shardmq://user:password@host:port/vhost; shardmqs:// with TLS. Required."
+    )
+    timeout_ms: int = _option(
+        "timeoutMs",
+        _ALL,
+        _integer(1000, 24 * 3600 * 1000),
+        60_000,
+        "How long to try again while the broker, or a part of it, is not there.",
+    )
 
-    exchange: str | None = _option("exchange", _WRITES, _name, None, "Of rows where the column has none.")
-    routing_key: str | None = _option("routing_key", _WRITES, _name, None, "Of rows where the column has none.")
-    delivery: str = _option("delivery", _WRITES, _choice(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE,
-                            "exactly-once: staged, and committed with the job. at-least-once: published at once.")
-    transaction_id: str | None = _option("txnId", ("write",), _name, None,
-                                         "Name of the job's transaction: run again, it publishes nothing twice.")
+    exchange: str | None = _option("exchange", _WRITES, _name, None, "For rows where the column is null or missing.")
+    routing_key: str | None = _option(
+        "routing_key", _WRITES, _name, None, "For rows where the column is null or missing."
+    )
+    delivery: str = _option(
+        "delivery",
+        _WRITES,
+        _choice(EXACTLY_ONCE, AT_LEAST_ONCE),
+        EXACTLY_ONCE,
+        "exactly-once: staged, and committed with the job. at-least-once: published at once.",
+    )
+    transaction_id: str | None = _option(
+        "txnId", ("write",), _name, None, "Name of the job's transaction: run again, it publishes nothing twice."
+    )
     transaction_app_id: str | None = _option(
-        "txnAppId", ("stream",), _name, None, "Names the stream, in place of the query's id. A new checkpoint counts "
-        "batches from 0 again: it needs another name, or its batches pass for committed.")
-    transaction_timeout_ms: int = _option("txnTimeoutMs", _WRITES, _integer(0, DELAY_MS_MAX), 0,
-                                          "How long it may stay undecided; 0 is the broker's default, a day.")
+        "txnAppId",
+        ("stream",),
+        _name,
+        None,
+        "Names the stream, in place of the query's id. A new checkpoint counts "
+        "batches from 0 again: it needs another name, or its batches pass for committed.",
+    )
+    transaction_timeout_ms: int = _option(
+        "txnTimeoutMs",
+        _WRITES,
+        _integer(0, DELAY_MS_MAX),
+        0,
+        "How long it may stay undecided; 0 is the broker's default, a day.",
+    )
     is_mandatory: bool = _option("mandatory", _WRITES, _flag, True, "Whether a row that no queue takes fails the job.")
-    message_id: str | None = _option("message_id", _WRITES, _text, None, "Of rows where the column has none.")
-    headers: dict[str, Any] | None = _option("headers", _WRITES, _headers, None, "As a JSON object, likewise.")  # noqa: RUF009 - it makes a field
+    message_id: str | None = _option(
+        "message_id", _WRITES, _text, None, "For rows where the column is null or missing."
+    )
+    headers: dict[str, Any] | None = _option("headers", _WRITES, _headers, None, "A JSON object, likewise.")  # noqa: RUF009 - it makes a field
     content_type: str | None = _option("content_type", _WRITES, _text, None, "Likewise.")
     content_encoding: str | None = _option("content_encoding", _WRITES, _text, None, "Likewise.")
     delivery_mode: int | None = _option("delivery_mode", _WRITES, _integer(1, 2), None, "1 transient, 2 persistent.")
@@ -111,21 +136,35 @@ class Options:
     type: str | None = _option("type", _WRITES, _text, None, "The application's name for the kind of message.")
     user_id: str | None = _option("user_id", _WRITES, _text, None, "The publishing user.")
     app_id: str | None = _option("app_id", _WRITES, _text, None, "The publishing application.")
-    delay_ms: int = _option("delay_ms", _WRITES, _integer(0, DELAY_MS_MAX), 0, "How much later they join their queues.")
+    delay_ms: int = _option(
+        "delay_ms", _WRITES, _integer(0, DELAY_MS_MAX), 0, "Milliseconds after which messages join their queues."
+    )
 
     queue: str = _option("queue", ("read",), _name, "", "Queue to read. Required.")
-    min_partitions: int = _option("minPartitions", ("read",), _integer(0, SLICES_MAX), 0,
-                                  "About so many partitions, if there are so many messages; 0 is 8.")
-    max_records_per_partition: int = _option("maxRecordsPerPartition", ("read",), _integer(0, 2**63 - 1), 0,
-                                             "No partition has more messages than about this; 0 is no limit.")
-    max_records: int = _option("maxRecords", ("read",), _integer(0, 2**63 - 1), 0,
-                               "Only the first so many messages; 0 is all of them.")
-    is_drain: bool = _option("drain", ("read",), _flag, False,
-                             "Read messages that are reserved, to be acknowledged when the job is done.")
+    min_partitions: int = _option(
+        "minPartitions", ("read",), _integer(0, SLICES_MAX), 0, "Read in about so many partitions; 0 is 8."
+    )
+    max_records_per_partition: int = _option(
+        "maxRecordsPerPartition",
+        ("read",),
+        _integer(0, 2**63 - 1),
+        0,
+        "Messages of a partition at most, about; 0 is no limit.",
+    )
+    max_records: int = _option(
+        "maxRecords", ("read",), _integer(0, 2**63 - 1), 0, "Only the first so many messages; 0 is all of them."
+    )
+    is_drain: bool = _option(
+        "drain", ("read",), _flag, False, "Reserve the messages that are read, to be acknowledged when the job is done."
+    )
     drain_id: str = _option("drainId", ("read",), _name, "", "The reservation's name; required with drain.")
-    drain_timeout_ms: int = _option("drainTimeoutMs", ("read",), _integer(0, DELAY_MS_MAX), 0,
-                                    "After it, messages reserved are back in their queue; 0 is the broker's: an hour.")
-    # fmt: on
+    drain_timeout_ms: int = _option(
+        "drainTimeoutMs",
+        ("read",),
+        _integer(0, DELAY_MS_MAX),
+        0,
+        "Milliseconds after which reserved messages return to their queue; 0 is an hour.",
+    )
 
     @property
     def timeout(self) -> float:
@@ -134,23 +173,23 @@ class Options:
 
 
 TABLE: Final = {declared.metadata["name"].lower(): declared for declared in fields(Options)}
-"""Every option, by its name in small letters."""
+"""Every option by its name in small letters."""
 
 
 def names(use: Use) -> list[str]:
-    """The options there are for a use, as they are written."""
+    """The options for a use, as Spark programs write them."""
     return [declared.metadata["name"] for declared in TABLE.values() if use in declared.metadata["uses"]]
 
 
 def parse(given: Mapping[str, str], use: Use) -> Options:
-    """What a job's options say.
+    """Read a job's options.
 
     Args:
-        given: by name; capital and small letters are one, as Spark has it.
-        use: what for.
+        given: values by name; case does not matter, as in Spark.
+        use: what the job does.
 
     Raises:
-        InvalidRequest: one is unknown, not for that use, missing, or its value has no meaning.
+        InvalidRequest: an option is unknown, not for that use, missing, or has a value that cannot be read.
     """
     values = {}
     for name, value in given.items():
@@ -178,7 +217,7 @@ def _check(options: Options, use: Use) -> None:
         raise InvalidRequest("option queue is missing: the queue to read")
     if options.is_drain and not options.drain_id:
         raise InvalidRequest(
-            "option drain needs drainId, a name of your own for what is reserved, by which it is acknowledged when the "
+            "option drain needs drainId, a name for the reservation, by which its messages are acknowledged when the "
             "job is done; shardmq.spark.drain(spark, url=…, queue=…) does both"
         )
     if options.drain_id and not options.is_drain:
@@ -188,10 +227,10 @@ def _check(options: Options, use: Use) -> None:
 
 
 def new_drain_id() -> str:
-    """A name for what a block drains that has not been given one."""
+    """A name for the reservation of a `drain` without drainId."""
     return f"{DRAIN_PREFIX}{uuid.uuid4()}"
 
 
 def new_transaction_id() -> str:
-    """A name for the transaction of a job that has not been given one."""
+    """A name for the transaction of a job without txnId."""
     return f"spark-{uuid.uuid4()}"

@@ -51,6 +51,7 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "OFF",
             "spark.python.daemon.module": "warm_daemon",
+            "spark.executorEnv.PYTHONPATH": str(DAEMON),  # also where a command started Java before
         }.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()

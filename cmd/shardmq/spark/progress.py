@@ -1,4 +1,4 @@
-"""How far Spark is, and what came of it, on the terminal: stderr while it works, stdout at the end."""
+"""A job's progress and summary on the terminal: stderr while it works, stdout at the end."""
 
 import contextlib
 import sys
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
     from shardmq.spark.jobs.outcome import Summary
 
 LOOK_SECONDS: Final = 0.25
-"""How often Spark is asked how far it is."""
+"""How often Spark is asked for its progress, in seconds."""
 
 
 class Watch(Protocol):
-    """What a command tells while it works."""
+    """Shows what a job does while it works."""
 
     def say(self, sentence: str) -> None:
-        """One sentence."""
+        """Show a sentence."""
 
     def progress(self, done: int, total: int) -> None:
-        """So many rows of so many."""
+        """Show how many rows of how many are done."""
 
     def look_at(self, spark: "SparkSession") -> None:
-        """Show the tasks of this session."""
+        """Show the tasks of a session."""
 
 
 class Silent:
-    """Tells nothing: for machines."""
+    """Shows nothing: for machines."""
 
     def say(self, sentence: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def progress(self, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def look_at(self, spark: "SparkSession") -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Plain(Silent):
-    """Sentences alone: for a file."""
+    """Shows sentences alone: for a file."""
 
     def say(self, sentence: str) -> None:
-        """As a line on stderr."""
+        """Show a sentence as a line on stderr."""
         click.echo(sentence, err=True)
 
 
 class Live(Silent):
-    """A line that moves: what is done, how many of Spark's tasks, or of the rows, for how long."""
+    """Shows a moving line: the step, how many of Spark's tasks or of the rows are done, and the time."""
 
     def __init__(self, bar: "Progress", doing: str) -> None:
         self._bar = bar
@@ -68,22 +68,22 @@ class Live(Silent):
         self._counts_rows = False
 
     def say(self, sentence: str) -> None:
-        """Above the line."""
+        """Show a sentence above the line."""
         self._bar.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def progress(self, done: int, total: int) -> None:
-        """Rows from now on, not tasks."""
+        """Show rows from now on, in place of tasks."""
         self._counts_rows = True
         self._bar.update(self._task, completed=done, total=total, description=f"{self._doing}, rows")
 
     def look_at(self, spark: "SparkSession") -> None:
-        """Ask it again and again, until `close`."""
+        """Show the tasks of a session until `close`."""
         self._bar.update(self._task, description=self._doing)
         self._thread = threading.Thread(target=self._look, args=(spark,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking Spark."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -101,11 +101,11 @@ class Live(Silent):
 
 @contextlib.contextmanager
 def watch(doing: str, as_json: bool) -> Iterator[Watch]:
-    """Something to tell the user by, as the place where it is read can show it.
+    """Make what shows progress: a moving line on a terminal, sentences elsewhere.
 
     Args:
-        doing: what is done, as "publishing".
-        as_json: nothing at all.
+        doing: what the job does, such as "publishing".
+        as_json: show nothing.
     """
     if as_json:
         yield Silent()
@@ -129,7 +129,15 @@ def watch(doing: str, as_json: bool) -> Iterator[Watch]:
 def spark_for(
     watching: Watch, job: str, master: str | None, settings: dict[str, str], log: Path | None
 ) -> Iterator["SparkSession"]:
-    """A session for a command, watched from its start on."""
+    """Start a session for a command, and show its tasks.
+
+    Args:
+        watching: shows them.
+        job: the job's name.
+        master: the value of --master.
+        settings: Spark's settings.
+        log: a file for Spark's log; None to keep none.
+    """
     from shardmq.cmd.spark.session import session
 
     with session(f"shardmq {job}", master, settings, log) as spark:
@@ -142,12 +150,12 @@ def spark_for(
 
 
 def print_summary(summary: "Summary", title: str, more: Callable[[], None] | None = None) -> None:
-    """What came of a job, for people.
+    """Print a job's summary for people.
 
     Args:
-        summary: of it.
-        title: above the table.
-        more: prints what comes first.
+        summary: the summary.
+        title: the line above the table.
+        more: prints what stands before the summary.
     """
     from rich.console import Console
     from rich.markup import escape

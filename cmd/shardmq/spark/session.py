@@ -1,4 +1,4 @@
-"""A Spark session for one command: its master, its Python, where it writes its log; and the options that say so."""
+"""A Spark session for one command: its master, its Python and its log, and the options for them."""
 
 import contextlib
 import importlib.util
@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOCAL: Final = "local[*]"
 SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
-"""Where one of these is set, somebody has said already where Spark runs."""
+"""Environment names; where one is set, somebody has chosen Spark's master already."""
 
 QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -37,7 +37,7 @@ HERE: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Of a Spark that is this machine's alone."""
+"""Settings of a Spark that runs on this machine alone."""
 
 _TELLING: Final = re.compile(r"error|exception|unsupported|cannot|could not", re.IGNORECASE)
 
@@ -61,17 +61,17 @@ _OPTIONS: Final = (
 
 
 def spark_options(command: Command) -> Command:
-    """The options of whatever starts Spark; `session` takes them."""
+    """Add the options of a command that starts Spark; `session` takes them."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def check_installed() -> None:
-    """Make sure that there is a Spark to start.
+    """Check that Spark and Java are installed.
 
     Raises:
-        StartupRefused: it, or Java, is not installed.
+        StartupRefused: one of them is not.
     """
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
@@ -86,12 +86,12 @@ def check_installed() -> None:
 
 
 def is_local(master: str | None) -> bool:
-    """Whether Spark's executors have this machine's files and its Python."""
+    """Whether Spark's executors run on this machine, with its files and its Python."""
     return master is not None and re.match(r"local(\[|-cluster\[|$)", master) is not None
 
 
 def master_of(given: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The master to ask for; None where whoever started us has said it."""
+    """The master to ask for; None where whoever started this process has chosen it."""
     if given is not None:
         return given
     return None if any(environment.get(name) for name in SUBMITTED) else LOCAL
@@ -101,16 +101,16 @@ def master_of(given: str | None, environment: Mapping[str, str] = os.environ) ->
 def session(
     name: str, master: str | None = None, settings: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator["SparkSession"]:
-    """Start Spark, with `format("shardmq")` in it; it ends with the block.
+    """Start Spark with `format("shardmq")`, and stop it at the end of the block.
 
     Args:
-        name: the job's, as Spark's pages show it.
-        master: as --master.
-        settings: of Spark's.
-        log: a file for what it has to say; it is forgotten when None, unless Spark does not start.
+        name: the job's name on Spark's pages.
+        master: the value of --master.
+        settings: Spark's settings.
+        log: a file for Spark's log; None to keep none.
 
     Raises:
-        StartupRefused: it is not installed, or does not start.
+        StartupRefused: Spark is not installed, or does not start.
     """
     check_installed()
     master = master_of(master)
@@ -132,7 +132,7 @@ def _started(name: str, master: str | None, settings: dict[str, str], log: int, 
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    # A builder of our own: SparkSession.builder is one for all, and keeps what it was told.
+    # A builder of our own: SparkSession.builder is shared and remembers settings.
     builder = SparkSession.Builder().appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -140,7 +140,7 @@ def _started(name: str, master: str | None, settings: dict[str, str], log: int, 
     for key, value in {**usual, **settings}.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(log):  # Java inherits it, and so do Spark's python workers
+        with _stderr_to(log):  # Java and Spark's Python workers inherit it
             return builder.getOrCreate()
     except (PySparkException, OSError) as fault:
         raise StartupRefused(f"Spark does not start: {_last_words(place) or fault}") from fault
@@ -156,7 +156,7 @@ def _started(name: str, master: str | None, settings: dict[str, str], log: int, 
 
 @contextlib.contextmanager
 def _log_file(kept: Path | None) -> Iterator[tuple[int, Path]]:
-    """A file for Spark's log: (descriptor, its path). Gone with the block, unless it is to be kept."""
+    """Open a file for Spark's log: its descriptor and path. It is removed after the block, unless it is to be kept."""
     if kept is not None:
         with kept.open("ab") as file:
             yield file.fileno(), kept
@@ -167,7 +167,7 @@ def _log_file(kept: Path | None) -> Iterator[tuple[int, Path]]:
 
 @contextlib.contextmanager
 def _stderr_to(descriptor: int) -> Iterator[None]:
-    """What writes to stderr writes there, processes that are started meanwhile included."""
+    """Send stderr to a descriptor, that of processes started in the block included."""
     sys.stderr.flush()
     ours = os.dup(2)
     try:
@@ -179,7 +179,7 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
 
 
 def _last_words(log: Path) -> str:
-    """What a Java that did not start has said: the line that names the reason, or the last one."""
+    """The line of a log that says why Java did not start, or its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [
         line for line in lines if re.search(r"error|exception|unsupported|cannot|could not", line, re.IGNORECASE)

@@ -1,6 +1,6 @@
 """A broker as Spark's processes use it; msgpack alone.
 
-broker.py    A blocking connection that asks again.
+broker.py    One blocking connection, which reconnects and repeats its requests.
 link.py      Its socket.
 protocol.py  Frames and operations of the native protocol.
 """

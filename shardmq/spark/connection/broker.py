@@ -1,8 +1,7 @@
-"""A broker as Spark's processes use it: one blocking connection, won back when it is lost, asked again where that is
-harmless.
+"""One blocking connection to a broker, which reconnects and repeats its requests.
 
-All named methods are idempotent, so they are asked again after a lost connection or while a shard or the coordinator is
-not there, for `timeout` seconds.
+All requests here are idempotent. Each is repeated for up to `timeout` seconds after a lost connection, or while a
+shard or the coordinator is away.
 """
 
 import atexit
@@ -21,10 +20,10 @@ from shardmq.spark.connection.link import CHANNEL, Heard, Link
 from shardmq.spark.connection.protocol import Buffer, Op, encode
 
 DIAL_SECONDS: Final = 10.0
-"""For one attempt at one address, where it is tried again anyway."""
+"""How long one attempt at one address may take; others follow."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Between two attempts at first; it doubles up to the next."""
+"""Pause between the first two attempts; it doubles up to PAUSE_SECONDS_MAX."""
 
 PAUSE_SECONDS_MAX: Final = 2.0
 
@@ -33,27 +32,27 @@ _T = TypeVar("_T")
 
 
 class Listener(Protocol):
-    """Who hears what becomes of publishes."""
+    """Is told what becomes of publishes."""
 
     def heard(self, operation: Op, values: list[Any]) -> None:
-        """A BASIC_CONFIRM, BASIC_REFUSED, BASIC_RETURN or CHANNEL_CLOSE."""
+        """Take a BASIC_CONFIRM, BASIC_REFUSED, BASIC_RETURN or CHANNEL_CLOSE."""
 
 
 class BrokerConnection:
     """A connection to one of a URL's gateways.
 
     Args:
-        url: as the SDK takes it, shardmq://user:password@host:port/vhost, shardmqs:// with TLS, hosts between commas.
-        timeout: seconds for connecting, for each answer, and for asking again.
+        url: as in the SDK: shardmq://user:password@host:port/vhost, shardmqs:// with TLS, several hosts between commas.
+        timeout: seconds for connecting, for each answer, and for repeating a request.
 
     Attributes:
-        life: how many connections there have been: whoever sees it change publishes again.
+        life: how many connections were made. A publisher that sees it change publishes again.
         blocked: why the broker takes no publishes now; "" while it does.
-        listener: who hears of publishes, one at a time.
+        listener: is told what becomes of publishes.
 
     Raises:
-        InvalidRequest: the URL is none.
-        ConnectionLost: nobody answers in time.
+        InvalidRequest: the URL is malformed.
+        ConnectionLost: no broker answers in time.
         AuthenticationFailed: user, password or virtual host were refused.
     """
 
@@ -69,10 +68,11 @@ class BrokerConnection:
         self.connect()
 
     def connect(self) -> None:
-        """Be connected: at once where it is, else trying every address again and again, for `timeout` seconds.
+        """Connect, trying every address in turn for up to `timeout` seconds; do nothing where it is connected.
 
         Raises:
-            As the class.
+            ConnectionLost: no broker answers in time.
+            AuthenticationFailed: user, password or virtual host were refused.
         """
         if self._link is not None:
             return
@@ -90,7 +90,7 @@ class BrokerConnection:
                 else:
                     self._begin_life()
                     return
-                # The next attempt begins with the next one.
+                # The next attempt begins with the next address.
                 self._addresses.append(self._addresses.pop(0))
             if time.monotonic() + pause > deadline:
                 raise lost
@@ -101,49 +101,58 @@ class BrokerConnection:
         """Send one request on the channel and wait for its result.
 
         Args:
-            operation: which.
-            values: its fields behind request and channel, all of them.
+            operation: which one.
+            values: all of its fields after request and channel.
 
         Raises:
-            ConnectionLost: the connection was lost, or there was no answer in time. It may have been carried out.
-            RequestError: it was refused.
+            ConnectionLost: the connection was lost, or no answer came in time. The request may have been carried out.
+            RequestError: the request was refused.
         """
         self.connect()
         request = self.next_request()
         self.send(encode(operation, request, CHANNEL, *values))
         deadline = time.monotonic() + self.timeout
         while (left := deadline - time.monotonic()) > 0:
-            for said, fields in self.turn(left):  # which has seen to all that is no answer
+            for said, fields in self.turn(left):  # these are answers alone
                 if fields[0] != request:
-                    continue  # to one that was given up
+                    continue  # the answer to a request that was given up
                 if said is Op.REFUSED:
                     raise request_error(fields[2], fields[3])
                 return fields[2]
         self.drop()
         raise ConnectionLost(f"the broker did not answer {operation.name} within {self.timeout:.0f} s")
 
-    # --- transactions -----------------------------------------------------------------------------------------------
-
     def begin(self, name: str, timeout_ms: int = 0, number: int = 0) -> tuple[int, bool]:
-        """Begin a transaction, or find the one of that name; its time begins anew. With a number, only that one.
+        """Begin a transaction, or join the open one of that name; its timeout starts again.
+
+        Args:
+            name: the transaction's name.
+            timeout_ms: milliseconds after which it is aborted; 0 for the broker's default, a day.
+            number: join the transaction of this number alone; 0 for any.
 
         Returns:
-            Its number, and whether it was committed already: then there is nothing left to do.
+            The transaction's number, and whether it has been committed before.
         """
         answer = self._insist(lambda: self.ask(Op.TRANSACTION_BEGIN, name, timeout_ms, number))
         return answer["number"], answer["state"] == "committed"
 
     def seal(self, number: int, attempt: int) -> int:
-        """Say that an attempt is complete; returns how many messages it has staged, as its commit has to name."""
+        """Seal an attempt, which then takes nothing more; returns how many messages it staged, which the commit
+        names."""
         answer = self._insist(lambda: self.ask(Op.TRANSACTION_SEAL, number, attempt))
         messages: int = answer["messages"]
         return messages
 
     def commit(self, name: str, number: int, attempts: list[tuple[int, int]]) -> bool:
-        """Decide that what these attempts staged appears; asked again until it has, or `timeout` has passed.
+        """Commit what these attempts staged, and wait up to `timeout` seconds until it is in its queues.
+
+        Args:
+            name: the transaction's name.
+            number: its number.
+            attempts: the attempts that count, each with its number of messages.
 
         Returns:
-            Whether all of it is in its queues; where not, the decision stands, and shards follow when they can.
+            Whether all messages are in their queues. If not, they will be: the decision stands, and shards follow it.
         """
         deadline = time.monotonic() + self.timeout
         while True:
@@ -153,74 +162,86 @@ class BrokerConnection:
             time.sleep(PAUSE_SECONDS)
 
     def abort(self, name: str, number: int = 0) -> None:
-        """Decide that nothing of it ever appears; also where it is not there.
+        """Abort a transaction; do nothing where there is none.
 
         Args:
-            name: its name.
-            number: 0 for whichever has the name now.
+            name: the transaction's name.
+            number: its number; 0 for whichever has the name now.
 
         Raises:
-            PreconditionFailed: it was committed.
+            PreconditionFailed: it is committed.
         """
         self._insist(lambda: self.ask(Op.TRANSACTION_ABORT, name, number))
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
     def slices(self, queue: str, count: int, reservation: str = "") -> list[tuple[int, int, int]]:
-        """Cut what is ready, or reserved, into about `count` ranges: [(first, end, messages)], end not included."""
+        """Cut the ready messages of a queue, or a reservation, into about `count` slices.
+
+        Returns:
+            For each slice its first number, the number behind its last, and how many messages it has.
+        """
         answer = self._insist(lambda: self.ask(Op.QUEUE_SLICES, queue, count, reservation))
         return [(first, end, messages) for first, end, messages in answer]
 
     def read(
         self, queue: str, first: int, end: int, count: int, reservation: str = ""
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """What of [first, end) is ready, or reserved: deliveries as SPEC.md has them, and where to read on."""
+        """Read the ready or reserved messages numbered [first, end).
+
+        Returns:
+            Deliveries as SPEC.md has them, and the number to read on from, None at the end.
+        """
         answer = self._insist(lambda: self.ask(Op.QUEUE_READ, queue, first, end, count, reservation))
         return answer["deliveries"], answer["next"]
 
     def reserve(self, queue: str, name: str, messages_max: int = 0, lease_ms: int = 0) -> tuple[int, str]:
-        """Set messages aside under a name: how many, and "held" or "acknowledged"."""
+        """Reserve messages under a name.
+
+        Returns:
+            How many are reserved, and the reservation's state: "held" or "acknowledged".
+        """
         answer = self._insist(lambda: self.ask(Op.QUEUE_RESERVE, queue, name, messages_max, lease_ms))
         return answer["messages"], answer["state"]
 
     def end_reservation(
         self, queue: str, name: str, acknowledge: bool, ranges: list[tuple[int, int]] | tuple[()] = ()
     ) -> int:
-        """Acknowledge what is reserved, or of it only `ranges`; or put it back. Returns how many messages."""
+        """Acknowledge a reservation, or only `ranges` of it, or put it back; returns how many messages that were."""
         answer = self._insist(lambda: self.ask(Op.RESERVATION_END, queue, name, acknowledge, list(ranges)))
         messages: int = answer["messages"]
         return messages
 
-    # --- for publishers ---------------------------------------------------------------------------------------------
-
     def next_request(self) -> int:
-        """The number of the next request."""
+        """Take the number of the next request."""
         self._request += 1
         return self._request
 
     def send(self, *pieces: Buffer) -> None:
-        """Queue a frame, which `turn` sends; `connect` comes first."""
+        """Queue a frame that `turn` sends. The connection must be there: call `connect` before."""
         assert self._link is not None, "connect comes before send"
         self._link.send(*pieces)
 
     @property
     def body_max(self) -> int:
-        """The largest body of a message that the broker takes, as it said when it was last connected to."""
+        """The largest body of a message that the broker takes, in bytes."""
         return self._link.body_max if self._link is not None else MESSAGE_BYTES_MAX
 
     @property
     def unsent(self) -> int:
-        """Pieces of frames that have not left yet."""
+        """How many pieces of frames have not been sent yet."""
         return self._link.unsent if self._link is not None else 0
 
     def turn(self, seconds: float) -> list[Heard]:
-        """Send what can be sent, hear what has come, waiting `seconds` at most where there is neither.
+        """Send what can be sent and take what has come, waiting `seconds` at most.
+
+        Args:
+            seconds: how long to wait where nothing can be sent or read.
 
         Returns:
-            Answers to requests. All else is seen to.
+            The answers to requests. Other operations are handled here.
 
         Raises:
-            ConnectionLost, ConnectionFault: the connection is gone.
+            ConnectionLost: the connection broke.
+            ConnectionFault: the broker closed it for a mistake of ours.
         """
         self.connect()
         assert self._link is not None
@@ -229,16 +250,16 @@ class BrokerConnection:
         except BaseException:
             self.drop()
             raise
-        return [frame for frame in heard if not self._sees_to(*frame)]
+        return [frame for frame in heard if not self._handle(*frame)]
 
     def drop(self) -> None:
-        """Leave the connection, with all that is on its way; the next use makes another."""
+        """Drop the connection with all that is on its way; the next use connects again."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
     def is_alive(self) -> bool:
-        """Whether the connection is there as far as one can tell without asking; what lies around is read."""
+        """Whether the connection seems to work, told without a request. What has come is read."""
         if self._link is None:
             return False
         try:
@@ -256,7 +277,7 @@ class BrokerConnection:
             link.send(encode(Op.CONNECTION_CLOSE, 200, ""))
             link.turn(0.0)
         except ConnectionLost:
-            pass  # it said so first
+            pass  # the broker closed it first
         finally:
             link.close()
 
@@ -265,9 +286,9 @@ class BrokerConnection:
         self.life += 1
         self.blocked = ""
         for frame in self._link.early:
-            self._sees_to(*frame)
+            self._handle(*frame)
 
-    def _sees_to(self, operation: Op, values: list[Any]) -> bool:
+    def _handle(self, operation: Op, values: list[Any]) -> bool:
         if operation in (Op.OK, Op.REFUSED):
             return False
         if operation is Op.CONNECTION_BLOCKED:
@@ -278,7 +299,7 @@ class BrokerConnection:
             _log.warning("the broker takes publishes again")
             self.blocked = ""
         elif operation is Op.CHANNEL_CLOSE:
-            self.drop()  # with the channel goes all that was on it
+            self.drop()  # all that was on the channel is gone with it
             raise ConnectionLost(f"the broker closed the channel: {values[3]}")
         elif operation is not Op.HEARTBEAT and self.listener is not None:
             self.listener.heard(operation, values)
@@ -305,23 +326,25 @@ do."""
 
 
 def connection(url: str, timeout: float = 30.0) -> BrokerConnection:
-    """This process's connection to a URL: Spark's python workers do one task after the other.
+    """This process's connection to a URL, shared by the tasks that a Python worker runs one after the other.
 
     Args:
-        url: as `BrokerConnection` takes it.
-        timeout: from now on.
+        url: as for `BrokerConnection`.
+        timeout: as for `BrokerConnection`, from now on.
 
     Raises:
-        As `BrokerConnection`.
+        InvalidRequest: the URL is malformed.
+        ConnectionLost: no broker answers in time.
+        AuthenticationFailed: user, password or virtual host were refused.
     """
-    key = os.getpid(), url  # workers are forked; a parent's connection is not theirs
+    key = os.getpid(), url  # workers are forked, and must not use their parent's connection
     broker = _connections.get(key)
     if broker is None:
         broker = _connections[key] = BrokerConnection(url, timeout)
     broker.timeout = timeout
     broker.listener = None
     if broker.unsent or not broker.is_alive():
-        broker.drop()  # a task that failed left half a frame, or the broker has gone
+        broker.drop()  # a failed task left half a frame, or the broker is gone
         broker.connect()
     return broker
 

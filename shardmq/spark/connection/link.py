@@ -1,4 +1,4 @@
-"""One TCP connection to a gateway: frames out and in by one thread, which never waits for one of them alone."""
+"""One TCP connection to a gateway, read and written by one thread that never waits for either alone."""
 
 import select
 import socket
@@ -25,17 +25,17 @@ from shardmq.spark.connection.protocol import PROTOCOL_VERSION, Buffer, Op, deco
 from shardmq.version import VERSION
 
 CHANNEL: Final = 1
-"""The only one."""
+"""The number of the only channel."""
 
 READ_BYTES: Final = 1 << 20
-"""Read at once: what queue.read answers has about that size, confirms are small."""
+"""Bytes read at once: an answer to queue.read has about that size, confirms are small."""
 
 PIECES_MAX: Final = 64
-"""Pieces that one sendmsg takes; IOV_MAX is 1024, and the socket's buffer is full long before."""
+"""Pieces given to one sendmsg: IOV_MAX is 1024, and the socket's buffer is full long before."""
 
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 90_000}
-"""A machine that is gone without a word is noticed after a minute and a half, idle or not. There are no heartbeats:
-Spark stops python workers for as long as it likes, between two batches for one."""
+"""A machine that vanished is noticed after a minute and a half. The connection has no heartbeats, as Spark suspends
+Python workers for as long as it likes, for instance between two batches."""
 
 Heard = tuple[Op, list[Any]]
 
@@ -46,8 +46,8 @@ def _dialled(address: Address, seconds: float, stop: socket.socket) -> Stream:
     except ConnectionLost as lost:
         if isinstance(lost.__cause__, ssl.SSLCertVerificationError):
             raise ConnectionLost(
-                f"the certificate of the broker at {address} is not to be trusted ({lost.__cause__.verify_message}); "
-                "name its authority's file in SSL_CERT_FILE, for executors as spark.executorEnv.SSL_CERT_FILE"
+                f"the certificate of the broker at {address} is not trusted ({lost.__cause__.verify_message}); "
+                "name the file of its authority in SSL_CERT_FILE, for executors in spark.executorEnv.SSL_CERT_FILE"
             ) from lost.__cause__
         raise
 
@@ -57,14 +57,14 @@ class Link:
 
     Args:
         address: the gateway's.
-        seconds: for connecting and being let in.
+        seconds: how long connecting and logging in may take.
 
     Attributes:
-        early: what was heard beside that while it was opened, as that the broker is blocked.
+        early: operations received while the connection was opened, such as CONNECTION_BLOCKED.
         body_max: the largest body of a message that the broker takes.
 
     Raises:
-        ConnectionLost: nobody answers there.
+        ConnectionLost: no broker answers at the address.
         AuthenticationFailed: user, password or virtual host were refused.
     """
 
@@ -92,17 +92,23 @@ class Link:
 
     @property
     def unsent(self) -> int:
-        """Pieces that have not left yet."""
+        """How many pieces of frames have not been sent yet."""
         return len(self._out)
 
     def turn(self, seconds: float) -> list[Heard]:
-        """Send what the socket takes and read what has come; wait for either, `seconds` at most.
+        """Send what the socket takes and read what has come, waiting `seconds` at most for either.
 
-        Both in every turn: who only writes to a broker that only writes waits for ever.
+        Every turn does both: writing alone to a broker that is writing would wait for ever.
+
+        Args:
+            seconds: how long to wait where nothing can be sent or read.
+
+        Returns:
+            The operations received.
 
         Raises:
-            ConnectionLost: the broker went away, or said that it does.
-            ConnectionFault: it closed the connection for a fault of ours.
+            ConnectionLost: the connection broke, or the broker is stopping.
+            ConnectionFault: the broker closed the connection for a mistake of ours.
         """
         wanted = select.POLLIN | select.POLLOUT if self._out else select.POLLIN
         poll = select.poll()
@@ -118,7 +124,7 @@ class Link:
             raise ConnectionLost(f"the connection to the broker at {self.address} broke: {fault}") from fault
 
     def close(self) -> None:
-        """Close the socket, without a word."""
+        """Close the socket without saying goodbye."""
         self._stream.close()
 
     def _write(self) -> None:

@@ -1,7 +1,7 @@
-"""The columns that a queue's messages have in Spark, and what the broker answers to queue.read made into them.
+"""The columns of a queue's messages in Spark, made from answers to queue.read.
 
-A delivery is a number of messages with most in common: exchange, routing key, time. What they have in common becomes a
-column by one `take`; bodies and properties are cut out by `unpacking`; only what a wanted column needs is looked at.
+A delivery is several messages with one exchange, routing key and time. Such common values become a column by one
+`take`; `decoding` cuts out bodies and properties; and only what a wanted column needs is decoded.
 """
 
 import base64
@@ -31,10 +31,10 @@ from shardmq.errors import InvalidRequest, ProtocolError, ReplyCode
 from shardmq.spark.read.decoding import Parts, take_apart
 
 Delivery = dict[str, Any]
-"""A table of an answer to queue.read: the fields of basic.deliver, and `first`."""
+"""A delivery in an answer to queue.read: the fields of basic.deliver, and `first`."""
 
 DECIMAL: Final = 1
-"""The extension type of decimals, as in `shardmq.message.record`, which takes more than executors have to have."""
+"""The msgpack extension type of decimals. `shardmq.message.record` has it as well, but executors cannot import that."""
 
 PROPERTIES: Final = StructType(
     [
@@ -52,7 +52,7 @@ PROPERTIES: Final = StructType(
         StructField("app_id", StringType()),
     ]
 )
-"""What the publisher set, but for headers. Numbers and times that Spark's types cannot hold are null."""
+"""The properties that the publisher set, without headers. Values that Spark's types cannot hold are null."""
 
 READ_SCHEMA: Final = StructType(
     [
@@ -72,11 +72,11 @@ READ_SCHEMA: Final = StructType(
 )
 """All columns.
 
-message_id is the publisher's, or else the one that the broker gave. headers has strings as they are, bytes as base64,
-times as ISO 8601, decimals as their digits and all else as JSON; null where there are none. deliveries is how often a
-message was delivered in vain, where its queue counts that. timestamp is when the broker took it. position is its number
-in the queue.
-raw_properties is the msgpack map of its properties as it was published, null where there is none.
+message_id is the publisher's id, or else the broker's. headers has strings as they are, bytes as base64, times as ISO
+8601, decimals as their digits and other values as JSON; it is null where a message has none. deliveries is how often
+a message was delivered and came back, where its queue counts that. timestamp is when the broker took the message.
+position is its number in the queue. raw_properties is the msgpack map of its properties as published; null where it
+has none.
 """
 
 _ARROW: Final[dict[type[DataType], pa.DataType]] = {
@@ -90,14 +90,14 @@ _ARROW: Final[dict[type[DataType], pa.DataType]] = {
 _PERSISTENT: Final = 1
 _INT32: Final = 1 << 31
 _SECONDS: Final = (1 << 63) // 1_000_000
-"""Beyond them, seconds are more microseconds than a timestamp can hold."""
+"""Seconds beyond this are more microseconds than a timestamp can hold."""
 
 
 def arrow_schema(asked: StructType) -> pa.Schema:
-    """The Arrow types of the columns that a job asks for: some of `READ_SCHEMA`, in any order.
+    """The Arrow schema of the columns that a job asks for: some of `READ_SCHEMA`, in any order.
 
     Raises:
-        InvalidRequest: a column that messages have not, or of another type.
+        InvalidRequest: a column does not exist, or has another type.
     """
     if not asked.fields:
         raise InvalidRequest(f"the schema has no columns; there are {_listed(READ_SCHEMA)}")
@@ -111,10 +111,10 @@ def arrow_schema(asked: StructType) -> pa.Schema:
 
 
 class Columns:
-    """Makes record batches of deliveries.
+    """Makes Arrow batches from deliveries.
 
     Args:
-        schema: which columns, as `arrow_schema` gives them.
+        schema: the columns, as `arrow_schema` gives them.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -122,21 +122,21 @@ class Columns:
         self._builders = [(_BUILDERS[field.name], field.type) for field in schema]
 
     def batch(self, deliveries: Sequence[Delivery]) -> pa.RecordBatch:
-        """A row for each message, in their order.
+        """Make a batch with a row for each message, in their order.
 
         Args:
             deliveries: of one answer to queue.read, at least one.
 
         Raises:
-            ProtocolError: their records make no sense.
-            InvalidRequest: headers were asked for, and there is one that no text can be made of.
+            ProtocolError: the records cannot be decoded.
+            InvalidRequest: headers were asked for, and one of them is nested too deeply for text.
         """
         rows = _Rows(deliveries)
         return pa.RecordBatch.from_arrays([build(rows, kind) for build, kind in self._builders], schema=self._schema)
 
 
 class _Rows:
-    """The messages of some deliveries, with what several columns are made of."""
+    """The messages of some deliveries, with the values that several columns are made from."""
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries = deliveries
@@ -281,14 +281,14 @@ def _decoded(raw: bytes | None) -> dict[str, Any] | None:
     if raw is None:
         return None
     try:
-        # Keys of inner maps are whatever the publisher likes; tuples, as lists are no keys. Of extensions
-        # their bytes, of decimals their text.
+        # Keys of inner maps can be of any type; lists become tuples, as lists cannot be keys. Extensions become their
+        # bytes, decimals their text.
         table = msgpack.unpackb(raw, timestamp=3, ext_hook=_of_extension, strict_map_key=False, use_list=False)
         if not isinstance(table, dict):
-            raise ValueError("they are no map")
+            raise ValueError("they are not a map")
     except (ValueError, TypeError, RecursionError, OverflowError) as fault:
         raise ProtocolError(
-            f"the broker sent properties that make no sense: {raw[:80]!r}: {fault}", ReplyCode.SYNTAX_ERROR
+            f"the broker sent properties that cannot be decoded: {raw[:80]!r}: {fault}", ReplyCode.SYNTAX_ERROR
         ) from fault
     return table
 
@@ -301,21 +301,21 @@ def _of_extension(code: int, data: bytes) -> str | bytes:
 
 
 def _as_text(name: str, value: Any) -> str:
-    """A header's value: strings, bytes and times as they are, so to say, and all else as JSON."""
+    """A header's value as text: strings as they are, bytes as base64, times as ISO 8601, other values as JSON."""
     if type(value) is str:
         return value
     if type(value) is int:
-        return str(value)  # as JSON has it, in a tenth of the time
+        return str(value)  # the same as JSON, in a tenth of the time
     if isinstance(value, bytes | datetime):
         return _bare(value)
     try:
         try:
             return _json(value)
-        except TypeError:  # keys that JSON has not
+        except TypeError:  # keys that JSON does not have
             return _json(_with_text_keys(value))
     except RecursionError:
         raise InvalidRequest(
-            f"header '{name}' of a message is a table too deep for text; leave out the column headers "
+            f"header '{name}' of a message is nested too deeply for text; leave out the column headers "
             "and read raw_properties"
         ) from None
 
@@ -336,7 +336,7 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _is_part(asked: StructField, of: StructType) -> bool:
-    """Whether there is such a column; of structs, some of the fields do."""
+    """Whether such a column exists; of a struct, some of the fields are enough."""
     if asked.name not in of.names:
         return False
     there = of[asked.name].dataType

@@ -1,10 +1,10 @@
-"""Records' bytes taken apart into a column of bodies, and what there is of properties.
+"""Records cut into a column of bodies and their properties.
 
     92 c0 c4 03 'a' 'b' 'c'   92 81 .. .. c4 01 'd'        msgpack [properties | nil, body], back to back
        └ raw ┘  └── body ─┘      └─ raw ┘    └ body
 
-Nothing here takes a step for each record where all are alike, and none decodes properties: neighbours mostly have the
-same ones, byte for byte, so that comparing is enough.
+Records that are all alike are cut without a step for each of them. Properties are never decoded here: neighbours
+mostly have the same ones, byte for byte, so comparing is enough.
 """
 
 from array import array
@@ -19,24 +19,24 @@ from msgpack.fallback import Unpacker as PlainUnpacker
 from shardmq.errors import ProtocolError, ReplyCode
 
 PLAIN: Final = b"\x92\xc0"
-"""How a record without properties begins."""
+"""The first bytes of a record without properties."""
 
 COLUMNS_MAX: Final = 48
-"""Comparing records byte by byte, each byte in all records at once, takes 1.3 ns; from so many bytes on it is faster to
-compare record by record, 80 ns each."""
+"""Comparing one byte of all records at once takes 1.3 ns a record. From so many bytes on, comparing record by record
+is faster, 80 ns each."""
 
 _BODY_HEADER_BYTES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 _IS_COMPILED: Final = msgpack.Unpacker is not PlainUnpacker
-"""Whether msgpack is more than Python. An executor that has only the zip gets along without."""
+"""Whether msgpack has its compiled part. An executor that has only the zip works without it."""
 
 
 class Parts(NamedTuple):
-    """Records taken apart.
+    """Records cut apart.
 
     Attributes:
         bodies: a binary column.
-        raws: the different properties there are, as bytes; None stands for none at all.
-        of: each record's place in `raws`; None where every record has the one of its own number.
+        raws: the distinct properties as bytes; None stands for a record without any.
+        of: each record's index in `raws`; None where record i has properties i.
     """
 
     bodies: pa.Array
@@ -47,15 +47,15 @@ class Parts(NamedTuple):
 def take_apart(records: bytes, count: int) -> Parts:
     """Cut records into bodies and properties.
 
-    Records of one size, with the same bytes in front of their bodies, take 15 ns each; others 200; where each has
-    properties of its own 600, and 1000 without a compiled msgpack.
+    Records of one size with the same bytes before their bodies take 15 ns each, others 200. Where each has its own
+    properties it takes 600 ns, and 1000 without the compiled msgpack.
 
     Args:
-        records: their bytes, back to back.
+        records: the records, back to back.
         count: how many there are, at least 1.
 
     Raises:
-        ProtocolError: these bytes are not `count` records.
+        ProtocolError: the bytes are not `count` records.
     """
     try:
         return _alike(records, count) or _one_by_one(records, count)
@@ -67,7 +67,7 @@ def take_apart(records: bytes, count: int) -> Parts:
 
 
 def _alike(records: bytes, count: int) -> Parts | None:
-    """The parts, where all records have the size of the first, and its properties; None where they have not."""
+    """The parts where all records have the size and properties of the first one; None where they have not."""
     size, rest = divmod(len(records), count)
     if rest or records[0] != PLAIN[0]:
         return None
@@ -85,10 +85,10 @@ def _alike(records: bytes, count: int) -> Parts | None:
 
 
 def _have_one_front(records: bytes, count: int, front: bytes, size: int) -> bool:
-    """Whether these bytes are there again every `size` bytes."""
+    """Whether the bytes `front` are repeated every `size` bytes."""
     if len(front) > COLUMNS_MAX:
         return all(records.startswith(front, begin) for begin in range(0, len(records), size))
-    # The last byte tells the body's size: where records differ, then mostly there.
+    # The last byte tells the body's size, where records differ most often.
     return all(records[place::size].count(front[place]) == count for place in range(len(front) - 1, -1, -1))
 
 
@@ -101,12 +101,12 @@ def _one_by_one(records: bytes, count: int) -> Parts:
     position, size = 0, len(records)
     begins, mark, belongs = records.startswith, marks.append, of.append
     while position < size:
-        # msgpack tells its own end: what begins with these bytes has these properties.
+        # A msgpack value ends by itself, so a record that begins with these bytes has these properties.
         if place < 0 or not begins(front, position):
             width = after_properties(position + 1) - position
             front = records[position : position + width]
             if front[0] != PLAIN[0]:
-                raise ValueError(f"byte {position} is none that a record begins with")
+                raise ValueError(f"no record begins with the byte at {position}")
             raw = None if front == PLAIN else front[1:]
             place = places.setdefault(raw, len(places))
         position += width
@@ -124,15 +124,16 @@ def _one_by_one(records: bytes, count: int) -> Parts:
 
 
 def _body(records: bytes, position: int) -> tuple[int, int]:
-    """Where the body begins and ends whose header is there."""
+    """Where the body with its header at `position` begins and ends."""
     width = _BODY_HEADER_BYTES[records[position]]
     start = position + width
     return start, start + int.from_bytes(records[position + 1 : start], "big")
 
 
 def _between(records: bytes, marks: list[int]) -> pa.Array:
-    """The bytes from the first to the second mark, from the third to the fourth, and so on: of an array that has what
-    lies between bodies, too, every other value.
+    """The bytes from the first mark to the second, from the third to the fourth, and so on.
+
+    They are every other value of an array that also has what lies between the bodies.
     """
     pieces = len(marks) - 1
     offsets = pa.py_buffer(array("i", marks))
@@ -145,7 +146,7 @@ def _zeros(count: int) -> pa.Array | None:
 
 
 def _after_properties(records: bytes) -> Callable[[int], int]:
-    """A function from the place of a value to the one behind it; asked for rising places."""
+    """A function from the position of a value to the position behind it, called with rising positions."""
     if not _IS_COMPILED:
         return lambda position: _skip(records, position)
     unpacker = msgpack.Unpacker(max_buffer_size=0)
@@ -161,7 +162,7 @@ def _after_properties(records: bytes) -> Callable[[int], int]:
 
 
 def _sizes() -> list[int]:
-    """How long a value is by its first byte; 0 where that is not all there is to know."""
+    """The length of a value by its first byte; 0 where more bytes tell it."""
     sizes = [0] * 256
     sizes[0x00:0x80] = [1] * 0x80  # small integers
     sizes[0xA0:0xC0] = range(1, 0x21)  # short strings
@@ -185,14 +186,14 @@ _LENGTHS: Final = {
     0xDA: (2, 0),
     0xDB: (4, 0),
 }
-"""Strings, binaries and extensions by their first byte: how long their length is, and what comes behind it beside."""
+"""Strings, binaries and extensions by their first byte: the bytes of their length, and bytes that follow it besides."""
 
 _MEMBERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
-"""Arrays and maps by their first byte: how long their length is, and how many values each member has."""
+"""Arrays and maps by their first byte: the bytes of their length, and how many values a member has."""
 
 
 def _skip(records: bytes, position: int) -> int:
-    """Where the value ends that begins there: a tenth of the time that msgpack takes for it in Python."""
+    """Where the value at `position` ends, in a tenth of the time that msgpack takes in Python."""
     left = 1
     while left:
         left -= 1

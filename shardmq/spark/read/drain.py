@@ -1,6 +1,6 @@
-"""Draining a queue: its messages are acknowledged when the job that read them is done, and not a moment before.
+"""Draining a queue: its messages are acknowledged when the job that read them is done, and no sooner.
 
-They are set aside under a name, and stay so for a time that is renewed while a block runs:
+The messages are reserved under a name, for a lease that is renewed while a block runs:
 
     reserve ─► the block reads and writes ─┬─► acknowledge     it ended
                                            └─► release         it raised
@@ -23,48 +23,49 @@ from shardmq.spark.options import Options, new_drain_id, parse
 from shardmq.spark.read.reader import naming
 
 RANGES_MAX: Final = 10_000
-"""In one request."""
+"""Ranges that one request acknowledges."""
 
 RENEWALS: Final = 3
-"""How often a reservation is renewed within its time."""
+"""How often a reservation is renewed within its lease."""
 
 _log = logging.getLogger("shardmq.spark")
 
 
 @contextmanager
 def drain(spark: SparkSession, *, schema: StructType | str | None = None, **options: str | int) -> Iterator[DataFrame]:
-    """Read what a queue has, and acknowledge it when the block ends; when it raises, all of it is back in its queue.
+    """Read a queue's messages, and acknowledge them when the block ends. When it raises, they return to the queue.
 
         with shardmq.spark.read.drain(spark, url="shardmq://…", queue="dead") as df:
             df.write.parquet("dead-2026-11-20")
 
-    The messages are set aside while the block runs, for as long as it takes. Every action on the DataFrame reads the
-    same ones, so does every attempt of a task. Those who count on what a block has written have it twice where the
-    driver dies between the block's end and the acknowledgement: give drainId a name that the next run has, too, and it
-    reads the very same messages again, or none where they were acknowledged.
+    The messages are reserved for as long as the block runs. Every action on the DataFrame and every attempt of a task
+    reads the same ones. A driver that dies between the block's end and the acknowledgement has written them, and the
+    next run reads them again: give drainId a name that the next run uses as well, and it reads exactly the same
+    messages, or none where they were acknowledged.
 
-    A DataFrame is evaluated when something is done with it: do it in the block. Behind it there is nothing to read. A
-    block in which Spark has run no job at all has read nothing, and what it has reserved goes back.
+    A DataFrame is read when an action runs, so run it inside the block. A block in which Spark ran no job has read
+    nothing, and its messages return to the queue.
 
     Args:
         spark: the session.
-        schema: which columns; all of them when None.
-        options: those of reading, by their names in Spark: url, queue, maxRecords, minPartitions, drainId, …
+        schema: the columns to read; None for all.
+        options: options for reading by their names in Spark: url, queue, maxRecords, minPartitions, drainId, …
 
     Yields:
         The messages, as `spark.read.format("shardmq")` gives them.
 
     Raises:
-        InvalidRequest: an option or column that there is not.
-        NotFound: no such queue.
-        PreconditionFailed: at the end of the block, that nothing was read, and all of it is back; or that the
-            reservation had run out or was released: what the block did stands, and the messages will be read again.
-        ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
+        InvalidRequest: an option or a column does not exist.
+        NotFound: the queue does not exist.
+        PreconditionFailed: the block read nothing, and the messages are back; or the reservation ended before the block
+            did: what the block did stands, and the messages will be read again.
+        ConnectionLost: the broker does not answer.
+        Unavailable: the queue's shard is away.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     given["drain"] = "true"
     given.setdefault("drainid", new_drain_id())
-    with suppress(AttributeError):  # a session of Spark Connect does not tell
+    with suppress(AttributeError):  # a session of Spark Connect does not tell it
         given.setdefault("minpartitions", str(min(spark.sparkContext.defaultParallelism, SLICES_MAX)))
     with naming(given.get("queue", "")):
         lease = _Lease(parse(given, "read"))
@@ -75,8 +76,8 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
         if lease.messages and jobs is not None and jobs == _jobs(spark):
             raise PreconditionFailed(
                 f"queue '{given['queue']}': {lease.messages} messages were reserved, and nothing in the block of "
-                "shardmq.spark.drain has read them, so they go back: a DataFrame is read when something is done with "
-                "it, as write or collect, and that belongs inside the block"
+                "shardmq.spark.drain has read them, so they return to the queue: call an action of the DataFrame, such "
+                "as write or collect, inside the block"
             )
     except BaseException:
         lease.release()
@@ -87,21 +88,22 @@ def drain(spark: SparkSession, *, schema: StructType | str | None = None, **opti
 def acknowledge(
     url: str, queue: str, drain_id: str, ranges: Iterable[tuple[int, int]] | None = None, *, timeout: float = 60.0
 ) -> int:
-    """Acknowledge what was read with drain=true, all of it or a part.
+    """Acknowledge messages that were read with drain=true, all or some of them.
 
     Args:
         url: the broker's.
-        queue: which queue.
-        drain_id: the reservation, as option drainId had it.
-        ranges: of the column position, [first, end), in any order, as `position_ranges` makes them; None is all.
+        queue: the queue's name.
+        drain_id: the reservation's name, as given in option drainId.
+        ranges: ranges [first, end) of the column position, as `position_ranges` makes them; None for all messages.
         timeout: seconds to try again while the broker is away.
 
     Returns:
-        How many messages were there to be acknowledged: none, where all had been.
+        How many messages were acknowledged; 0 where all had been before.
 
     Raises:
-        NotFound: no such queue or reservation: it was released, or ran out.
-        ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
+        NotFound: the queue or the reservation does not exist: it was released, or its lease ended.
+        ConnectionLost: the broker does not answer.
+        Unavailable: the queue's shard is away.
     """
     with naming(queue), _closing(BrokerConnection(url, timeout)) as broker:
         if ranges is None:
@@ -114,43 +116,46 @@ def acknowledge(
 
 
 def release(url: str, queue: str, drain_id: str, *, timeout: float = 60.0) -> int:
-    """Return what was reserved with drain=true, and is not acknowledged, to its place in the queue.
+    """Return messages reserved with drain=true that are not acknowledged to their places in the queue.
 
     Args:
-        As `acknowledge`.
+        url: the broker's.
+        queue: the queue's name.
+        drain_id: the reservation's name, as given in option drainId. One that does not exist is no error.
+        timeout: seconds to try again while the broker is away.
 
     Returns:
-        How many messages.
+        How many messages returned.
 
     Raises:
-        As `acknowledge`; that there is no such reservation is none.
+        NotFound: the queue does not exist.
+        ConnectionLost: the broker does not answer.
+        Unavailable: the queue's shard is away.
     """
     with naming(queue), _closing(BrokerConnection(url, timeout)) as broker:
         return broker.end_reservation(queue, drain_id, False)
 
 
 def position_ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
-    """What `acknowledge` takes, of values of the column position, in any order."""
+    """Join values of the column position, in any order, to the ranges that `acknowledge` takes."""
     return _joined((position, position + 1) for position in positions)
 
 
 def _jobs(spark: SparkSession) -> int | None:
-    """How many jobs Spark has begun so far; None where it does not tell: that is no promise of its, and Connect has
-    none of it.
-    """
+    """How many jobs Spark has begun so far; None where it does not tell, as with Spark Connect."""
     try:
         jobs: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
-    except Exception as fault:  # noqa: BLE001 - whatever it is, a look that fails is no fault of the job's
+    except Exception as fault:  # noqa: BLE001 - it asks Spark's internals, whose failure must not fail the job
         _log.debug("Spark does not tell how many jobs it has begun: %s", fault)
         return None
     return jobs
 
 
 class _Lease:
-    """A reservation, renewed until it is ended; by a thread, on a connection that is that thread's meanwhile.
+    """A reservation that a thread renews until it is ended. The thread alone uses the connection meanwhile.
 
     Attributes:
-        messages: that are reserved.
+        messages: how many are reserved.
     """
 
     def __init__(self, options: Options) -> None:
@@ -173,7 +178,7 @@ class _Lease:
             self._thread.start()
 
     def acknowledge(self) -> None:
-        """What is reserved is done with."""
+        """Acknowledge the reserved messages."""
         options = self._options
         with _closing(self._broker) as broker:
             self._stop()
@@ -186,7 +191,7 @@ class _Lease:
                     with naming(options.queue):
                         broker.end_reservation(options.queue, options.drain_id, True)
             except NotFound:
-                self._lost = "is not there any more: it ran out, or was released"
+                self._lost = "does not exist any more: its lease ended, or it was released"
             if self._lost:
                 raise PreconditionFailed(
                     f"queue '{options.queue}': reservation '{options.drain_id}' {self._lost}. What was done with its "
@@ -194,7 +199,7 @@ class _Lease:
                 )
 
     def release(self) -> None:
-        """What is reserved goes back to its place. Where that fails, it does so when its time is over."""
+        """Return the reserved messages to the queue. Where that fails, they return when the lease ends."""
         options = self._options
         with _closing(self._broker) as broker:
             self._stop()
@@ -204,7 +209,7 @@ class _Lease:
                 broker.end_reservation(options.queue, options.drain_id, False)
             except ShardmqError as fault:
                 _log.warning(
-                    "queue '%s': what is reserved as '%s' could not be released, and returns by itself within "
+                    "queue '%s': messages reserved as '%s' could not be released, and return by themselves within "
                     "%.0f s: %s",
                     options.queue,
                     options.drain_id,
@@ -226,11 +231,11 @@ class _Lease:
         while not self._is_over.wait(self._seconds / RENEWALS):
             asked = _now()
             try:
-                # Reserving what is not reserved any more would set other messages aside, which nobody has read.
+                # Where the reservation has ended, reserving would take other messages, which nobody has read.
                 self._broker.slices(options.queue, 1, options.drain_id)
                 _, state = self._reserve()
             except NotFound:
-                self._lost = "is not there any more: it ran out, or was released"
+                self._lost = "does not exist any more: its lease ended, or it was released"
                 return
             except ShardmqError as fault:
                 _log.warning(
@@ -241,7 +246,7 @@ class _Lease:
                 )
                 continue
             if state != "held":
-                return  # the block has acknowledged all of it
+                return  # the block has acknowledged all messages
             if _now() - self._renewed >= self._seconds:
                 self._lost = "could not be renewed in time"
                 return
@@ -250,7 +255,8 @@ class _Lease:
 
 
 def _now() -> float:
-    """Seconds that go on while the machine sleeps, where that can be had: the broker's do."""
+    """Steady seconds that also count while the machine is suspended, as the broker's do, where the system has such a
+    clock."""
     clock: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 

@@ -1,11 +1,11 @@
-"""Reading a queue: cut into slices when a job is planned, each of which a task reads by itself.
+"""Reading a queue: it is cut into slices when a job is planned, and each task reads one.
 
     driver     slices ─► [first, end) [first, end) [first, end) …
     executors      read … ─► record batches
 
-A read is a look at the queue as it was when the job was planned. Nothing is acknowledged, marked or moved by it; what
-came later is not in it; what was consumed before its task came to it is missing. With drain=true the messages are
-reserved first: nobody gets them meanwhile, and each is read, by every attempt of a task, or the task fails.
+A read sees the queue as it was when the job was planned. It acknowledges, marks and moves nothing. Messages that came
+later are not in it, and those consumed before their task read them are missing. With drain=true the messages are
+reserved first: nobody else gets them meanwhile, and every attempt of a task reads all of its messages or fails.
 """
 
 import logging
@@ -25,10 +25,10 @@ from shardmq.spark.options import DRAIN_PREFIX, Options
 from shardmq.spark.read.columns import Columns, arrow_schema
 
 PARTITIONS: Final = 8
-"""Of a read that does not say how many. Where it is planned, Spark does not tell how many cores there are."""
+"""Partitions of a read without minPartitions. Where a read is planned, Spark does not tell how many cores there are."""
 
 BATCH_ROWS: Final = 10_000
-"""In a record batch, as Spark has it elsewhere (spark.sql.execution.arrow.maxRecordsPerBatch)."""
+"""Rows of an Arrow batch, as in spark.sql.execution.arrow.maxRecordsPerBatch."""
 
 _log = logging.getLogger("shardmq.spark")
 
@@ -39,9 +39,9 @@ class Slice(InputPartition):
 
     Attributes:
         first: the lowest number.
-        end: one past the highest.
-        messages: how many there were when the queue was cut.
-        is_cut: no more than so many are to be read.
+        end: the number behind the highest one.
+        messages: how many messages the slice had when the queue was cut.
+        is_cut: whether the task reads no more than `messages`.
     """
 
     first: int
@@ -51,33 +51,34 @@ class Slice(InputPartition):
 
 
 def make_reader(options: Options, schema: StructType) -> "QueueReader":
-    """The reader of a job.
+    """Make the reader of a job.
 
     Args:
-        options: for reading.
-        schema: the columns that are asked for.
+        options: of the job.
+        schema: the columns that the job asks for.
 
     Raises:
-        InvalidRequest: a column that there is not, or of another type.
+        InvalidRequest: a column does not exist, or has another type.
     """
     return QueueReader(options, arrow_schema(schema))
 
 
 class QueueReader(DataSourceReader):
-    """Reads one queue; made by `make_reader`, taken along to the executors."""
+    """Reads one queue. It is made on the driver and copied to the executors."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The slices, once for all actions on a DataFrame.
+        """Cut the queue into slices, once for all actions on a DataFrame.
 
         Raises:
-            NotFound: no such queue.
-            PreconditionFailed: the block is over whose messages these were.
-            AccessRefused: the user may not read it.
-            ConnectionLost, Unavailable: the broker, or the queue's shard, is not there.
+            NotFound: the queue does not exist.
+            PreconditionFailed: the drain block whose messages these were is over.
+            AccessRefused: the user may not read the queue.
+            ConnectionLost: the broker does not answer.
+            Unavailable: the queue's shard is away.
         """
         options = self._options
         with naming(options.queue):
@@ -89,18 +90,17 @@ class QueueReader(DataSourceReader):
                 if state == "acknowledged":
                     if options.drain_id.startswith(DRAIN_PREFIX):
                         raise PreconditionFailed(
-                            f"queue '{options.queue}': what was reserved as '{options.drain_id}' is acknowledged, as "
-                            "the block of shardmq.spark.drain is over: write what is to be kept inside the block"
+                            f"queue '{options.queue}': messages reserved as '{options.drain_id}' are acknowledged, as "
+                            "the block of shardmq.spark.drain is over: use the DataFrame inside the block"
                         )
                     _log.warning(
-                        "queue '%s': what was reserved as '%s' has been read and acknowledged before; "
-                        "there is nothing left of it",
+                        "queue '%s': the messages reserved as '%s' were acknowledged before; nothing is left to read",
                         options.queue,
                         options.drain_id,
                     )
                     return []
             goal = options.min_partitions or PARTITIONS
-            # Cut finely where parts are put together here, as how many there are is known only then.
+            # Cut finely where slices are joined here: how many messages there are is known only afterwards.
             is_fine = bool(options.max_records_per_partition or (options.max_records and not options.is_drain))
             cuts = broker.slices(options.queue, SLICES_MAX if is_fine else goal, options.drain_id)
         slices = [Slice(first, end, messages) for first, end, messages in cuts]
@@ -121,7 +121,7 @@ class QueueReader(DataSourceReader):
             As `partitions`.
         """
         if not isinstance(partition, Slice):
-            return  # what Spark makes of no partitions at all
+            return  # Spark's stand-in for no partitions
         options, columns = self._options, Columns(self._schema)
         broker = connection(options.url, options.timeout)
         place: int | None = partition.first
@@ -155,7 +155,7 @@ class QueueReader(DataSourceReader):
 
 @contextmanager
 def naming(queue: str) -> Iterator[None]:
-    """Errors from in here say which queue they are about."""
+    """Name the queue in errors of the block."""
     try:
         yield
     except ShardmqError as fault:
@@ -165,7 +165,7 @@ def naming(queue: str) -> Iterator[None]:
 
 
 def _first(slices: list[Slice], messages: int) -> list[Slice]:
-    """As many of the slices as have so many messages; of the last, perhaps, a part."""
+    """The first slices that have so many messages together; of the last one perhaps a part."""
     taken = []
     for part in slices:
         if messages <= 0:
@@ -176,8 +176,9 @@ def _first(slices: list[Slice], messages: int) -> list[Slice]:
 
 
 def _of_size(slices: list[Slice], messages: int) -> list[Slice]:
-    """Slices of about so many messages, and no more where that can be: a slice is cut again only where its numbers have
-    no gaps, as nobody knows here where they are.
+    """Join and cut slices to about so many messages.
+
+    A slice is cut only where its numbers have no gaps, as where the gaps are is not known here.
     """
     made: list[Slice] = []
     for part in slices:

@@ -1,7 +1,7 @@
 """DataFrames to queues.
 
-writer.py     Batches and streams: staged by tasks, committed by the driver.
-rows.py       Rows cut into publishes by where they go.
+writer.py     Writers of batches and streams: tasks stage rows, the driver commits them.
+rows.py       Rows split into publishes by their targets.
 encoding.py   Columns to records.
-publisher.py  Publishes on their way, until each is confirmed.
+publisher.py  A window of publishes, kept until each is confirmed.
 """

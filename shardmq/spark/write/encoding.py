@@ -1,12 +1,12 @@
-"""Columns to records, without a step for each row: Arrow joins what a record is made of, all rows at once.
+"""Columns to records, without a step for each row: Arrow joins the parts of all rows at once.
 
 A record is msgpack `[properties | nil, body]`. Each of its parts is a header that depends on a length, and bytes that
-lie in a column already:
+are in a column already:
 
     92 │ 83 │ ac content_type a8 │ text/csv │ a8 priority │ 05 │ … │ c4 64 │ 100 bytes of value
-       └ one for each number of properties that are set    └ taken from tables with an entry for each distinct length
+       └ one for each number of properties that are set    └ from tables with an entry for each distinct length
 
-Where a column is null both its pieces are, and the join leaves them out. 10,000 rows of 100 bytes take 0.4 ms.
+Where a column is null, both its pieces are null, and the join leaves them out. 10,000 rows of 100 bytes take 0.4 ms.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,25 +38,25 @@ PROPERTIES: Final = (
 """A message's properties, in the order in which `shardmq.message.record` packs them."""
 
 RANGES: Final = {"delivery_mode": (1, 2), "priority": (0, 255), "timestamp": (0, 2**63 - 1), "delay_ms": (0, 2**32 - 1)}
-"""What numbers may be; 2**32 - 1 is `shardmq.limits.DELAY_MS_MAX`."""
+"""Least and greatest values of number columns; 2**32 - 1 is `shardmq.limits.DELAY_MS_MAX`."""
 
 _FRAME_BYTES: Final = 4096
-"""What a frame has beside its records, at most: names and numbers."""
+"""Bytes of a frame besides its records at most: names and numbers."""
 
 _RECORD: Final = b"\x92"
 _NIL: Final = b"\xc0"
 _TRANSIENT: Final = msgpack.packb("delivery_mode") + b"\x01"
 
 Piece: TypeAlias = "bytes | pa.Array"
-"""A part of every record: the same in all, or a column of them, null where it is left out."""
+"""A part of every record: the same in all of them, or a column that is null where the part is left out."""
 
 
 class Encoder:
-    """Makes records of batches that have the same columns.
+    """Encodes Arrow batches with the same columns as records.
 
     Args:
-        columns: names of the batches' columns; which there may be is `shardmq.spark.write.rows`'s to check.
-        defaults: properties of rows where a column is null or not there, by name.
+        columns: names of the batches' columns, checked by `shardmq.spark.write.rows.check_columns`.
+        defaults: properties by name, for rows where a column is null or missing.
         body_max: the largest body of a message that the broker takes.
     """
 
@@ -67,10 +67,10 @@ class Encoder:
         self._defaults = {name: packed(name) + packed(value) for name, value in defaults.items()}
 
     def records(self, batch: pa.RecordBatch) -> pa.Array:
-        """The records of a batch's rows, in their order.
+        """Encode the rows of a batch, in their order.
 
         Raises:
-            InvalidRequest: a value is null, or one that a property cannot have.
+            InvalidRequest: a value is null, or not one that the property can have.
             ContentTooLarge: a message is over the limit.
         """
         body = _bytes(batch.column("value"))
@@ -90,17 +90,17 @@ class Encoder:
             properties = self._properties(batch)
         made = _join([*properties, *_sized(body, body_header)])
         longest, most = pc.max(pc.binary_length(made)).as_py() or 0, frame_bytes_max(self._body_max) - _FRAME_BYTES
-        if longest > most:  # it would not fit into a frame; the broker refuses less than that by itself
+        if longest > most:  # it would not fit into a frame; what fits, the broker checks
             raise ContentTooLarge(
                 f"column value and its properties have {longest} bytes in the largest of a batch; the limit is {most}"
             )
         return made
 
     def is_transient(self, batch: pa.RecordBatch) -> pa.Array | bool:
-        """Which rows have delivery mode 1, and are not persistent. One answer where it is the same for all."""
+        """Which rows have delivery mode 1 and so are not persistent; one answer where all rows are alike."""
         if self._is_raw:
             raw = _bytes(batch.column("raw_properties"))
-            # A text in a header that looks like that costs a message its place on disk, unless it is looked at closely.
+            # The bytes may also be text in a header, so rows that contain them are decoded.
             maybe = pc.fill_null(pc.match_substring(raw, _TRANSIENT), False)
             if not pc.any(maybe).as_py():
                 return False
@@ -114,7 +114,7 @@ class Encoder:
         return pc.fill_null(pc.equal(batch.column("delivery_mode"), 1), default)
 
     def _properties(self, batch: pa.RecordBatch) -> list[Piece]:
-        """The record's own header, that of its map of properties, and what is in the map."""
+        """The pieces of the record's header, the header of its map of properties, and the map's entries."""
         pieces: list[Piece] = []
         count = 0
         optional: list[pa.Array] = []
@@ -141,10 +141,14 @@ class Encoder:
 
 
 def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column of whole numbers, checked; the timestamps of it in seconds.
+    """A column of whole numbers, checked; timestamps become seconds.
+
+    Args:
+        batch: the batch.
+        name: the column's name, a key of RANGES.
 
     Raises:
-        InvalidRequest: one is out of range.
+        InvalidRequest: a number is out of range.
     """
     column = batch.column(name)
     if pa.types.is_timestamp(column.type):
@@ -158,13 +162,13 @@ def numbers(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def packed(value: object) -> bytes:
-    """A value as msgpack."""
+    """Pack a value with msgpack."""
     made: bytes = msgpack.packb(value)
     return made
 
 
 def body_header(size: int) -> bytes:
-    """What stands before so many bytes."""
+    """The msgpack header of a body of so many bytes."""
     if size < 1 << 8:
         return bytes((0xC4, size))
     return b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")
@@ -185,7 +189,7 @@ def _map_header(count: int) -> bytes:
 
 
 def _property(name: str, column: pa.Array, default: bytes | None) -> list[Piece]:
-    """The pieces of one property, its name included; where it is null the default's."""
+    """The pieces of one property, its name included; of the default where the column is null."""
     key = packed(name)
     if name == "headers":
         first, *rest = _headers(column, key)
@@ -201,7 +205,7 @@ def _property(name: str, column: pa.Array, default: bytes | None) -> list[Piece]
 
 
 def _looked_up(column: pa.Array, piece_of: Callable[[Any], bytes], of_null: bytes | None = None) -> Piece:
-    """A piece for each value, made once for each distinct one."""
+    """A piece for each value, made once for each distinct value."""
     distinct = pc.unique(column)
     pieces = [of_null if value is None else piece_of(value) for value in distinct.to_pylist()]
     if len(pieces) == 1 and pieces[0] is not None:
@@ -211,12 +215,12 @@ def _looked_up(column: pa.Array, piece_of: Callable[[Any], bytes], of_null: byte
 
 
 def _sized(column: pa.Array, header: Callable[[int], bytes], of_null: bytes | None = None) -> list[Piece]:
-    """Bytes behind a header that tells their length."""
+    """Bytes behind a header with their length."""
     return [_looked_up(pc.binary_length(column), header, of_null), column]
 
 
 def _seconds(seconds: pa.Array, key: bytes) -> list[Piece]:
-    """Times differ from row to row: their bytes are taken from a table, two at a time."""
+    """Pieces of a time. Times differ from row to row, so their bytes come from a table, two at a time."""
     largest = pc.max(seconds).as_py()
     shifts, code = ((16, 0), b"\xce") if largest < 1 << 32 else ((48, 32, 16, 0), b"\xcf")
     halves: list[Piece] = [
@@ -231,13 +235,14 @@ def _seconds(seconds: pa.Array, key: bytes) -> list[Piece]:
 
 @cache
 def _two_bytes() -> pa.Array:
-    """Every number of 16 bits, as two bytes."""
+    """Every number of 16 bits as two bytes."""
     whole = b"".join(number.to_bytes(2, "big") for number in range(1 << 16))
     return pc.cast(pa.Array.from_buffers(pa.binary(2), 1 << 16, [None, pa.py_buffer(whole)]), pa.binary())
 
 
 def _headers(column: pa.Array, key: bytes) -> list[Piece]:
-    """A map from a map<string,…>, or from Kafka's array<struct<key,value>>, whose last of a key counts."""
+    """Pieces of a headers map, from a map<string,…> or from Kafka's array<struct<key,value>>, where the last of a key
+    counts."""
     offsets = column.offsets
     start, end = offsets[0].as_py(), offsets[-1].as_py()
     if pa.types.is_map(column.type):
@@ -267,16 +272,14 @@ def _headers(column: pa.Array, key: bytes) -> list[Piece]:
 
 
 def _bytes(column: pa.Array) -> pa.Array:
-    """A column of texts, bytes or whole numbers, as bytes."""
+    """A column of texts, bytes or whole numbers as bytes."""
     if pa.types.is_integer(column.type):
         column = pc.cast(column, pa.string())
     return pc.cast(column, pa.binary())
 
 
 def _join(pieces: list[Piece]) -> pa.Array:
-    """Row by row, the pieces that are not null, one behind the other. Neighbours that are the same in all rows are
-    joined before.
-    """
+    """Join the pieces that are not null, row by row. Constant neighbours are joined before."""
     parts: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and parts and isinstance(parts[-1], bytes):
@@ -296,7 +299,7 @@ def _is_transient(properties: bytes) -> bool:
         table = msgpack.unpackb(properties)
     except (ValueError, msgpack.UnpackException) as fault:
         raise InvalidRequest(
-            f"column raw_properties has what is no msgpack map ({fault}); it is what reading a queue "
-            "gives in the column of that name"
+            f"column raw_properties has bytes that are no msgpack map ({fault}); write what a queue has in the "
+            "column of that name"
         ) from fault
     return isinstance(table, dict) and table.get("delivery_mode") == 1

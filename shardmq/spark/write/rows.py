@@ -1,7 +1,7 @@
-"""Rows to publishes: which columns there may be, and rows cut into runs by where they go.
+"""Rows to publishes: which columns a DataFrame may have, and how its rows are split by their targets.
 
-A run has one exchange, routing key, persistence and delay. Rows of a batch that share them become one or several runs,
-in their order; the order of rows that do not is not kept.
+A row batch has one exchange, routing key, persistence and delay. Rows of an Arrow batch that share these become one
+or several row batches in their order; the order between different targets is not kept.
 """
 
 from bisect import bisect_right
@@ -19,12 +19,12 @@ from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RUN_RECORDS_MAX
 from shardmq.spark.options import Options
 from shardmq.spark.write.encoding import PROPERTIES, Encoder, numbers
 
-RUN_BYTES: Final = 1 << 20
-"""A publish has about so many bytes at most, or one message."""
+BATCH_BYTES: Final = 1 << 20
+"""Bytes of a row batch at most, about; a larger message is one of its own."""
 
 GATHERED_BYTES: Final = 8 << 20
-"""Batches are put together up to so many bytes before they are cut by where their rows go: a run of ten messages costs
-the broker about what one of a thousand does."""
+"""Arrow batches are joined up to so many bytes before they are split by target: a row batch of ten messages costs the
+broker about what one of a thousand does."""
 
 PERSISTENT: Final = 1
 
@@ -51,35 +51,39 @@ COLUMNS: Final[dict[str, frozenset[str]]] = {
     "raw_properties": frozenset({"binary"}),
     "delay_ms": _NUMBER,
 }
-"""The columns a DataFrame may have when it is written, and their types as Spark writes them."""
+"""The columns that a DataFrame may have when it is written, with their types in Spark's words."""
 
 
 def check_columns(schema: StructType, options: Options) -> None:
     """Refuse a DataFrame that cannot be published.
 
+    Args:
+        schema: the DataFrame's.
+        options: of the job.
+
     Raises:
-        InvalidRequest: a column is unknown, missing, twice there, of another type, or at odds with another or an
+        InvalidRequest: a column is unknown, missing, there twice, of another type, or contradicts another column or an
             option.
     """
     names = [field.name for field in schema.fields]
     if "value" not in names:
         raise InvalidRequest(
             f"column value is missing, the messages' bodies; the DataFrame has {', '.join(names)}: "
-            "make it of one of them, or of all: selectExpr('to_json(struct(*)) value')"
+            "make it from one of them, or from all: selectExpr('to_json(struct(*)) value')"
         )
     for field in schema.fields:
         types = COLUMNS.get(field.name)
         if types is None:
             raise InvalidRequest(
-                f"column {field.name} has no meaning for shardmq; there are {', '.join(COLUMNS)}: "
+                f"shardmq has no column {field.name}; there are {', '.join(COLUMNS)}: "
                 f"leave it out with select(…), or put it into value"
             )
         if names.count(field.name) > 1:
-            raise InvalidRequest(f"column {field.name} is there twice")
+            raise InvalidRequest(f"the DataFrame has column {field.name} twice")
         said = field.dataType.simpleString()
         plain = "string" if said.startswith(("varchar", "char", "string ")) else said
         if plain not in types:
-            raise InvalidRequest(f"column {field.name} is {said}; it has to be {' or '.join(sorted(types))}: cast it")
+            raise InvalidRequest(f"column {field.name} is {said}; it must be {' or '.join(sorted(types))}: cast it")
     targets = [name for name in ("exchange", "routing_key") if name in names or getattr(options, name) is not None]
     if not targets:
         raise InvalidRequest(
@@ -89,18 +93,20 @@ def check_columns(schema: StructType, options: Options) -> None:
     if "raw_properties" in names:
         twice = [name for name in PROPERTIES if name in names or getattr(options, name) is not None]
         if twice:
-            raise InvalidRequest(
-                f"column raw_properties has all properties; column or option {twice[0]} would be a second saying"
-            )
+            raise InvalidRequest(f"column raw_properties has all properties; leave out column or option {twice[0]}")
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """What one publish says.
+    """Rows of one publish.
 
     Attributes:
+        exchange: where they go.
+        routing_key: with which key.
         flags: PERSISTENT or 0.
-        records: the messages, back to back.
+        delay_ms: milliseconds after which they join their queues.
+        count: how many rows there are.
+        records: the rows as records, back to back.
     """
 
     exchange: str
@@ -112,11 +118,11 @@ class RowBatch:
 
 
 class RowSplitter:
-    """Cuts batches that have the same columns into runs.
+    """Splits Arrow batches with the same columns into row batches.
 
     Args:
-        columns: their columns, checked by `check_columns`.
-        options: what is not in a column.
+        columns: the batches' columns, checked by `check_columns`.
+        options: values of rows without a column.
         body_max: the largest body of a message that the broker takes.
     """
 
@@ -127,11 +133,12 @@ class RowSplitter:
         self._encoder = Encoder(self._columns, defaults, body_max)
         self._is_spread = not self._columns.isdisjoint(("exchange", "routing_key", "delay_ms"))
 
-    def runs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
-        """The runs of all batches.
+    def split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
+        """Split all batches.
 
         Raises:
-            InvalidRequest, ContentTooLarge: a value cannot be published.
+            InvalidRequest: a value cannot be published.
+            ContentTooLarge: a message is over the limit.
         """
         for whole in gathered(batches) if self._is_spread else batches:
             for batch in _pieces(whole):
@@ -142,12 +149,12 @@ class RowSplitter:
         targets = [self._exchanges(batch), self._routing_keys(batch), self._flags(batch), self._delays(batch)]
         varying = [target for target in targets if isinstance(target, pa.Array)]
         if not varying:
-            laid = _Laid(records)
-            yield from laid.runs(0, len(records), *targets)
+            packed = _Records(records)
+            yield from packed.split(0, len(records), *targets)
             return
         groups = _groups(varying)
-        order = pc.array_sort_indices(groups)  # a stable sort: rows of a group stay in their order
-        laid = _Laid(records.take(order))
+        order = pc.array_sort_indices(groups)  # a stable sort keeps the order of a group's rows
+        packed = _Records(records.take(order))
         # Groups are numbered by first appearance, and counted in that order.
         counts = pc.struct_field(pc.value_counts(groups), 1)
         ends = pc.cumulative_sum(counts)
@@ -158,7 +165,7 @@ class RowSplitter:
         ]
         start = 0
         for end, *target in zip(ends.to_pylist(), *columns, strict=True):
-            yield from laid.runs(start, end, *target)
+            yield from packed.split(start, end, *target)
             start = end
 
     def _exchanges(self, batch: pa.RecordBatch) -> Any:
@@ -192,7 +199,7 @@ class RowSplitter:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer, larger batches."""
+    """Join batches to fewer, larger ones of up to GATHERED_BYTES."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -206,7 +213,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of about GATHERED_BYTES: Spark's may have 64 MB, and cutting copies it two or three times."""
+    """A batch in pieces of about GATHERED_BYTES: Spark's may have 64 MB, and splitting copies it two or three times."""
     rows = max(1, batch.num_rows * GATHERED_BYTES // max(batch.nbytes, GATHERED_BYTES))
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)
@@ -224,7 +231,7 @@ def _names(column: pa.Array, what: str, default: str) -> pa.Array:
 
 
 def _groups(targets: list[pa.Array]) -> pa.Array:
-    """A number for each row, the same for rows that go the same way, counted by first appearance."""
+    """A group number for each row, the same for rows of one target, counted by first appearance."""
     groups: pa.Array = targets[0].dictionary_encode().indices
     for target in targets[1:]:
         other = target.dictionary_encode()
@@ -233,8 +240,8 @@ def _groups(targets: list[pa.Array]) -> pa.Array:
     return groups
 
 
-class _Laid:
-    """Records as they lie in memory, back to back: runs are views of it."""
+class _Records:
+    """Records back to back in memory; row batches are views of it."""
 
     def __init__(self, records: pa.Array) -> None:
         _, offsets, data = records.buffers()
@@ -242,15 +249,15 @@ class _Laid:
         self._offsets = memoryview(offsets).cast("i")[records.offset :]
         self._data = memoryview(data) if data is not None else memoryview(b"")
 
-    def runs(
+    def split(
         self, start: int, end: int, exchange: str, routing_key: str, flags: int, delay_ms: int
     ) -> Iterator[RowBatch]:
-        """Runs of rows [start, end)."""
+        """Split rows [start, end), which have one target."""
         offsets = self._offsets
         while start < end:
             stop = min(end, start + RUN_RECORDS_MAX)
             begin = offsets[start]
-            if offsets[stop] - begin > RUN_BYTES:
-                stop = max(bisect_right(offsets, begin + RUN_BYTES, start + 1, stop) - 1, start + 1)
+            if offsets[stop] - begin > BATCH_BYTES:
+                stop = max(bisect_right(offsets, begin + BATCH_BYTES, start + 1, stop) - 1, start + 1)
             yield RowBatch(exchange, routing_key, flags, delay_ms, stop - start, self._data[begin : offsets[stop]])
             start = stop

@@ -1,12 +1,12 @@
-"""Batches and streams on their way to the broker: staged by tasks, committed by the driver.
+"""Writers of batches and streams: tasks stage rows, and the driver commits them.
 
 Spark runs a partition as often as it likes, and asks the driver to commit one attempt of each. So every attempt stages
-under a number of its own, and a commit names those that count; what the others have staged is dropped with it.
+under a number of its own, and the commit names the attempts that count; what others staged is dropped.
 
     driver   writer = BatchWriter(…)         begin: the transaction has name and number
     task     write(batches)                  begin again, publish …, seal ─► Staged(number, attempt, messages)
     driver   commit(messages)                one durable decision; asked again after a lost answer
-             or abort(messages)              refused by the broker where it was committed
+             or abort(messages)              the broker refuses it after a commit
 """
 
 import logging
@@ -30,7 +30,7 @@ from shardmq.spark.write.rows import RowSplitter, check_columns
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
-"""What Spark tells tasks of the micro-batch they are of (MicroBatchExecution, StreamExecution)."""
+"""Local properties by which Spark tells tasks their micro-batch (MicroBatchExecution, StreamExecution)."""
 
 _log = logging.getLogger("shardmq.spark")
 _T = TypeVar("_T")
@@ -38,14 +38,14 @@ _T = TypeVar("_T")
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one attempt of a task has done.
+    """What one attempt of a task did.
 
     Attributes:
-        transaction: its name; "" where rows were published at once.
-        number: the transaction's, 0 where it was committed before: nothing was staged.
-        attempt: the attempt's, random.
-        messages: what its seal said: those staged, once for each shard they went to.
-        rows: how many it published.
+        transaction: the transaction's name; "" where rows were published at once.
+        number: the transaction's number; 0 where it was committed before and nothing was staged.
+        attempt: the attempt's random number.
+        messages: messages staged, as the seal counts them: once for each shard they went to.
+        rows: rows published.
         bytes: of their records.
     """
 
@@ -58,11 +58,11 @@ class Staged(WriterCommitMessage):
 
 
 class _Writing:
-    """What batches and streams share.
+    """What writers of batches and streams share.
 
     Args:
-        options: the job's.
-        schema: of what is written.
+        options: of the job.
+        schema: of the DataFrame.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -71,26 +71,33 @@ class _Writing:
         self.columns = list(schema.fieldNames())
 
     def begin(self, transaction: str, number: int = 0, broker: BrokerConnection | None = None) -> int:
-        """Begin a transaction, or go on with the one of that number: its time begins anew. Returns its number, 0 if it
-        was committed. A publisher in the middle of its work brings its own connection.
+        """Begin a transaction, or renew the timeout of the one with that number.
+
+        Args:
+            transaction: its name.
+            number: its number; 0 for any.
+            broker: the connection to use; None for this process's.
+
+        Returns:
+            The transaction's number; 0 where it has been committed.
         """
         number, is_committed = (broker or self.broker()).begin(transaction, self.options.transaction_timeout_ms, number)
         return 0 if is_committed else number
 
     def stage(self, transaction: str, number: int, batches: Iterator[pa.RecordBatch]) -> Staged:
-        """Publish a partition: staged in a transaction, or at once where its number is 0."""
+        """Publish a partition: staged in the transaction, or at once where its number is 0."""
         broker = self.broker()
         publisher = PublishWindow(broker, number, timeout=self.options.timeout)
         try:
             size = self._publish(publisher, transaction, number, batches)
         except BaseException:
-            broker.drop()  # what is unconfirmed on it is nobody's any more
+            broker.drop()  # nobody waits for its unconfirmed publishes any more
             raise
         messages = broker.seal(number, publisher.attempt) if number and publisher.messages else 0
         return Staged(transaction, number, publisher.attempt, messages, publisher.messages, size)
 
     def commit(self, transaction: str, number: int, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit what tasks staged."""
+        """Commit what the tasks staged."""
         attempts = [(staged.attempt, staged.messages) for staged in _staged(messages) if staged.messages]
         if len(attempts) > ATTEMPTS_MAX:
             raise InvalidRequest(
@@ -99,12 +106,12 @@ class _Writing:
             )
         if not self.broker().commit(transaction, number, attempts):
             _log.warning(
-                "transaction %s is committed, but some shard has yet to follow; its messages appear when it does",
+                "transaction %s is committed, but a shard is still to carry it out; its messages appear then",
                 transaction,
             )
 
     def abort(self, transaction: str, number: int = 0) -> None:
-        """Abort what is not committed."""
+        """Abort the transaction, unless it is committed."""
         try:
             self.broker().abort(transaction, number)
         except PreconditionFailed as refused:
@@ -115,13 +122,13 @@ class _Writing:
         return connection(self.options.url, self.options.timeout)
 
     def target(self) -> str:
-        """Where the job publishes to, in words."""
+        """The job's target in words."""
         if self.options.exchange is None or "exchange" in self.columns:
             return "the exchanges of column exchange"
         return f"exchange '{self.options.exchange}'" if self.options.exchange else "the default exchange"
 
     def explained(self, doing: str, step: Callable[[], _T]) -> _T:
-        """Do a step; what goes wrong says where."""
+        """Do a step; its errors name the target."""
         try:
             return step()
         except ShardmqError as fault:
@@ -130,26 +137,26 @@ class _Writing:
     def _publish(
         self, publisher: PublishWindow, transaction: str, number: int, batches: Iterator[pa.RecordBatch]
     ) -> int:
-        """Publish all, and see to it that the transaction does not end meanwhile; returns the bytes."""
+        """Publish all batches, renewing the transaction's timeout; returns the bytes of the records."""
         mandatory = MANDATORY if self.options.is_mandatory else 0
         renewed, period = time.monotonic(), (self.options.transaction_timeout_ms or TRANSACTION_TIMEOUT_MS) / 3000
         size = 0
-        for run in RowSplitter(self.columns, self.options, publisher.broker.body_max).runs(batches):
+        for rows in RowSplitter(self.columns, self.options, publisher.broker.body_max).split(batches):
             publisher.publish(
-                run.exchange, run.routing_key, run.flags | mandatory, run.count, run.records, run.delay_ms
+                rows.exchange, rows.routing_key, rows.flags | mandatory, rows.count, rows.records, rows.delay_ms
             )
-            size += len(run.records)
+            size += len(rows.records)
             if number and time.monotonic() - renewed > period:
-                self.go_on(transaction, number, publisher.broker)
+                self.renew(transaction, number, publisher.broker)
                 renewed = time.monotonic()
         publisher.flush()
         return size
 
-    def go_on(self, transaction: str, number: int, broker: BrokerConnection | None = None) -> None:
-        """Begin a transaction's time anew.
+    def renew(self, transaction: str, number: int, broker: BrokerConnection | None = None) -> None:
+        """Renew a transaction's timeout.
 
         Raises:
-            PreconditionFailed: it has ended, and this is a late task's or a slow job's.
+            PreconditionFailed: the transaction has ended; the task is late, or the job too slow.
         """
         try:
             found = self.begin(transaction, number, broker)
@@ -160,14 +167,14 @@ class _Writing:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes one batch. It is made once on the driver, and copied to every task and to commit or abort.
+    """Writes one batch. Spark makes it once on the driver and copies it to every task.
 
     Args:
-        options: the job's.
-        schema: of what is written.
+        options: of the job.
+        schema: of the DataFrame.
 
     Raises:
-        InvalidRequest: that cannot be published.
+        InvalidRequest: such a DataFrame cannot be published.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -175,20 +182,22 @@ class BatchWriter(DataSourceArrowWriter):
         self._transaction = ""
         self._number = 0
         if options.delivery != AT_LEAST_ONCE:
-            # Begun here, and not by each task, so that one which comes after its job's end cannot begin it anew.
+            # Begun here and not by each task, so that a task that outlives its job cannot begin it again.
             name = self._transaction = options.transaction_id or new_transaction_id()
             self._number = self._writing.explained("beginning a transaction for", lambda: self._writing.begin(name))
             if not self._number:
                 _log.warning("transaction '%s' was committed before (option txnId): nothing is published now", name)
         elif options.transaction_id is not None:
-            raise InvalidRequest("option txnId names a transaction, and with delivery=at-least-once there is none")
+            raise InvalidRequest(
+                "option txnId names a transaction, and delivery=at-least-once has none; leave out one of them"
+            )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Publish a partition; by a task."""
+        """Publish a partition. A task calls it."""
         return self._writing.explained("publishing to", lambda: self._write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make it so; by the driver, when every task has ended well."""
+        """Commit the attempts that count. The driver calls it when every task has succeeded."""
         if self._number:
             self._writing.explained(
                 f"committing transaction '{self._transaction}' to",
@@ -196,7 +205,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        """Leave nothing behind; by the driver, when a task has failed or commit has."""
+        """Abort the transaction. The driver calls it when a task or the commit has failed."""
         if self._number:
             self._writing.abort(self._transaction, self._number)
 
@@ -204,21 +213,22 @@ class BatchWriter(DataSourceArrowWriter):
         if self._transaction and not self._number:
             return Staged(self._transaction, 0, 0, 0, 0, 0)
         if self._number:
-            self._writing.go_on(self._transaction, self._number)
+            self._writing.renew(self._transaction, self._number)
         return self._writing.stage(self._transaction, self._number, batches)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a stream, each in a transaction named by query and batch.
 
-    It is made anew for each, and once more for its commit, so that names travel in the messages.
+    Spark makes one writer for the tasks of a micro-batch and another one for its commit, so the transaction's name
+    travels in the commit messages.
 
     Args:
-        options: the job's.
-        schema: of what is written.
+        options: of the job.
+        schema: of the DataFrame.
 
     Raises:
-        InvalidRequest: that cannot be published.
+        InvalidRequest: such a DataFrame cannot be published.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -226,11 +236,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._is_direct = options.delivery == AT_LEAST_ONCE
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Publish a partition of a micro-batch; by a task."""
+        """Publish a partition of a micro-batch. A task calls it."""
         return self._writing.explained("publishing to", lambda: self._write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Make it so; by the driver."""
+        """Commit a micro-batch. The driver calls it."""
         for name in _names(messages):
             self._writing.explained(
                 f"committing micro-batch {batchId}, transaction '{name}', to",
@@ -238,8 +248,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
-        """Leave nothing behind; by the driver. What no message names is taken up when the stream goes on, as the
-        micro-batch has the same name then, or ends by its timeout.
+        """Abort a micro-batch. The driver calls it.
+
+        A transaction that no message names is joined when the stream goes on, as the micro-batch has the same name
+        then; or it ends by its timeout.
         """
         for name in _names(messages):
             for number in _numbers(name, messages) - {0}:
@@ -253,14 +265,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writing.stage(name, number, batches)
 
     def _commit(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit a micro-batch. Tasks that found it committed have staged nothing, and there is nothing left to do;
-        but those that have staged must all have done so in one transaction, which is the one of that name now.
+        """Commit a micro-batch, all of whose tasks must have staged in the transaction that has the name now.
+
+        Tasks that found it committed have staged nothing; then there is nothing to do.
         """
         numbers = _numbers(name, messages)
         if numbers == {0}:
             _log.warning(
-                "transaction '%s' was committed before: nothing was published now. So it may be with the first "
-                "micro-batch after a restart; with more, another checkpoint has had that txnAppId",
+                "transaction '%s' was committed before: nothing was published now. That is normal for the "
+                "first micro-batch after a restart; where more follow, another checkpoint has used this txnAppId",
                 name,
             )
             return

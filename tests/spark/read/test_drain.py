@@ -191,7 +191,7 @@ def test_a_reservation_that_was_released_in_the_block_is_not_acknowledged(
     begin: Drain, broker: Broker, channel: shardmq.Channel, queue: str
 ) -> None:
     publish(channel, queue, 0, 10)
-    gone = f"queue '{queue}': reservation 'gone' is not there any more"
+    gone = f"queue '{queue}': reservation 'gone' does not exist any more"
     with pytest.raises(PreconditionFailed, match=gone), begin(drainId="gone") as df:
         release(broker.url, queue, f"gone{df.where('position < 0').count() or ''}")
     assert ready(channel, queue) == marked(0, 10)

@@ -14,13 +14,13 @@ from shardmq.errors import InvalidRequest
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message import record as records
 from shardmq.spark.options import Options
-from shardmq.spark.write.rows import GATHERED_BYTES, RUN_BYTES, RowBatch, RowSplitter, check_columns
+from shardmq.spark.write.rows import GATHERED_BYTES, BATCH_BYTES, RowBatch, RowSplitter, check_columns
 
 OPTIONS = Options(url="shardmq://x/", exchange="flights")
 
 
 def cut(batches: list[pa.RecordBatch], options: Options = OPTIONS) -> list[RowBatch]:
-    return list(RowSplitter(batches[0].schema.names, options).runs(batches))
+    return list(RowSplitter(batches[0].schema.names, options).split(batches))
 
 
 def bodies(run: RowBatch) -> list[bytes]:
@@ -89,7 +89,7 @@ def test_runs_are_no_larger_than_a_publish_may_be(keys: int) -> None:
     runs = cut([many])
     assert sum(run.count for run in runs) == 150_000
     assert max(run.count for run in runs) <= RUN_RECORDS_MAX
-    large = pa.record_batch({"value": pa.array([bytes(300_000)] * 10 + [bytes(3 * RUN_BYTES)] + [b"x"])})
+    large = pa.record_batch({"value": pa.array([bytes(300_000)] * 10 + [bytes(3 * BATCH_BYTES)] + [b"x"])})
     assert [run.count for run in cut([large])] == [3, 3, 3, 1, 1, 1]
 
 
@@ -100,7 +100,7 @@ def test_large_batches_are_cut_a_part_at_a_time(columns: dict[str, Any]) -> None
     batch = pa.record_batch({"value": values, "headers": headers, **columns})
     before = pa.total_allocated_bytes()
     seen = []
-    for run in RowSplitter(batch.schema.names, OPTIONS).runs([batch]):
+    for run in RowSplitter(batch.schema.names, OPTIONS).split([batch]):
         assert pa.total_allocated_bytes() - before < 4 * GATHERED_BYTES
         for record in records.unpack(bytes(run.records), run.count):
             seen.append(record.body[:2])
@@ -166,11 +166,11 @@ def test_these_columns_can_be_published(columns: dict[str, types.DataType]) -> N
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({**PLAIN, "body": STRING}, OPTIONS, "column body has no meaning for shardmq; there are value, exchange"),
+        ({**PLAIN, "body": STRING}, OPTIONS, "shardmq has no column body; there are value, exchange"),
         ({"id": LONG, "routing_key": STRING}, OPTIONS, "column value is missing.* has id, routing_key: make it"),
-        ({"value": INT}, OPTIONS, "column value is int; it has to be binary or string"),
-        ({**PLAIN, "headers": types.MapType(STRING, INT)}, OPTIONS, "column headers is map<string,int>; it has to be "),
-        ({**PLAIN, "priority": STRING}, OPTIONS, "column priority is string; it has to be bigint or int"),
+        ({"value": INT}, OPTIONS, "column value is int; it must be binary or string"),
+        ({**PLAIN, "headers": types.MapType(STRING, INT)}, OPTIONS, "column headers is map<string,int>; it must be "),
+        ({**PLAIN, "priority": STRING}, OPTIONS, "column priority is string; it must be bigint or int"),
         (PLAIN, Options(url="x"), "nothing says where to publish to"),
         ({**PLAIN, "raw_properties": BINARY, "type": STRING}, OPTIONS, "column or option type would be a second"),
         ({**PLAIN, "raw_properties": BINARY}, Options(url="x", exchange="e", app_id="a"), "column or option app_id"),
@@ -185,5 +185,5 @@ def test_a_frame_that_cannot_be_published_is_refused(
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
     twice = types.StructType([types.StructField("value", STRING), types.StructField("value", STRING)])
-    with pytest.raises(InvalidRequest, match="column value is there twice"):
+    with pytest.raises(InvalidRequest, match="has column value twice"):
         check_columns(twice, OPTIONS)
