@@ -14,7 +14,7 @@ from shardmq.errors import InvalidRequest
 from shardmq.limits import RUN_RECORDS_MAX
 from shardmq.message import record as records
 from shardmq.spark.options import Options
-from shardmq.spark.write.rows import GATHERED_BYTES, BATCH_BYTES, RowBatch, RowSplitter, check_columns
+from shardmq.spark.write.rows import BATCH_BYTES, GATHERED_BYTES, RowBatch, RowSplitter, check_columns
 
 OPTIONS = Options(url="shardmq://x/", exchange="flights")
 
@@ -172,7 +172,7 @@ def test_these_columns_can_be_published(columns: dict[str, types.DataType]) -> N
         ({**PLAIN, "headers": types.MapType(STRING, INT)}, OPTIONS, "column headers is map<string,int>; it must be "),
         ({**PLAIN, "priority": STRING}, OPTIONS, "column priority is string; it must be bigint or int"),
         (PLAIN, Options(url="x"), "nothing says where to publish to"),
-        ({**PLAIN, "raw_properties": BINARY, "type": STRING}, OPTIONS, "column or option type would be a second"),
+        ({**PLAIN, "raw_properties": BINARY, "type": STRING}, OPTIONS, "leave out column or option type"),
         ({**PLAIN, "raw_properties": BINARY}, Options(url="x", exchange="e", app_id="a"), "column or option app_id"),
     ],
 )
