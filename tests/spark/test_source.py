@@ -18,7 +18,7 @@ def test_reading_a_stream_is_refused_with_what_to_do_instead(
     with pytest.raises(PySparkException) as error:
         query.start().awaitTermination(60)
     said = refused(error)
-    assert "shardmq.errors.InvalidRequest: NOT_IMPLEMENTED - readStream does not read queues" in said
+    assert "shardmq.errors.InvalidRequest: readStream does not read queues" in said
     assert "shardmq.spark.drain" in said
 
 

@@ -137,8 +137,7 @@ class BrokerConnection:
         return answer["number"], answer["state"] == "committed"
 
     def seal(self, number: int, attempt: int) -> int:
-        """Seal an attempt, which then takes nothing more; returns how many messages it staged, which the commit
-        names."""
+        """Seal an attempt, which then takes nothing more; returns how many messages it staged."""
         answer = self._insist(lambda: self.ask(Op.TRANSACTION_SEAL, number, attempt))
         messages: int = answer["messages"]
         return messages

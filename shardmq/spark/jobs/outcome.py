@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from shardmq import errors
-from shardmq.errors import InvalidRequest, ShardmqError
+from shardmq.errors import InvalidRequest, ShardmqError, from_broker
 
 _OURS: Final = re.compile(
-    r"shardmq\.errors\.(\w+): (?:[A-Z_]+ - )?(.*?)(?=\n\S*Traceback|\n SQLSTATE|\n\tat |\n\n|\Z)", re.DOTALL
+    r"shardmq\.errors\.(\w+): ((?:[A-Z_]+ - )?)(.*?)(?=\n\S*Traceback|\n SQLSTATE|\n\tat |\n\n|\Z)", re.DOTALL
 )
 """The last line of a Python traceback that ends in an error of ours, as Spark quotes it."""
 
@@ -96,10 +96,11 @@ def plain(doing: str, text: str, condition: str) -> ShardmqError:
     """
     ours = _OURS.findall(text)
     if ours:
-        name, said = ours[-1]
+        name, code, said = ours[-1]
         kind: type[ShardmqError] = getattr(errors, name, ShardmqError)
         sentence = " ".join(said.split())
-        return kind(sentence if doing in sentence else f"{doing}: {sentence}")
+        fault = kind(sentence if doing in sentence else f"{doing}: {sentence}")
+        return from_broker(fault) if code else fault
     if condition.partition(".")[0] in _INPUT:
         return InvalidRequest(f"{doing}: {first_sentence(text)}")
     foreign = _FOREIGN.findall(text)

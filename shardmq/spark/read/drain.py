@@ -255,8 +255,7 @@ class _Lease:
 
 
 def _now() -> float:
-    """Steady seconds that also count while the machine is suspended, as the broker's do, where the system has such a
-    clock."""
+    """Steady seconds that, where the system has such a clock, go on while the machine is suspended."""
     clock: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 

@@ -241,8 +241,7 @@ def _two_bytes() -> pa.Array:
 
 
 def _headers(column: pa.Array, key: bytes) -> list[Piece]:
-    """Pieces of a headers map, from a map<string,…> or from Kafka's array<struct<key,value>>, where the last of a key
-    counts."""
+    """Pieces of a headers map, from a map<string,…> or Kafka's array<struct<key,value>>: the last of a key counts."""
     offsets = column.offsets
     start, end = offsets[0].as_py(), offsets[-1].as_py()
     if pa.types.is_map(column.type):

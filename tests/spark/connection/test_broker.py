@@ -138,7 +138,7 @@ def test_a_wrong_password_is_refused_at_once(broker: Server) -> None:
     with pytest.raises(AuthenticationFailed, match="elsewhere"):
         BrokerConnection(f"shardmq://127.0.0.1:{broker.port}/elsewhere")
     with pytest.raises(InvalidRequest, match="shardmq://user:password@host:port/vhost"):
-        BrokerConnection("amqp://127.0.0.1/")
+        BrokerConnection("http://127.0.0.1/")
 
 
 def test_a_refused_question_leaves_the_connection(ours: BrokerConnection) -> None:
