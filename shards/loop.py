@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.listener import Listener, Peer, Responder
+from shardmq.bus.messages.base import Call, Inspect
 from shardmq.bus.messages.shard import (
     Alarm,
     AtomicCommit,
     Publish,
     PublishRefusal,
+    ShardRequest,
     ToShard,
 )
 from shardmq.errors import ReplyCode, RowDamaged
@@ -111,7 +112,7 @@ class ShardLoop:
         self._is_stirred = True
         self._tick_at = time.monotonic()
         self._waiting = WaitingReport(self._missing)
-        self._handlers: dict[type, Callable[[Peer, Any], None]] = {
+        self._handlers: dict[type, Callable[[Any, Any], None]] = {
             **self._publishing.handlers,
             **self._consuming.handlers,
             **self._dead_letters.handlers,
@@ -123,6 +124,7 @@ class ShardLoop:
             **self._reservations.handlers,
             **self._reads.handlers,
             Inspect: self._inspect,
+            Call: self._on_call,
             LinkOpened: self._opened,
             LinkLost: self._lost,
         }
@@ -215,8 +217,8 @@ class ShardLoop:
         text = state.quarantine.text(damage.queue)
         if isinstance(message, Publish):
             peer.post(PublishRefusal(state.peers[peer].published, ReplyCode.RESOURCE_ERROR, text))
-        elif hasattr(message, "request"):
-            state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+        elif isinstance(message, Call):
+            Responder[Any](peer, message.request).refuse(ReplyCode.RESOURCE_ERROR, text)
 
     def _tick(self, now: float) -> None:
         self._tick_at = now + (TICK_SECONDS if self._is_stirred else TICK_AT_REST_SECONDS)
@@ -309,8 +311,11 @@ class ShardLoop:
         if peer.role == GATEWAY:
             peer.post(Alarm(mark.resource, mark.is_on, mark.text))
 
-    def _inspect(self, peer: Peer, message: Inspect) -> None:
-        peer.post(Answer(message.request, self.table()))
+    def _on_call(self, peer: Peer, call: Call[ShardRequest]) -> None:
+        self._handlers[type(call.message)](Responder(peer, call.request), call.message)
+
+    def _inspect(self, responder: Responder[Any], _message: Inspect) -> None:
+        responder.answer(self.table())
 
     def table(self) -> dict[str, Any]:
         """Return the state of this process, as `shardmq status` shows it."""
@@ -330,6 +335,6 @@ def _bytes(events: list[Event]) -> int:
     for _, message in events:
         if type(message) is Publish:
             total += len(message.run.records)
-        elif type(message) is AtomicCommit:
-            total += sum([len(publish.run.records) for publish in message.publishes])
+        elif type(message) is Call and type(message.message) is AtomicCommit:
+            total += sum([len(publish.run.records) for publish in message.message.publishes])
     return total

@@ -153,7 +153,7 @@ class ChannelCommit:
         elif links:
             link = next(iter(links))
             settled, returned = self._settlements.get(link, ([], []))
-            link.ask_once(AtomicCommit(0, self._publishes.get(link, []), settled, returned), self._carried_out(link))
+            link.ask(AtomicCommit(self._publishes.get(link, []), settled, returned), self._carried_out(link))
         else:
             self._reply(self._unroutable)
 
@@ -219,7 +219,7 @@ class ChannelCommit:
                 self._reply(self._unroutable)
 
         for link, (done, returned) in list(self._settlements.items()):
-            link.ask_once(AtomicCommit(0, [], done, returned), settled)
+            link.ask(AtomicCommit([], done, returned), settled)
 
 
 def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[ConsumerLink, Publish, int]]:
@@ -328,7 +328,7 @@ class _Staged:
         join = self._then(self._commit)
         take = from_all(len(self._publishes), join, lambda sums: sum([messages for messages, _ in sums]))
         for link in self._publishes:
-            link.ask(Seal(0, self._number, ATTEMPT), take)
+            link.ask(Seal(self._number, ATTEMPT), take)
 
     def _commit(self, messages: int) -> None:
         client, self._is_asked = self._client, True

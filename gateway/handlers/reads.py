@@ -3,20 +3,18 @@
 All of them take the permission to read the queue, as consuming does, and are answered by the queue's shard.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from shardmq.bus.coordinator_link import Reply
-from shardmq.bus.messages.shard import EndReservation, Read, Reserve, Slices
+from shardmq.bus.messages.reads import EndReservation, Read, Reserve, SeenBatch, Slices
 from shardmq.errors import InvalidRequest
 from shardmq.gateway.handlers.replies import delivery_table, shaped
 from shardmq.gateway.session import large_messages as borrowing
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.limits import RESERVATION_MS
-from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.reads import QueueRead, QueueReserve, QueueSlices, ReservationEnd
 from shardmq.topology.entities import Queue, check_name
 
@@ -36,7 +34,7 @@ def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None
     client, reservation = channel.client, operation.reservation
     queue = _readable(client, operation.queue)
     _check_reservation_if_any(reservation)
-    client.state.links[queue.shard].ask(Slices(0, queue.id, operation.count, reservation), reply)
+    client.state.links[queue.shard].ask(Slices(queue.id, operation.count, reservation), reply)
 
 
 def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
@@ -54,8 +52,8 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
     if end < first:
         raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; turn it round")
 
-    def shape(answer: Any) -> dict[str, Any]:
-        seen, following = msgspec.convert(answer, tuple[list[tuple[int, bool, int, RecordBatch]], int | None])
+    def shape(answer: tuple[Sequence[SeenBatch], int | None]) -> dict[str, Any]:
+        seen, following = answer
         return {
             "deliveries": [
                 {**delivery_table(0, 0, redelivered, batch, deliveries), "first": number}
@@ -64,7 +62,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
             "next": following,
         }
 
-    message = Read(0, queue.id, first, end, operation.count, reservation)
+    message = Read(queue.id, first, end, operation.count, reservation)
     borrowing.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
 
 
@@ -85,7 +83,7 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         messages, is_acknowledged = answer
         return {"messages": messages, "state": "acknowledged" if is_acknowledged else "held"}
 
-    message = Reserve(0, queue.id, name, operation.messages_max or ALL, operation.lease_ms or RESERVATION_MS)
+    message = Reserve(queue.id, name, operation.messages_max or ALL, operation.lease_ms or RESERVATION_MS)
     client.state.links[queue.shard].ask(message, shaped(reply, shape))
 
 
@@ -102,7 +100,7 @@ def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -
     queue = _readable(client, operation.queue)
     check_name("reservation", name)
     _check_ranges(operation)
-    message = EndReservation(0, queue.id, name, operation.acknowledge, operation.ranges)
+    message = EndReservation(queue.id, name, operation.acknowledge, operation.ranges)
     client.state.links[queue.shard].ask(message, shaped(reply, lambda messages: {"messages": messages}))
 
 

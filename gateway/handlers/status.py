@@ -39,4 +39,4 @@ def gather(state: GatewayState, reply: Reply) -> None:
     gathering.take(state.table())
     state.coordinator.inspect(gathering.take, ANSWER_SECONDS)
     for link in state.links:
-        link.ask(Inspect(0), gathering.take, ANSWER_SECONDS)
+        link.ask(Inspect(), gathering.take, ANSWER_SECONDS)

@@ -65,7 +65,7 @@ def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply)
 
     take = from_all(len(state.links), reply, join)
     for link in state.links:
-        link.ask(Seal(0, operation.number, operation.attempt), take)
+        link.ask(Seal(operation.number, operation.attempt), take)
 
 
 def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Reply) -> None:

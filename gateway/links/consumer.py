@@ -23,9 +23,6 @@ class ConsumerLink(Protocol):
     def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Ask the shard; it may be asked twice where it was away."""
 
-    def ask_once(self, message: Any, reply: Reply) -> None:
-        """Ask the shard; the outcome is an error where it went away meanwhile."""
-
     def get(self, consumer: "Consumer", auto_ack: bool, room: int, reply: Reply) -> None:
         """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
 

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
+from shardmq.bus.messages.reads import EndReservation
 from shardmq.bus.messages.shard import (
     Ack,
     Alarm,
@@ -20,7 +23,6 @@ from shardmq.bus.messages.shard import (
     Credit,
     DeadLetter,
     Delivered,
-    EndReservation,
     FromShard,
     Get,
     Got,
@@ -46,7 +48,6 @@ class _Asked:
     message: Any
     reply: Reply
     deadline: float
-    is_once: bool = False
 
 
 def _is_of_reservation(message: Any) -> bool:
@@ -129,24 +130,21 @@ class ShardLink:
         """Whether the shard is there."""
         return self.dialer.is_open
 
-    def ask(self, message: Any, reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
+    def ask(self, message: Request[Any], reply: Reply, seconds: float = DECLARE_SECONDS) -> None:
         """Send a request. While the shard is away it waits; at the deadline it is refused.
 
+        What may not be repeated is refused where the shard is not there, and where it goes away before it has
+        answered. In between there is no deadline.
+
         Args:
-            message: any with a `request` field (its value is the link's to give: build it with 0).
-            reply: called with the Answer's result, a Got, or a RequestError.
+            message: what is asked.
+            reply: called with the result, a Got, or a RequestError.
             seconds: until it is given up.
         """
-        asked = _Asked(message, reply, time.monotonic() + seconds)
         if self.dialer.is_open:
-            self._send(asked)
-        else:
-            self._waiting.append(asked)
-
-    def ask_once(self, message: Any, reply: Reply) -> None:
-        """Ask what may not be carried out twice: refused where the shard is away, or goes before it has answered."""
-        if self.dialer.is_open:
-            self._send(_Asked(message, reply, math.inf, is_once=True))
+            self._send(_Asked(message, reply, time.monotonic() + seconds if message.may_repeat else math.inf))
+        elif message.may_repeat:
+            self._waiting.append(_Asked(message, reply, time.monotonic() + seconds))
         else:
             reply(Unavailable(f"{self.name} is not there now; try again"))
 
@@ -155,15 +153,12 @@ class ShardLink:
         self._next_number += 1
         self.confirms.close_batch()
         self._post_settlements()
-        message = asked.message
-        fields = [getattr(message, field) for field in message.__struct_fields__]
-        fields[0] = number
         self._asked[number] = asked
         self._is_urgent = True
-        self.dialer.post(type(message)(*fields))
+        self.dialer.post(Call(number, asked.message))
         self._changed()
 
-    def _on_answer(self, message: Answer | Refusal | Got) -> None:
+    def _on_answer(self, message: Answer[msgspec.Raw] | Refusal | Got) -> None:
         asked = self._asked.pop(message.request, None)
         if asked is None:
             given_up = self._given_up.pop(message.request, None)
@@ -180,7 +175,7 @@ class ShardLink:
                 return
             asked.reply(request_error(message.code, message.text))
         else:
-            asked.reply(message if isinstance(message, Got) else message.result)
+            asked.reply(message if isinstance(message, Got) else result_of(asked.message, message))
 
     @property
     def consumers(self) -> int:
@@ -199,7 +194,6 @@ class ShardLink:
         """Ask the shard for deliveries."""
         consumer.running = True
         message = Consume(
-            0,
             consumer.number,
             consumer.queue,
             consumer.prefetch,
@@ -215,7 +209,7 @@ class ShardLink:
 
     def get(self, consumer: Consumer, auto_ack: bool, room: int, reply: Reply) -> None:
         """Ask the shard for one message; the result is its size where it takes more than `room` bytes."""
-        self.ask(Get(0, consumer.number, consumer.queue, auto_ack, room), reply)
+        self.ask(Get(consumer.number, consumer.queue, auto_ack, room), reply)
 
     def permit(self, consumer: Consumer, size: int) -> None:
         """Allow `size` bytes beyond the consumer's window."""
@@ -227,7 +221,7 @@ class ShardLink:
         """Stop deliveries; what the consumer holds it keeps."""
         consumer.running = False
         if self.dialer.is_open:
-            self.ask(Cancel(0, consumer.number), reply)
+            self.ask(Cancel(consumer.number), reply)
         else:
             reply(None)
 
@@ -389,7 +383,7 @@ class ShardLink:
         early, self._early = self._early, []
         # Nearly every request may be asked twice; their deadlines stand. Consumers are resumed anew.
         self._waiting += [each for each in (*early, *asked.values()) if each.deadline < RESUME_SECONDS]
-        for each in [each for each in asked.values() if each.is_once]:
+        for each in [each for each in asked.values() if not each.message.may_repeat]:
             each.reply(
                 Timeout(
                     f"{self.name} went away before it answered: it was done or not, which is not certain "

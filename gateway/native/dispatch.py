@@ -1,14 +1,12 @@
 """Which call carries out each operation, and what its answer looks like."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-import msgspec
-
 from shardmq.bus.coordinator_link import Outcome, Reply
-from shardmq.bus.messages.shard import Peek
+from shardmq.bus.messages.reads import Peek, SeenBatch
 from shardmq.errors import ChannelError, ConnectionFault, ReplyCode, RequestError
 from shardmq.gateway.handlers import administration, lists, reads, topology, transactions
 from shardmq.gateway.handlers.replies import delivery_table, shaped
@@ -18,7 +16,6 @@ from shardmq.gateway.native.publish import publish
 from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.state.time_slices import TimeSlice
-from shardmq.message.record_batch import RecordBatch
 from shardmq.protocol.native.operations.basic import (
     BasicAck,
     BasicCancel,
@@ -127,12 +124,11 @@ def _queue_peek(channel: Channel, operation: QueuePeek, reply: Reply) -> None:
     client.permissions.check_read(operation.queue, "queue")
     queue = client.queue(operation.queue)
 
-    def shape(peeked: list[Any]) -> list[dict[str, Any]]:
-        seen = msgspec.convert(peeked, list[tuple[int, bool, int, RecordBatch]])
+    def shape(seen: Sequence[SeenBatch]) -> list[dict[str, Any]]:
         return [delivery_table(0, 0, redelivered, batch, deliveries) for _, redelivered, deliveries, batch in seen]
 
     link = client.state.links[queue.shard]
-    question = Peek(0, queue.id, operation.offset, operation.count)
+    question = Peek(queue.id, operation.offset, operation.count)
     large_messages.look(channel, partial(link.ask, question), shaped(reply, shape))
 
 

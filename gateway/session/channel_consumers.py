@@ -179,7 +179,7 @@ class ChannelConsumers:
             raise NotFound(f"channel {self.number} has no consumer '{tag}'")
         consumer.own_prefetch = prefetch
         consumer.prefetch = self._prefetch_of(consumer)
-        consumer.link.ask(Qos(0, consumer.number, consumer.prefetch), reply)
+        consumer.link.ask(Qos(consumer.number, consumer.prefetch), reply)
 
     def qos_of_all(self, prefetch: int) -> None:
         """Change the prefetch of all running consumers; their shards follow in their time."""
@@ -237,7 +237,7 @@ class ChannelConsumers:
             prefetch = self._prefetch_of(consumer)
             if prefetch != consumer.prefetch or settled_late is not consumer.settled_late:
                 consumer.prefetch, consumer.settled_late = prefetch, settled_late
-                consumer.link.ask(Qos(0, consumer.number, prefetch, settled_late), _ignore)
+                consumer.link.ask(Qos(consumer.number, prefetch, settled_late), _ignore)
 
     def _hand_on(self, shared: SharedPrefetch) -> None:
         """Hand out what has waited, as far as there is room for it now; have more of it come if there is room still."""

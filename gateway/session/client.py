@@ -201,7 +201,7 @@ class Client:
 
     def count(self, queue: Queue, reply: Reply, *, is_declared: bool = False) -> None:
         """Count what is in a queue, which was just declared or not; the result is (ready messages, consumers)."""
-        self.state.links[queue.shard].ask(Counts(0, queue.id, is_declared), reply)
+        self.state.links[queue.shard].ask(Counts(queue.id, is_declared), reply)
 
     def reach(self, queue: Queue, then: Callable[[], None]) -> None:
         """Call `then` once all that was sent to a queue before has reached its shard.
@@ -210,7 +210,7 @@ class Client:
         """
         link = self.state.links[queue.shard]
         if link.is_open:
-            link.ask(Counts(0, queue.id), lambda _: then(), REACH_SECONDS)
+            link.ask(Counts(queue.id), lambda _: then(), REACH_SECONDS)
         else:
             then()
 
@@ -222,7 +222,7 @@ class Client:
             ResourceLocked: it is exclusive to another connection.
         """
         queue = self.queue(queue_name)
-        self.state.links[queue.shard].ask(Purge(0, queue.id), reply)
+        self.state.links[queue.shard].ask(Purge(queue.id), reply)
 
 
 NO_PROPERTIES: Final = msgspec.msgpack.encode({})

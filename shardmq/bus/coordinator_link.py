@@ -14,7 +14,7 @@ import msgspec
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal, Request, result_of
 from shardmq.bus.messages.coordinator import (
     AdmitConnection,
     Changes,
@@ -65,11 +65,20 @@ class Follower(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
-    message: RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup  # with the request number 0
+class _PendingRequest:
+    """A request that waits for its answer, or for the link.
+
+    Attributes:
+        message: what is asked.
+        reply: called with the result, or with the error that refused it.
+        deadline: until when, monotonic seconds.
+        is_repeated: it was sent in an earlier session as well.
+    """
+
+    message: Request[Any]
     reply: Reply
     deadline: float
-    again: bool = False
+    is_repeated: bool = False
 
 
 class CoordinatorLink:
@@ -104,8 +113,8 @@ class CoordinatorLink:
         self._rerouted = rerouted
         self._table = table
         self._number = 0
-        self._asked: dict[int, _Asked] = {}
-        self._waiting: list[_Asked] = []
+        self._asked: dict[int, _PendingRequest] = {}
+        self._waiting: list[_PendingRequest] = []
         self._followers: list[Follower] = []
         self.lists: Callable[[str], list[dict[str, Any]]] = lambda _noun: []
         self.identified: Callable[[str, int], None] = lambda _broker, _generation: None
@@ -124,23 +133,23 @@ class CoordinatorLink:
 
     def admit(self, vhost: str, user: str, reply: Reply) -> None:
         """Ask whether one more connection may be opened; the outcome is None, or the error that refuses it."""
-        self._ask(_Asked(AdmitConnection(0, vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
+        self._ask(_PendingRequest(AdmitConnection(vhost, user), reply, time.monotonic() + ADMIT_SECONDS))
 
     def perform(self, command: Command, reply: Reply) -> None:
         """Have a command carried out; the outcome is its answer, or the error that refused it."""
-        self._ask(_Asked(RunCommand(0, command), reply, time.monotonic() + DECLARE_SECONDS))
+        self._ask(_PendingRequest(RunCommand(command), reply, time.monotonic() + DECLARE_SECONDS))
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
         """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
-        self._ask(_Asked(Inspect(0, noun), reply, time.monotonic() + seconds))
+        self._ask(_PendingRequest(Inspect(noun), reply, time.monotonic() + seconds))
 
     def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
         """Have all stores copied into folders of `folder`."""
-        self._ask(_Asked(BeginBackup(0, folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
+        self._ask(_PendingRequest(BeginBackup(folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
 
     def look_backup(self, reply: Reply) -> None:
         """Ask how far the last backup is."""
-        self._ask(_Asked(LookBackup(0), reply, time.monotonic() + DECLARE_SECONDS))
+        self._ask(_PendingRequest(LookBackup(), reply, time.monotonic() + DECLARE_SECONDS))
 
     def receive(self) -> bool:
         """Take in what the coordinator sent; returns whether more is left."""
@@ -161,10 +170,10 @@ class CoordinatorLink:
                     for follower in self._followers:
                         follower.changed(event.changes)
                 case Answer() | Refusal():
-                    self._on_answer(event)
-                case Inspect():
-                    table = self.lists(event.noun) if event.noun else self._table()
-                    self.dialer.post(Answer(event.request, table))
+                    self._on_reply(event)
+                case Call(request, Inspect(noun)):
+                    table = self.lists(noun) if noun else self._table()
+                    self.dialer.post(Answer(request, table))
                     self._changed()
                 case LinkOpened():
                     if self._present is not None:
@@ -199,24 +208,28 @@ class CoordinatorLink:
         self.dialer.post(TopologyApplied(version))
         self._changed()
 
-    def _ask(self, asked: _Asked) -> None:
+    def _ask(self, asked: _PendingRequest) -> None:
         if self.dialer.is_open:
             self._send(asked)
         else:
             self._waiting.append(asked)
 
-    def _send(self, asked: _Asked) -> None:
+    def _send(self, asked: _PendingRequest) -> None:
         self._number += 1
         self._asked[self._number] = asked
-        self.dialer.post(msgspec.structs.replace(asked.message, request=self._number))
+        self.dialer.post(Call(self._number, asked.message))
         self._changed()
 
-    def _on_answer(self, message: Answer | Refusal) -> None:
-        asked = self._asked.pop(message.request, None)
+    def _on_reply(self, reply: Answer[msgspec.Raw] | Refusal) -> None:
+        asked = self._asked.pop(reply.request, None)
         if asked is None:
             return  # its deadline passed
-        outcome: Outcome = message.result if isinstance(message, Answer) else request_error(message.code, message.text)
-        if asked.again and isinstance(outcome, NotFound) and isinstance(asked.message, RunCommand):
+        outcome: Outcome
+        if isinstance(reply, Answer):
+            outcome = result_of(asked.message, reply)
+        else:
+            outcome = request_error(reply.code, reply.text)
+        if asked.is_repeated and isinstance(outcome, NotFound) and isinstance(asked.message, RunCommand):
             outcome = 0 if isinstance(asked.message.command, REMOVALS) else outcome
         asked.reply(outcome)
 
@@ -224,5 +237,5 @@ class CoordinatorLink:
         self.is_current = False
         asked, self._asked = self._asked, {}
         for each in asked.values():
-            each.again = True
+            each.is_repeated = True
         self._waiting.extend(asked.values())

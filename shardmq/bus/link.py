@@ -33,7 +33,9 @@ from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
-BUS_PROTOCOL: Final = 2
+BUS_PROTOCOL: Final = 3
+"""Told in Hello. A listener opens sessions with its own version alone."""
+
 ENVELOPES_PER_RECEIVE: Final = 64
 """How many one call takes off a socket, so that the other sockets of a process get their turn."""
 

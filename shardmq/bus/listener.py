@@ -24,7 +24,7 @@ from shardmq.bus.link import (
     _readiness,
     _socket,
 )
-from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
+from shardmq.bus.messages.base import Answer, BusMessage, Hello, Ping, Refusal, Reset, Result, Welcome
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
@@ -46,6 +46,29 @@ class Peer:
     def post(self, message: BusMessage) -> None:
         """Say something with the listener's next flush."""
         self._session.outbox.append(message)
+
+
+class Responder(Generic[Result]):
+    """Whoever sent a request, and is to be told its result.
+
+    Args:
+        peer: the caller.
+        request: its number of the request.
+    """
+
+    __slots__ = ("peer", "request")
+
+    def __init__(self, peer: Peer, request: int) -> None:
+        self.peer = peer
+        self.request = request
+
+    def answer(self, result: Result) -> None:
+        """Say that the request was carried out, with the listener's next flush."""
+        self.peer.post(Answer(self.request, result))
+
+    def refuse(self, code: int, text: str) -> None:
+        """Say that the request was not carried out, with the listener's next flush."""
+        self.peer.post(Refusal(self.request, code, text))
 
 
 class Listener(Generic[Incoming]):

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from shardmq.bus.curve import Context
 from shardmq.bus.link import LinkLost, LinkOpened
-from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.listener import Listener, Peer, Responder
+from shardmq.bus.messages.base import Answer, Call, Inspect
 from shardmq.bus.messages.coordinator import (
     AdmitConnection,
+    CoordinatorRequest,
     ReportConnections,
     RunCommand,
     ToCoordinator,
@@ -125,26 +126,31 @@ class CoordinatorLoop:
 
     def _on_gateway(self, peer: Peer, event: LinkOpened | LinkLost | ToCoordinator, now: float) -> None:
         match event:
-            case RunCommand():
-                self._commands.perform(peer, event.request, event.command, now)
+            case Call():
+                self._on_request(Responder(peer, event.request), event.message, now)
             case TopologyApplied():
                 self._replicas.applied(peer, event.version)
-            case Inspect():
-                self._status_collector.begin(peer, event.request, self._status(), self._listener.peers, now, event.noun)
             case ReportConnections():
                 self._connections.report(peer, event)
-            case AdmitConnection():
-                self._connections.admit(peer, event, now)
-            case BeginBackup():
-                self._backup.begin(peer, event, now)
-            case LookBackup():
-                self._backup.look(peer, event)
             case Answer():
                 self._status_collector.take(peer, event)
             case LinkOpened():
                 self._replicas.add(peer)
             case LinkLost():
                 self._lose(peer)
+
+    def _on_request(self, responder: Responder[Any], request: CoordinatorRequest, now: float) -> None:
+        match request:
+            case RunCommand():
+                self._commands.perform(responder, request.command, now)
+            case Inspect():
+                self._status_collector.begin(responder, self._status(), self._listener.peers, now, request.noun)
+            case AdmitConnection():
+                self._connections.admit(responder, request, now)
+            case BeginBackup():
+                self._backup.begin(responder, request, now)
+            case LookBackup():
+                responder.answer(self._backup.table())
 
     def _tick(self, now: float) -> None:
         """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""

@@ -8,8 +8,7 @@ dead-letter exchange alone leaves its queue later, when its new home has it; aft
 from collections.abc import Callable
 from typing import Any
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Ack, AtomicCommit, Nack
 from shardmq.errors import PreconditionFailed, RequestError, RowDamaged, Unavailable
 from shardmq.message.record_batch import RecordBatch
@@ -30,27 +29,27 @@ class AtomicCommits:
     def __init__(self, state: ShardState, consuming: Consuming) -> None:
         self._state = state
         self._consuming = consuming
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {AtomicCommit: self._transact}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {AtomicCommit: self._transact}
 
-    def _transact(self, peer: Peer, message: AtomicCommit) -> None:
+    def _transact(self, responder: Responder[None], message: AtomicCommit) -> None:
         try:
             self._check_room(message)
             self._check_queues(message)
-            self._check_held(peer, message)
+            self._check_held(responder.peer, message)
         except RequestError as refusal:
-            self._state.refuse(peer, message.request, refusal.code, refusal.text)
+            responder.refuse(refusal.code, refusal.text)
             return
         for publish in message.publishes:
             self._publish(publish.queues, publish.run)
         for settled in message.settled:
-            self._consuming.settle(peer, settled)
+            self._consuming.settle(responder.peer, settled)
         for returned in message.returned:
             try:
-                self._consuming.requeue(peer, returned)
+                self._consuming.requeue(responder.peer, returned)
             except RowDamaged as damage:  # it has returned, as far as the disk knows; the rest of this is done as well
                 self._state.take_out(damage)
         self._state.buffer.demand()
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
     def _check_room(self, message: AtomicCommit) -> None:
         """Make sure that the disk has room for what is published."""

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.stores import Copy, Copying, Hold
 from shardmq.errors import ReplyCode
 from shardmq.shards.state.shard import COORDINATOR
@@ -37,12 +36,12 @@ class StoreCopies:
         self._demand = demand
         self._held: list[Event] = []
         self._holds_until: float | None = None
-        self._asked: tuple[Peer, Copy] | None = None
+        self._asked: tuple[Responder[None], Copy] | None = None
         self._copy: StoreCopy | None = None
         self._teller: Peer | None = None
         self._told_at = 0.0
         self._now = 0.0
-        self.handlers: Final[dict[type, Callable[[Peer, Any], None]]] = {Hold: self._hold, Copy: self._begin}
+        self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {Hold: self._hold, Copy: self._begin}
 
     @property
     def is_behind(self) -> bool:
@@ -72,16 +71,16 @@ class StoreCopies:
         """Begin the copy that was asked for, now that all decisions are in the store; return whether one was."""
         if self._asked is None:
             return False
-        (peer, message), self._asked = self._asked, None
+        (responder, message), self._asked = self._asked, None
         self._holds_until = None
         try:
             self._copy = self._store.copy(Path(message.folder), message.bytes_per_second)
         except OSError as fault:
             text = f"{message.folder} cannot be written: {fault.strerror}"
-            peer.post(Refusal(message.request, ReplyCode.PRECONDITION_FAILED, text))
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
             return True
-        self._teller = peer
-        peer.post(Answer(message.request))
+        self._teller = responder.peer
+        responder.answer(None)
         return True
 
     def tick(self, now: float) -> None:
@@ -109,15 +108,15 @@ class StoreCopies:
             self._copy.close()
         self._copy = self._teller = None
 
-    def _hold(self, peer: Peer, message: Hold) -> None:
+    def _hold(self, responder: Responder[None], _message: Hold) -> None:
         self.close()  # an earlier backup has failed, elsewhere
         self._holds_until = self._now + HOLD_SECONDS
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
-    def _begin(self, peer: Peer, message: Copy) -> None:
+    def _begin(self, responder: Responder[None], message: Copy) -> None:
         if self._holds_until is None:
             text = "the shard has waited for too long, and goes on without a copy"
-            peer.post(Refusal(message.request, ReplyCode.PRECONDITION_FAILED, text))
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
             return
-        self._asked = peer, message
+        self._asked = responder, message
         self._demand()

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import (
     Ack,
     Cancel,
@@ -45,7 +44,7 @@ class Consuming:
     def __init__(self, state: ShardState, timers: DelayedMessages) -> None:
         self._state = state
         self._delays = timers
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Consume: self._consume,
             Cancel: self._cancel,
             Release: self._release,
@@ -71,27 +70,27 @@ class Consuming:
             if hosted is not None and not len(hosted.consumers) and hosted.queue.declared.auto_delete:
                 state.schedule.at(state.schedule.now_ms + LOST_MS, partial(state.look_unused, hosted))
 
-    def _consume(self, peer: Peer, message: Consume) -> None:
+    def _consume(self, responder: Responder[None], message: Consume) -> None:
         state = self._state
-        hosted = state.found(peer, message.request, message.queue)
+        hosted = state.found(responder, message.queue)
         if hosted is None:
             return
-        known, consumers = state.peers[peer].consumers, hosted.consumers
+        known, consumers = state.peers[responder.peer].consumers, hosted.consumers
         if message.consumer in known:
-            state.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, f"consumer {message.consumer} exists")
+            responder.refuse(ReplyCode.NOT_ALLOWED, f"consumer {message.consumer} exists")
             return
         if consumers.exclusive is not None or (message.exclusive and len(consumers)):
             text = (
                 f"{hosted.title} in exclusive use" if consumers.exclusive else f"{hosted.title} has consumers already"
             )
-            state.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            responder.refuse(ReplyCode.ACCESS_REFUSED, text)
             return
         if message.exclusive and hosted.queue.arguments.single_active_consumer:  # RabbitMQ's rule: one or the other
             text = f"{hosted.title} has x-single-active-consumer: consume without exclusive, one at a time is served"
-            state.refuse(peer, message.request, ReplyCode.ACCESS_REFUSED, text)
+            responder.refuse(ReplyCode.ACCESS_REFUSED, text)
             return
         consumer = Consumer(
-            peer,
+            responder.peer,
             message.consumer,
             hosted.queue,
             message.prefetch,
@@ -111,7 +110,7 @@ class Consuming:
         state.use(hosted)
         state.unused.pop(message.queue, None)
         state.active[message.queue] = hosted
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
     def _limit(self, consumer: Consumer, timeout_ms: int) -> None:
         """Give a consumer deadlines, if it or its queue has a time for them."""
@@ -120,11 +119,11 @@ class Consuming:
             overdue = partial(self._overdue, consumer)
             consumer.timeouts = AckTimeouts(timeout_ms, self._state.schedule, consumer.held, overdue)
 
-    def _cancel(self, peer: Peer, message: Cancel) -> None:
-        consumer = self._state.peers[peer].consumers.get(message.consumer)
+    def _cancel(self, responder: Responder[None], message: Cancel) -> None:
+        consumer = self._state.peers[responder.peer].consumers.get(message.consumer)
         if consumer is not None:
             self._leave(consumer)
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
     def _release(self, peer: Peer, message: Release) -> None:
         client = self._state.peers[peer]
@@ -234,33 +233,33 @@ class Consuming:
                 consumer.peer.post(Spent(consumer.number, consumer.permit, 0))
                 consumer.permit = 0
 
-    def _qos(self, peer: Peer, message: Qos) -> None:
-        consumer = self._state.peers[peer].consumers.get(message.consumer)
+    def _qos(self, responder: Responder[None], message: Qos) -> None:
+        consumer = self._state.peers[responder.peer].consumers.get(message.consumer)
         if consumer is None:
-            number = self._state.peers[peer].cut_off.get(message.consumer)
+            number = self._state.peers[responder.peer].cut_off.get(message.consumer)
             if number is not None:
-                self._state.refuse_missing(peer, message.request, number)
+                self._state.refuse_missing(responder, number)
                 return
             text = f"no consumer {message.consumer}"
-            self._state.refuse(peer, message.request, ReplyCode.NOT_FOUND, text)
+            responder.refuse(ReplyCode.NOT_FOUND, text)
             return
         self._state.catch_up(self._state.queues[consumer.queue.id])
         consumer.prefetch = message.prefetch
         consumer.settles = consumer.settles or message.settled_late
         self._stir(consumer)
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
-    def _get(self, peer: Peer, message: Get) -> None:
+    def _get(self, responder: Responder[Got | int | None], message: Get) -> None:
         state = self._state
-        hosted = state.found(peer, message.request, message.queue)
+        hosted = state.found(responder, message.queue)
         if hosted is None:
             return
         queue = hosted.queue
-        consumers = state.peers[peer].consumers
+        consumers = state.peers[responder.peer].consumers
         consumer = consumers.get(message.consumer)
         if consumer is not None and consumer.queue is not queue:
             text = f"consumer {message.consumer} gets from queue {consumer.queue.id}"
-            state.refuse(peer, message.request, ReplyCode.NOT_ALLOWED, text)
+            responder.refuse(ReplyCode.NOT_ALLOWED, text)
             return
         state.use(hosted)
         state.catch_up(hosted)
@@ -268,14 +267,14 @@ class Consuming:
         stored = queue.stored_bytes()
         deliveries = queue.take(1, message.room, alone=False) if stored <= message.room else []
         if not deliveries:
-            peer.post(Answer(message.request, stored or queue.head_bytes() or None))
+            responder.answer(stored or queue.head_bytes() or None)
             return
         first, redelivered, delivery_count, batch = deliveries[0]
         if message.auto_ack:
             queue.settle([(first, first + 1)])
         else:
             if consumer is None:
-                consumer = consumers[message.consumer] = Consumer(peer, message.consumer, queue, 0, False, 0)
+                consumer = consumers[message.consumer] = Consumer(responder.peer, message.consumer, queue, 0, False, 0)
                 self._limit(consumer, 0)
             consumer.hold(first, first + 1, redelivered)
-        peer.post(Got(message.request, first, redelivered, batch, queue.ready, delivery_count))
+        responder.peer.post(Got(responder.request, first, redelivered, batch, queue.ready, delivery_count))

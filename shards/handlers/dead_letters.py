@@ -49,7 +49,7 @@ class DeadLetterSender:
         self._waiting: dict[int, HostedQueue] = {}
         self._out: dict[int, list[_Letter]] = {}
         self._dead_letters = self._bytes = 0
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
             DeadLetterAccepted: self._arrived,
             DeadLetterRefused: self._refused,
         }

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.listener import Responder
 from shardmq.errors import ReplyCode
 from shardmq.shards.handlers.delays import DelayedMessages
 from shardmq.shards.state.attempts import StagedAttempt
@@ -43,7 +42,7 @@ class Conclusion:
         behind: what is removed is behind that, so that what was need not be passed over.
         kept: of attempts whose turn is over, messages that stay staged: damaged, or for a queue out of service.
         why: what is to be said of those.
-        asked: who waits for the end, and by which request.
+        asked: who waits for the end.
     """
 
     __slots__ = ("asked", "attempts", "behind", "kept", "since", "transaction", "why")
@@ -55,7 +54,7 @@ class Conclusion:
         self.behind: StagedPlace | None = None
         self.kept: dict[int, int] = {}
         self.why = ""
-        self.asked: list[tuple[Peer, int]] = []
+        self.asked: list[Responder[None]] = []
 
 
 class Decisions:
@@ -100,9 +99,9 @@ class Decisions:
         self._concluding[transaction] = Conclusion(transaction, attempts)
         self._is_held = False
 
-    def wait(self, transaction: int, peer: Peer, request: int) -> None:
+    def wait(self, transaction: int, responder: Responder[None]) -> None:
         """Answer a request when a decision is carried out."""
-        self._concluding[transaction].asked.append((peer, request))
+        self._concluding[transaction].asked.append(responder)
 
     def carry_out(self) -> None:
         """Carry out a portion. What is to disappear makes room on the disk, and need not wait for it."""
@@ -220,8 +219,8 @@ class Decisions:
     def _stick(self, conclusion: Conclusion) -> None:
         """Tell those who wait why the rest of a decision cannot be carried out."""
         self._stuck[conclusion.transaction] = conclusion
-        for peer, request in conclusion.asked:
-            self._state.refuse(peer, request, ReplyCode.RESOURCE_ERROR, conclusion.why)
+        for responder in conclusion.asked:
+            responder.refuse(ReplyCode.RESOURCE_ERROR, conclusion.why)
         conclusion.asked.clear()
 
     def _finish(self, conclusion: Conclusion) -> None:
@@ -229,5 +228,5 @@ class Decisions:
         del self._attempts[conclusion.transaction]
         self._state.quarantine.let_go(conclusion.transaction)
         self._buffer.conclude(conclusion.transaction, None, None)
-        for peer, request in conclusion.asked:
-            peer.post(Answer(request))
+        for responder in conclusion.asked:
+            responder.answer(None)

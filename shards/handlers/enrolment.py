@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Hello
+from shardmq.bus.listener import Peer, Responder
+from shardmq.bus.messages.base import Hello
 from shardmq.bus.messages.stores import Enroll, Expel, Identity
 from shardmq.errors import ReplyCode, StoreRefused
 from shardmq.shards.state.shard import COORDINATOR, GATEWAY, ShardState
@@ -39,7 +39,7 @@ class Enrolment:
         self._state = state
         self._file = file
         self.identity = identity
-        self.handlers: Final[dict[type, Callable[[Peer, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
+        self.handlers: Final[dict[type, Callable[[Any, Any], None]]] = {Enroll: self._enroll, Expel: self._expel}
 
     def opened(self, peer: Peer) -> None:
         """A session is open: the coordinator is told what is here."""
@@ -71,18 +71,18 @@ class Enrolment:
         if highest > self.identity.queue:
             self._become(queue=highest)
 
-    def _enroll(self, peer: Peer, message: Enroll) -> None:
+    def _enroll(self, responder: Responder[None], message: Enroll) -> None:
         mine = self.identity
         if mine.broker not in ("", message.broker):
             text = f"shard {mine.shard} belongs to broker {mine.broker}, not to {message.broker}"
-            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         elif message.generation < mine.generation:
             text = f"shard {mine.shard} has heard of coordinator generation {mine.generation}"
-            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         else:
             if (message.broker, message.generation) != (mine.broker, mine.generation):
                 self._become(broker=message.broker, generation=message.generation)
-            peer.post(Answer(message.request))
+            responder.answer(None)
 
     def _expel(self, _peer: Peer, message: Expel) -> None:
         raise StoreRefused(f"{self._file}: {message.text}")

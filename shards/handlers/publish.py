@@ -32,7 +32,7 @@ class Publishing:
         self._delays = timers
         self._transactions = transactions
         self._confirming: dict[Peer, PeerState] = {}
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Publish: self._publish, Gone: self._gone}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {Publish: self._publish, Gone: self._gone}
 
     def confirm(self) -> None:
         """Everything is on disk: say so."""

@@ -1,20 +1,12 @@
 """Queues come and go, are counted, looked into, emptied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import (
-    AssignQueue,
-    Cancelled,
-    Counts,
-    DropQueue,
-    Peek,
-    PrepareDelete,
-    Purge,
-)
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.reads import Peek, SeenBatch
+from shardmq.bus.messages.shard import AssignQueue, Cancelled, Counts, DropQueue, PrepareDelete, Purge
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.dead_letters import DeadLetterSender
 from shardmq.shards.handlers.delays import DelayedMessages
@@ -60,7 +52,7 @@ class Administration:
         self._enrolment = enrolment
         for number, segments in dropped:
             state.slices.add(self._clear(number, segments), partial(state.buffer.clear, number))
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
             AssignQueue: self._assign,
             PrepareDelete: self._condemn,
             DropQueue: self._drop,
@@ -89,7 +81,7 @@ class Administration:
                 self._state.take_out(damage)
         return found + [out.table() for out in self._state.quarantine.queues.values()]
 
-    def _assign(self, peer: Peer, message: AssignQueue) -> None:
+    def _assign(self, responder: Responder[None], message: AssignQueue) -> None:
         state = self._state
         here: list[Queue] = []
         for declared in message.queues:
@@ -103,7 +95,7 @@ class Administration:
                     f"queue '{declared.name}' in vhost '{declared.vhost}' has the id {declared.id}, which is that of "
                     f"{hosted.title} here: the coordinator's store is not the one these queues were declared with"
                 )
-                state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
                 return
         durable = [declared for declared in here if declared.durable and declared.id not in state.queues]
         if durable:
@@ -118,35 +110,35 @@ class Administration:
             state.add(make_queue(declared, state.buffer, state.clock))
             if declared.durable:
                 state.buffer.declare(declared)
-        peer.post(Answer(message.request))
+        responder.answer(None)
 
-    def _condemn(self, peer: Peer, message: PrepareDelete) -> None:
+    def _condemn(self, responder: Responder[None], message: PrepareDelete) -> None:
         hosted = self._state.queues.get(message.queue)
         if hosted is None:
-            self._state.refuse_missing(peer, message.request, message.queue)
+            self._state.refuse_missing(responder, message.queue)
             return
         self._state.catch_up(hosted)
         if message.if_unused and len(hosted.consumers):
             count = len(hosted.consumers)
             text = f"{hosted.title} in use: it has {count} consumers; cancel them, or delete without if-unused"
-            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         elif message.if_empty and hosted.queue.ready:
             text = f"{hosted.title} not empty: {hosted.queue.ready} are ready; purge it, or delete without if-empty"
-            self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
         else:
             hosted.is_condemned = not hosted.is_leaving  # what comes there until all have heard goes with it
-            peer.post(Answer(message.request))
+            responder.answer(None)
 
-    def _drop(self, peer: Peer, message: DropQueue) -> None:
+    def _drop(self, responder: Responder[int], message: DropQueue) -> None:
         state = self._state
         out = state.quarantine.queues.get(message.queue)
         if out is not None and (out.declared is None or out.declared.durable):  # what cannot be read is not deleted
-            state.refuse_missing(peer, message.request, message.queue)
+            state.refuse_missing(responder, message.queue)
             return
         state.quarantine.queues.pop(message.queue, None)  # nothing of it would survive a restart anyway
         hosted = state.queues.get(message.queue)
         if hosted is None:
-            peer.post(Answer(message.request, 0))
+            responder.answer(0)
             return
         state.catch_up(hosted)
         del state.queues[message.queue]
@@ -170,7 +162,7 @@ class Administration:
             for producer in hosted.producers.seen if hosted.producers is not None else ():
                 state.buffer.forget(queue.id, producer)
         state.slices.add(self._clear(queue.id, segments), partial(state.buffer.clear, queue.id))
-        peer.post(Answer(message.request, count))
+        responder.answer(count)
 
     def _clear(self, number: int, segments: list[Segment]) -> Steps:
         """Remove what a deleted queue left: in later passes, as what this one writes cannot be found in the store."""
@@ -181,20 +173,20 @@ class Administration:
         while self._delays.clear(number, DROPPED_TIMERS) == DROPPED_TIMERS:
             yield SLICE_BYTES  # they are found in the store until the pass is over
 
-    def _purge(self, peer: Peer, message: Purge) -> None:
-        hosted = self._state.found(peer, message.request, message.queue)
+    def _purge(self, responder: Responder[int], message: Purge) -> None:
+        hosted = self._state.found(responder, message.queue)
         if hosted is not None:
             self._state.catch_up(hosted)
             count, steps = hosted.queue.purge()
             self._state.active[message.queue] = hosted
-            done = partial(self._purged, peer, message, count)
+            done = partial(self._purged, responder, message, count)
             self._state.slices.add(self._while_there(hosted, steps), done)
 
-    def _purged(self, peer: Peer, message: Purge, count: int) -> None:
+    def _purged(self, responder: Responder[int], message: Purge, count: int) -> None:
         if message.queue in self._state.quarantine:
-            self._state.refuse_missing(peer, message.request, message.queue)
+            self._state.refuse_missing(responder, message.queue)
         else:
-            peer.post(Answer(message.request, count))
+            responder.answer(count)
 
     def _while_there(self, hosted: HostedQueue, steps: Steps) -> Steps:
         """The steps of a purge, until its queue is deleted: then all of it goes anyhow."""
@@ -203,20 +195,20 @@ class Administration:
             if hosted.is_gone:
                 return
 
-    def _counts(self, peer: Peer, message: Counts) -> None:
-        hosted = self._state.found(peer, message.request, message.queue)
+    def _counts(self, responder: Responder[tuple[int, int]], message: Counts) -> None:
+        hosted = self._state.found(responder, message.queue)
         if hosted is not None:
             if message.is_declared and not len(hosted.consumers):
                 hosted.is_kept = True  # it had lost its consumers (auto-delete); who declares it is about to consume
             self._state.use(hosted)
             self._state.catch_up(hosted)
-            peer.post(Answer(message.request, (hosted.queue.ready, len(hosted.consumers))))
+            responder.answer((hosted.queue.ready, len(hosted.consumers)))
 
-    def _peek(self, peer: Peer, message: Peek) -> None:
-        hosted = self._state.found(peer, message.request, message.queue)
+    def _peek(self, responder: Responder[Sequence[SeenBatch]], message: Peek) -> None:
+        hosted = self._state.found(responder, message.queue)
         if hosted is not None:
             self._state.catch_up(hosted)
-            peer.post(Answer(message.request, hosted.queue.peek(message.offset, message.count)))
+            responder.answer(hosted.queue.peek(message.offset, message.count))
             self._state.active[message.queue] = hosted
 
 

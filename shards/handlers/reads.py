@@ -4,13 +4,12 @@ What is in a slice is read from the store segment by segment and let go of; only
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import Read, Slices
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.reads import Read, SeenBatch, Slices
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.shards.handlers.reservations import ActiveReservation, Reservations
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS, Delivery
@@ -38,9 +37,9 @@ class Reads:
     def __init__(self, state: ShardState, reservations: Reservations) -> None:
         self._state = state
         self._reservations = reservations
-        self._waiting: deque[tuple[Peer, Read]] = deque()
+        self._waiting: deque[tuple[Responder[tuple[Sequence[SeenBatch], int | None]], Read]] = deque()
         self._room = PASS_BYTES
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Slices: self._slices, Read: self._read}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {Slices: self._slices, Read: self._read}
 
     @property
     def is_behind(self) -> bool:
@@ -51,41 +50,41 @@ class Reads:
         """A pass begins: those who wait have their turn."""
         self._room = PASS_BYTES
         while self._waiting and self._room > 0:
-            peer, message = self._waiting.popleft()
-            if peer in self._state.peers:
+            responder, message = self._waiting.popleft()
+            if responder.peer in self._state.peers:
                 try:
-                    self._show(peer, message)
+                    self._show(responder, message)
                 except RowDamaged as damage:
                     self._state.take_out(damage)
-                    self._state.refuse_missing(peer, message.request, message.queue)
+                    self._state.refuse_missing(responder, message.queue)
 
-    def _slices(self, peer: Peer, message: Slices) -> None:
-        hosted = self._state.found(peer, message.request, message.queue)
+    def _slices(self, responder: Responder[list[tuple[int, int, int]]], message: Slices) -> None:
+        hosted = self._state.found(responder, message.queue)
         if hosted is None:
             return
         if message.reservation:
-            held = self._reservations.find(peer, message.request, hosted, message.reservation)
+            held = self._reservations.find(responder, hosted, message.reservation)
             if held is None:
                 return
             ranges = list(held.left)
         else:
             self._state.catch_up(hosted)
             ranges = [part for subqueue in hosted.queue.subqueues for part in subqueue.between(0, subqueue.next)]
-        peer.post(Answer(message.request, slices_of(ranges, message.count)))
+        responder.answer(slices_of(ranges, message.count))
 
-    def _read(self, peer: Peer, message: Read) -> None:
+    def _read(self, responder: Responder[tuple[Sequence[SeenBatch], int | None]], message: Read) -> None:
         if self._room > 0 and not self._waiting:
-            self._show(peer, message)
+            self._show(responder, message)
         else:
-            self._waiting.append((peer, message))
+            self._waiting.append((responder, message))
 
-    def _show(self, peer: Peer, message: Read) -> None:
-        hosted = self._state.found(peer, message.request, message.queue)
+    def _show(self, responder: Responder[tuple[Sequence[SeenBatch], int | None]], message: Read) -> None:
+        hosted = self._state.found(responder, message.queue)
         if hosted is None:
             return
         held: ActiveReservation | None = None
         if message.reservation:
-            held = self._reservations.find(peer, message.request, hosted, message.reservation)
+            held = self._reservations.find(responder, hosted, message.reservation)
             if held is None:
                 return
             if held.is_acknowledged:
@@ -93,7 +92,7 @@ class Reads:
                     f"reservation '{message.reservation}' of {hosted.title} was acknowledged: its messages are "
                     "done with; reserve under another name to read what came since"
                 )
-                self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+                responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
                 return
         else:
             self._state.catch_up(hosted)
@@ -101,7 +100,7 @@ class Reads:
         deliveries, following = _shown(hosted.queue, held, message)
         shown = sum([len(delivery.batch.records) for delivery in deliveries])
         self._room -= max(shown, self._state.buffer.read_once_bytes - read_once_bytes)
-        peer.post(Answer(message.request, (deliveries, following)))
+        responder.answer((deliveries, following))
 
 
 def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import EndReservation, Reserve
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.reads import EndReservation, Reserve
 from shardmq.errors import ReplyCode
 from shardmq.limits import RESERVATION_MS
 from shardmq.ranges import RangeSet
@@ -79,7 +78,7 @@ class ActiveReservation:
         self.fresh_from = fresh_from
         self.is_acknowledged = False
         self.look_at: int | None = None
-        self.waiting: list[tuple[Peer, Reserve | EndReservation]] | None = None
+        self.waiting: list[tuple[Responder[Any], Reserve | EndReservation]] | None = None
 
 
 class _Names:
@@ -110,7 +109,7 @@ class Reservations:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._names: dict[int, _Names] = {}
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {Reserve: self._reserve, EndReservation: self._end}
 
     def scan(self, stored: Mapping[int, RecoveredQueue], reservations: Iterable[Reservation]) -> None:
         """At start, before there are queues: take in what was stored, and tell each queue which messages are reserved.
@@ -140,14 +139,14 @@ class Reservations:
         for held in names.there.values() if names is not None else ():
             self._expect(number, held)
 
-    def find(self, peer: Peer, request: int, hosted: HostedQueue, name: str) -> ActiveReservation | None:
+    def find(self, responder: Responder[Any], hosted: HostedQueue, name: str) -> ActiveReservation | None:
         """The reservation of that name; a refusal is posted where there is none."""
         held = self._held(hosted.queue.id, name)
         if held is None:
             names = self._names.get(hosted.queue.id)
             what = names.ended.get(name, UNKNOWN) if names is not None else UNKNOWN
             text = f"{hosted.title} has no reservation '{name}': {what}"
-            self._state.refuse(peer, request, ReplyCode.NOT_FOUND, text)
+            responder.refuse(ReplyCode.NOT_FOUND, text)
         return held
 
     def retire(self, queue: Queue) -> None:
@@ -157,21 +156,21 @@ class Reservations:
             for name in names.there:
                 self._state.buffer.reserve(queue.id, name, None)
 
-    def _reserve(self, peer: Peer, message: Reserve) -> None:
+    def _reserve(self, responder: Responder[tuple[int, bool]], message: Reserve) -> None:
         state = self._state
-        hosted = state.found(peer, message.request, message.queue)
+        hosted = state.found(responder, message.queue)
         if hosted is None:
             return
         state.use(hosted)
         held = self._held(message.queue, message.name)
         if held is not None and held.waiting is not None:
-            held.waiting.append((peer, message))
+            held.waiting.append((responder, message))
             return
         if held is None:
             names = self._names.setdefault(message.queue, _Names())
             if sum([not other.is_acknowledged for other in names.there.values()]) >= RESERVATIONS_MAX:
                 text = f"{hosted.title} has {RESERVATIONS_MAX} reservations; acknowledge or release some"
-                state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, text)
+                responder.refuse(ReplyCode.RESOURCE_ERROR, text)
                 return
             names.ended.pop(message.name, None)
             held = names.there[message.name] = self._make(hosted, message)
@@ -180,7 +179,7 @@ class Reservations:
             held.until_ms = state.clock.now_ms() + (message.lease_ms or RESERVATION_MS)
             self._expect(message.queue, held)
             self._write(hosted, held)
-        peer.post(Answer(message.request, (held.left.count, held.is_acknowledged)))
+        responder.answer((held.left.count, held.is_acknowledged))
 
     def _make(self, hosted: HostedQueue, message: Reserve) -> ActiveReservation:
         state, queue = self._state, hosted.queue
@@ -192,20 +191,20 @@ class Reservations:
         span = (left.first()[0], left.end) if left else (0, 0)
         return ActiveReservation(message.name, left, 0, span, fresh_from)
 
-    def _end(self, peer: Peer, message: EndReservation) -> None:
+    def _end(self, responder: Responder[int], message: EndReservation) -> None:
         state = self._state
-        hosted = state.found(peer, message.request, message.queue)
+        hosted = state.found(responder, message.queue)
         if hosted is None:
             return
         state.use(hosted)
         held = self._held(message.queue, message.name)
         if held is not None and held.waiting is not None:
-            held.waiting.append((peer, message))
+            held.waiting.append((responder, message))
             return
         if not message.acknowledge:
-            peer.post(Answer(message.request, 0 if held is None else self._release(hosted, held, RELEASED)))
+            responder.answer(0 if held is None else self._release(hosted, held, RELEASED))
             return
-        held = self.find(peer, message.request, hosted, message.name)
+        held = self.find(responder, hosted, message.name)
         if held is None:
             return
         outside = _outside(message.ranges, held)
@@ -214,15 +213,17 @@ class Reservations:
                 f"range [{outside[0]}, {outside[1]}) is not within reservation '{message.name}' of {hosted.title}, "
                 f"which has [{held.span[0]}, {held.span[1]}); acknowledge ranges of it, rising"
             )
-            state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, text)
+            responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
             return
-        self._acknowledge(peer, message, hosted, held)
+        self._acknowledge(responder, message, hosted, held)
 
     def _held(self, number: int, name: str) -> ActiveReservation | None:
         names = self._names.get(number)
         return names.there.get(name) if names is not None else None
 
-    def _acknowledge(self, peer: Peer, message: EndReservation, hosted: HostedQueue, held: ActiveReservation) -> None:
+    def _acknowledge(
+        self, responder: Responder[int], message: EndReservation, hosted: HostedQueue, held: ActiveReservation
+    ) -> None:
         """Those of the messages named that are left, or all where none are, are done with, step by step."""
         before = held.left.count
         held.waiting = []
@@ -230,13 +231,13 @@ class Reservations:
 
         def done() -> None:
             if hosted.is_gone:
-                self._state.refuse_missing(peer, message.request, message.queue)
+                self._state.refuse_missing(responder, message.queue)
             else:
-                peer.post(Answer(message.request, before - held.left.count))
+                responder.answer(before - held.left.count)
                 self._acknowledged(hosted, held)
             waiting, held.waiting = held.waiting or [], None
-            for asker, request in waiting:
-                self.handlers[type(request)](asker, request)
+            for waiter, request in waiting:
+                self.handlers[type(request)](waiter, request)
 
         self._state.slices.add(steps, done)
 

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.listener import Responder
 from shardmq.bus.messages.shard import (
     FollowDecision,
     Prepare,
@@ -46,14 +45,14 @@ class _Check:
     """A commit that is being prepared.
 
     Attributes:
-        peer: who asked.
+        responder: who asked.
         message: what for.
         counts: the answer.
         attempts: whose messages are still to be read.
         since: the first of them goes on here.
     """
 
-    peer: Peer
+    responder: Responder[list[int]]
     message: Prepare
     counts: list[int]
     attempts: deque[int]
@@ -76,7 +75,7 @@ class Transactions:
         self._ended = RangeSet()
         self._decisions = Decisions(state, timers, self._attempts)
         self._checking: deque[_Check] = deque()
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+        self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Seal: self._seal,
             Prepare: self._prepare,
             FollowDecision: self._conclude,
@@ -154,21 +153,21 @@ class Transactions:
             attempt = here[number] = StagedAttempt(transaction, number)
         return attempt
 
-    def _seal(self, peer: Peer, message: Seal) -> None:
-        if self._is_over(peer, message):
+    def _seal(self, responder: Responder[tuple[int, int]], message: Seal) -> None:
+        if self._is_over(responder, message):
             return
         attempt = self._attempts.get(message.transaction, {}).get(message.attempt)
         if attempt is None:
-            peer.post(Answer(message.request, (0, 0)))
+            responder.answer((0, 0))
             return
         sealed = Sealed(attempt.messages, attempt.bytes)
         if not attempt.is_sealed:
             attempt.is_sealed = True
             self._buffer.seal(attempt.transaction, attempt.number, sealed)
-        peer.post(Answer(message.request, sealed))
+        responder.answer(sealed)
 
-    def _prepare(self, peer: Peer, message: Prepare) -> None:
-        if self._is_over(peer, message):
+    def _prepare(self, responder: Responder[list[int]], message: Prepare) -> None:
+        if self._is_over(responder, message):
             return
         here = self._attempts.get(message.transaction, {})
         attempts = [here.get(number) for number in message.attempts]
@@ -176,7 +175,7 @@ class Transactions:
             0 if attempt is None else attempt.messages if attempt.is_sealed else NOT_SEALED for attempt in attempts
         ]
         staged = [number for number, count in zip(message.attempts, counts, strict=True) if count > 0]
-        self._checking.append(_Check(peer, message, counts, deque(staged)))
+        self._checking.append(_Check(responder, message, counts, deque(staged)))
         if len(self._checking) == 1:
             self._check()
 
@@ -196,28 +195,28 @@ class Transactions:
             except RowDamaged as damage:
                 self._checking.popleft()
                 text = self._state.quarantine.hold(number, damage)
-                self._state.refuse(check.peer, check.message.request, ReplyCode.PRECONDITION_FAILED, text)
+                check.responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
                 continue
             if not check.attempts:
                 self._checking.popleft()
-                check.peer.post(Answer(check.message.request, check.counts))
+                check.responder.answer(check.counts)
 
-    def _is_over(self, peer: Peer, message: Seal | Prepare) -> bool:
+    def _is_over(self, responder: Responder[Any], message: Seal | Prepare) -> bool:
         """Whether a request comes too late; it is refused then."""
         if message.transaction not in self._ended:
             return False
-        self._state.refuse(peer, message.request, ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
+        responder.refuse(ReplyCode.PRECONDITION_FAILED, _over(message.transaction))
         return True
 
-    def _conclude(self, peer: Peer, message: FollowDecision) -> None:
+    def _conclude(self, responder: Responder[None], message: FollowDecision) -> None:
         transaction = message.transaction
         why = self._decisions.why_stuck(transaction)
         if why is not None:
-            self._state.refuse(peer, message.request, ReplyCode.RESOURCE_ERROR, why)
+            responder.refuse(ReplyCode.RESOURCE_ERROR, why)
             return
         if not self._decisions.is_under_way(transaction):
             if transaction in self._ended:
-                peer.post(Answer(message.request))
+                responder.answer(None)
                 return
             here = self._attempts.get(transaction, {})
             # All that was counted for the commit was sealed here: what is not came since, and nobody has counted it.
@@ -225,10 +224,10 @@ class Transactions:
             self._ended.add(transaction, transaction + 1)
             self._buffer.conclude(transaction, attempts or None, list(self._ended))
             if not here:
-                peer.post(Answer(message.request))
+                responder.answer(None)
                 return
             self._decisions.begin(transaction, attempts)
-        self._decisions.wait(transaction, peer, message.request)
+        self._decisions.wait(transaction, responder)
 
     @property
     def is_rolling(self) -> bool:

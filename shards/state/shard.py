@@ -1,12 +1,11 @@
 """What all handlers of a shard share: its queues, its peers, and what is active in this pass."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Refusal
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.shard import Cancelled, OutOfService, Unused
-from shardmq.errors import NotFound, ReplyCode, RequestError, RowDamaged, Unavailable
+from shardmq.errors import NotFound, RequestError, RowDamaged, Unavailable
 from shardmq.runtime.clock import SteadyClock
 from shardmq.shards.queues.queue import Queue
 from shardmq.shards.segments.slicer import BatchSlicer
@@ -80,11 +79,11 @@ class ShardState:
         self.use(hosted)
         return hosted
 
-    def found(self, peer: Peer, request: int, number: int) -> HostedQueue | None:
+    def found(self, responder: Responder[Any], number: int) -> HostedQueue | None:
         """Return the queue of a request; post a refusal and return None if it is not here or is about to go."""
         hosted = self.queues.get(number)
         if hosted is None or hosted.is_condemned or hosted.is_leaving:
-            self.refuse_missing(peer, request, number)
+            self.refuse_missing(responder, number)
             return None
         return hosted
 
@@ -98,10 +97,10 @@ class ShardState:
             return Unavailable(self.quarantine.text(number))
         return NotFound(f"queue {number} is not on {self.name}; it was deleted")
 
-    def refuse_missing(self, peer: Peer, request: int, number: int) -> None:
+    def refuse_missing(self, responder: Responder[Any], number: int) -> None:
         """Refuse a request for a queue that is not here, or is out of service."""
         error = self.missing(number)
-        self.refuse(peer, request, error.code, error.text)
+        responder.refuse(error.code, error.text)
 
     def disk_full(self) -> str:
         """Return the text of refusals when the disk is full."""
@@ -109,10 +108,6 @@ class ShardState:
             f"the disk of {self.name} is full: what is left of it is kept for acknowledgements; consume what is "
             "queued, or make room, and publish again"
         )
-
-    def refuse(self, peer: Peer, request: int, code: ReplyCode, text: str) -> None:
-        """Refuse a request."""
-        peer.post(Refusal(request, code, text))
 
     def take_out(self, damage: RowDamaged, declared: Declared | None = None) -> None:
         """Put a queue out of service because something stored of it is damaged. Everything else goes on.

@@ -18,10 +18,12 @@ from shardmq.bus.curve import ALLOWED, NO_KEYS, CurveKeys, create_pair, held
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener
-from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import FromShard, Purge, ToShard
+from shardmq.bus.messages.base import Answer, Call
+from shardmq.bus.messages.shard import Purge, ShardEvent, ToShard
 from shardmq.bus.poller import context
 from shardmq.errors import StartupRefused
+
+HEARD: Any = ShardEvent | Answer[Any]
 
 PATIENCE_SECONDS = 10.0
 
@@ -55,7 +57,7 @@ class Room:
         name: str = "gateway-0",
     ) -> "Dialer[Any]":
         self._contexts.append(context(security))
-        dialer: Dialer[Any] = Dialer(self._contexts[-1], address, role, name, FromShard, peer)
+        dialer: Dialer[Any] = Dialer(self._contexts[-1], address, role, name, HEARD, peer)
         self._links.append(dialer)
         return dialer
 
@@ -110,9 +112,9 @@ def turned_away(listener: "Listener[Any]", dialer: "Dialer[Any] | None", log: py
 def test_allowed_keys_talk_both_ways(room: Room, keys: Path, listener: "Listener[Any]") -> None:
     dialer = room.dial(CurveKeys(keys, "gateway-0"), listener.address)
     turn_until(listener, dialer, lambda _heard: dialer.is_open)
-    dialer.post(Purge(1, 1))
+    dialer.post(Call(1, Purge(1)))
     dialer.flush()
-    turn_until(listener, dialer, lambda heard: Purge(1, 1) in heard)
+    turn_until(listener, dialer, lambda heard: Call(1, Purge(1)) in heard)
     listener.peers[0].post(Answer(1, 7))
     turn_until(listener, dialer, lambda heard: Answer(1, 7) in heard)
 

@@ -12,17 +12,20 @@ import zmq
 from shardmq.bus.dialer import HELLO_SECONDS, Dialer
 from shardmq.bus.link import ENVELOPE_BYTES, RECEIVE_BYTES, LinkLost, LinkOpened
 from shardmq.bus.listener import Listener
+from shardmq.bus.messages.base import Answer, Call
 from shardmq.bus.messages.shard import (
     Confirmed,
-    FromShard,
     Publish,
     Purge,
+    ShardEvent,
     ToShard,
 )
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import STANDSTILL_SECONDS
+
+HEARD: Any = ShardEvent | Answer[Any]
 
 PATIENCE_SECONDS = 10.0
 
@@ -34,7 +37,7 @@ class Pair:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.address = f"ipc://{folder}/s"
         self.listen()
-        self.dialer: Dialer[Any] = Dialer(self.context, self.address, "gateway", "gateway-0", FromShard)
+        self.dialer: Dialer[Any] = Dialer(self.context, self.address, "gateway", "gateway-0", HEARD)
         self.at_dialer: list[Any] = []
         self.at_listener: list[Any] = []
 
@@ -124,7 +127,7 @@ def test_a_listener_that_starts_again_begins_a_new_session(pair: Pair) -> None:
     pair.listener.close()
     pair.listen()
     pair.at_dialer.clear()
-    pair.dialer.post(Purge(1, 1))
+    pair.dialer.post(Call(1, Purge(1)))
     pair.dialer.flush()
     pair.turn_until(lambda: any(isinstance(event, LinkOpened) for event in pair.at_dialer))
     assert [type(event) for event in pair.at_dialer] == [LinkLost, LinkOpened]
@@ -132,7 +135,7 @@ def test_a_listener_that_starts_again_begins_a_new_session(pair: Pair) -> None:
 
 
 def test_a_successor_of_the_same_name_ends_the_session_of_the_one_before(pair: Pair) -> None:
-    successor: Dialer[Any] = Dialer(pair.context, pair.address, "gateway", "gateway-0", FromShard)
+    successor: Dialer[Any] = Dialer(pair.context, pair.address, "gateway", "gateway-0", HEARD)
     try:
         pair.turn_until(lambda: not successor.tick(time.monotonic()) and bool(successor.receive()))
         assert [type(event) for event in pair.at_listener] == [LinkOpened, LinkLost, LinkOpened]
@@ -198,7 +201,7 @@ def test_garbage_on_the_socket_harms_nobody(pair: Pair) -> None:
 
 
 def test_a_listener_that_is_gone_is_noticed_before_the_next_ping(pair: Pair) -> None:
-    pair.dialer.post(Purge(1, 1))
+    pair.dialer.post(Call(1, Purge(1)))
     pair.dialer.flush()
     pair.listener.close()
     deadline = time.monotonic() + LINK_PING_SECONDS / 2

@@ -14,11 +14,11 @@ import pytest
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, BusMessage, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Refusal
 from shardmq.bus.messages.coordinator import (
     AdmitConnection,
     Changes,
-    FromCoordinator,
+    CoordinatorEvent,
     ReportConnections,
     RunCommand,
     Snapshot,
@@ -50,7 +50,9 @@ class GatewayEnd:
 
     def __init__(self, room: "Room", name: str) -> None:
         self.topology = Topology()
-        self.dialer: Dialer[Any] = Dialer(room.context, room.address("coordinator"), "gateway", name, FromCoordinator)
+        self.dialer: Dialer[Any] = Dialer(
+            room.context, room.address("coordinator"), "gateway", name, CoordinatorEvent | Answer[Any]
+        )
         self.heard: list[BusMessage | LinkOpened | LinkLost] = []
         self.answers: dict[int, Answer | Refusal] = {}
         self.shards: list[str] = []
@@ -59,7 +61,7 @@ class GatewayEnd:
 
     def ask(self, command: Command) -> int:
         self._request += 1
-        self.dialer.post(RunCommand(self._request, command))
+        self.dialer.post(Call(self._request, RunCommand(command)))
         return self._request
 
     def present(self, origin: int, *connections: tuple[str, str, int]) -> None:
@@ -67,7 +69,7 @@ class GatewayEnd:
 
     def admit(self, vhost: str, user: str) -> int:
         self._request += 1
-        self.dialer.post(AdmitConnection(self._request, vhost, user))
+        self.dialer.post(Call(self._request, AdmitConnection(vhost, user)))
         return self._request
 
     def say_synced(self) -> None:
@@ -146,35 +148,40 @@ class ShardEnd:
                     peer.post(self.room.identities[self.number])
                 case LinkLost():
                     self.peers.discard(peer)
-                case Enroll():
-                    self.room.enroll(self.number, event.broker, event.generation)
-                    self.withheld.append((peer, Answer(event.request)))
                 case Expel():
                     self.expelled.append(event.text)
-                case AssignQueue():
-                    self.assigns += 1
-                    self.queues.update({queue.name: queue.id for queue in event.queues})
-                    self.condemned -= {queue.id for queue in event.queues}
-                    self.withheld.append((peer, self._reply(event.request)))
-                case PrepareDelete():
-                    refused = Refusal(event.request, 406, "queue in use")
-                    self.condemned |= {event.queue} - self.busy
-                    self.withheld.append((peer, refused if event.queue in self.busy else Answer(event.request)))
-                case DropQueue():
-                    self.dropped.append(event.queue)
-                    self.withheld.append((peer, Answer(event.request, 42)))
-                case Prepare():
-                    self.prepared.append((event.transaction, event.attempts))
-                    counts = [self.counts.get(attempt, 0) for attempt in event.attempts]
-                    self.withheld.append((peer, self._reply(event.request, counts)))
-                case FollowDecision():
-                    self.concluded.append((event.transaction, event.attempts))
-                    if self.follows:
-                        self.withheld.append((peer, self._reply(event.request)))
+                case Call():
+                    reply = self._reply(event.request, event.message)
+                    if reply is not None:
+                        self.withheld.append((peer, reply))
         if self.answers:
             self.answer()
 
-    def _reply(self, request: int, result: Any = None) -> BusMessage:
+    def _reply(self, request: int, message: Any) -> BusMessage | None:
+        result: Any = None
+        match message:
+            case Enroll():
+                self.room.enroll(self.number, message.broker, message.generation)
+                return Answer(request, None)
+            case PrepareDelete():
+                self.condemned |= {message.queue} - self.busy
+                if message.queue in self.busy:
+                    return Refusal(request, 406, "queue in use")
+                return Answer(request, None)
+            case DropQueue():
+                self.dropped.append(message.queue)
+                return Answer(request, 42)
+            case AssignQueue():
+                self.assigns += 1
+                self.queues.update({queue.name: queue.id for queue in message.queues})
+                self.condemned -= {queue.id for queue in message.queues}
+            case Prepare():
+                self.prepared.append((message.transaction, message.attempts))
+                result = [self.counts.get(attempt, 0) for attempt in message.attempts]
+            case FollowDecision():
+                self.concluded.append((message.transaction, message.attempts))
+                if not self.follows:
+                    return None
         return Refusal(request, 506, self.refusal) if self.refusal else Answer(request, result)
 
 

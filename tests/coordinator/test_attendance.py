@@ -173,7 +173,7 @@ def test_an_exclusive_queue_stays_while_its_gateway_is_shown_also_over_a_restart
 def test_every_gateway_is_told_to_expel(room: "Room") -> None:
     room.start()
     one, other = room.gateway("gateway-0"), room.gateway("gateway-1")
-    assert room.perform(one, CloseConnection("", OWNER, "closed by an administrator")) == Answer(1)
+    assert room.perform(one, CloseConnection("", OWNER, "closed by an administrator")) == Answer(1, None)
     for gateway in (one, other):
         told = [change for event in gateway.heard if isinstance(event, Changes) for change in event.changes]
         assert told == [ConnectionClosed(OWNER, "closed by an administrator")]

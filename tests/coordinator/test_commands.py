@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes, Snapshot
 from shardmq.coordinator import process
 from shardmq.coordinator.handlers import commands as desk
@@ -70,7 +70,7 @@ def test_a_declaration_waits_for_every_gateway(room: "Room") -> None:
     room.settle(asking)
     assert request not in asking.answers
     other.say_synced()
-    assert room.until(lambda: asking.answers.get(request)) == Answer(request)
+    assert room.until(lambda: asking.answers.get(request)) == Answer(request, None)
 
 
 def test_a_repeated_declaration_waits_for_gateways_that_lag(room: "Room") -> None:
@@ -91,7 +91,7 @@ def test_a_gateway_that_is_gone_is_not_waited_for(room: "Room") -> None:
     room.start()
     asking, other = room.gateway("gateway-0"), room.gateway("gateway-1")
     room.hang_up(other)
-    assert room.perform(asking, DeclareExchange("/", "e", "topic", True, {})) == Answer(1)
+    assert room.perform(asking, DeclareExchange("/", "e", "topic", True, {})) == Answer(1, None)
 
 
 def test_a_silent_gateway_is_waited_for_no_longer_than_silence(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_silent_gateway_is_waited_for_no_longer_than_silence(room: "Room", mon
     asking, stopped = room.gateway("gateway-0"), room.gateway("gateway-1")
     room.ends.remove(stopped)
     try:
-        assert room.perform(asking, DeclareExchange("/", "e", "topic", True, {})) == Answer(1)
+        assert room.perform(asking, DeclareExchange("/", "e", "topic", True, {})) == Answer(1, None)
     finally:
         stopped.dialer.close()
 
@@ -328,7 +328,7 @@ def test_inspecting_tells_what_there_is(room: "Room", tmp_path: Path) -> None:  
     room.start()
     gateway = room.gateway()
     room.perform(gateway, DeclareExchange("/", "e", "direct", False, {}))
-    gateway.dialer.post(Inspect(99))
+    gateway.dialer.post(Call(99, Inspect()))
     room.until(lambda: 99 in gateway.answers)
     answer = gateway.answers[99]
     assert isinstance(answer, Answer)

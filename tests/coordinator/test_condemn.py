@@ -153,7 +153,7 @@ def test_a_virtual_host_goes_with_what_is_being_declared_in_it(room: "Room", sha
     late = gateway.ask(DeclareQueue("other", OTHER, True, {}))
     deleted = gateway.ask(DeleteVhost("other"))
     room.until(lambda: deleted in gateway.answers)
-    assert gateway.answers[deleted] == Answer(deleted)
+    assert gateway.answers[deleted] == Answer(deleted, None)
     for request in (coming, late):
         answer = gateway.answers[request]
         assert isinstance(answer, Refusal)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes
 from shardmq.coordinator.handlers import commands as desk
 from shardmq.coordinator.links import shard as shards
@@ -67,7 +67,7 @@ def told(gateway: "GatewayEnd") -> list[object]:
 def counts(room: "Room", gateway: "GatewayEnd") -> tuple[int, int]:
     """Undecided transactions, and those that some shard has yet to follow, as the status tells."""
     request = 1000 + len(gateway.heard)
-    gateway.dialer.post(Inspect(request))
+    gateway.dialer.post(Call(request, Inspect()))
     answer = room.until(lambda: gateway.answers.pop(request, None))
     assert isinstance(answer, Answer)
     return answer.result["transactions"], answer.result["concluding"]
@@ -205,11 +205,11 @@ def test_an_abort_is_told_to_everybody_and_frees_the_name(room: "Room", ends: li
     room.start()
     gateway = room.gateway()
     number, _ = begun(room, gateway)
-    assert room.perform(gateway, AbortTransaction("/", "t", 0, "anna")) == Answer(2)
+    assert room.perform(gateway, AbortTransaction("/", "t", 0, "anna")) == Answer(2, None)
     assert not gateway.topology.transactions
     room.until(lambda: all(shard.concluded == [(number, [])] for shard in ends))
     assert not ends[0].prepared
-    assert room.perform(gateway, AbortTransaction("/", "t", number, "anna")) == Answer(3)
+    assert room.perform(gateway, AbortTransaction("/", "t", number, "anna")) == Answer(3, None)
     assert refused(room, gateway, commit(number))[0] == 406
     assert begun(room, gateway) == (number + 1, False)
 
@@ -224,7 +224,7 @@ def test_an_abort_waits_for_gateways_and_not_for_shards(room: "Room") -> None:
     room.settle(asking)
     assert request not in asking.answers
     other.say_synced()
-    assert room.until(lambda: asking.answers.get(request)) == Answer(request)
+    assert room.until(lambda: asking.answers.get(request)) == Answer(request, None)
     assert counts(room, asking) == (0, 1)
 
 

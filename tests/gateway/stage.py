@@ -12,7 +12,7 @@ import uvloop
 
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.base import Answer, Call, Refusal
 from shardmq.bus.messages.coordinator import (
     Changes,
     RunCommand,
@@ -44,6 +44,7 @@ class ShardEnd:
         self.listener = listener
         self.peer: Peer | None = None
         self.heard: list[Any] = []
+        self.requests: dict[int, tuple[int, Any]] = {}  # by identity of what was asked
         self.publishes = 0
 
     def work(self) -> None:
@@ -51,6 +52,9 @@ class ShardEnd:
             if isinstance(event, LinkOpened):
                 self.peer = peer
                 self.publishes = 0
+            elif isinstance(event, Call):
+                self.heard.append(event.message)
+                self.requests[id(event.message)] = event.request, event.message
             else:
                 self.heard.append(event)
         self.listener.tick(time.monotonic())
@@ -162,9 +166,9 @@ class Stage:
                 peer.post(self._snapshot)
             elif isinstance(event, TopologyApplied):
                 self._synced = event.version
-            elif isinstance(event, RunCommand):
-                self.commands.append(event.command)
-                answer = self.answers.get(type(event.command))
+            elif isinstance(event, Call) and isinstance(event.message, RunCommand):
+                self.commands.append(event.message.command)
+                answer = self.answers.get(type(event.message.command))
                 if isinstance(answer, RequestError):
                     peer.post(Refusal(event.request, answer.code, answer.text))
                 else:
@@ -198,6 +202,10 @@ class Stage:
         place = next(place for place, message in enumerate(heard) if type(message) is kind)
         found: Kind = heard.pop(place)
         return found
+
+    def request(self, asked: Any) -> int:
+        """The number of a request that has come to a shard."""
+        return next(shard.requests[id(asked)][0] for shard in self.shards if id(asked) in shard.requests)
 
     def say(self, shard: int, *messages: Any) -> None:
         """A shard says something."""

@@ -3,15 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from shardmq.bus.messages.base import Answer, BusMessage, Inspect, Refusal
-from shardmq.bus.messages.shard import (
-    EndReservation,
-    Get,
-    Got,
-    Publish,
-    Read,
-    Reserve,
-)
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal
+from shardmq.bus.messages.reads import EndReservation, Read, Reserve
+from shardmq.bus.messages.shard import Get, Got, Publish
 from shardmq.message.record import unpack
 from shardmq.message.record_batch import RecordBatch
 from tests.shards.inside import Inside
@@ -70,7 +64,7 @@ class Clocked(Inside):
     def _asked(self, kind: type[BusMessage], fields: tuple[Any, ...]) -> Any:
         self.requests += 1
         request = self.requests
-        self.send(kind(request, *fields))
+        self.send(Call(request, kind(*fields)))
         return self.expect(BusMessage, lambda message: getattr(message, "request", None) == request)
 
     def tell(self, *messages: BusMessage) -> None:
@@ -88,7 +82,7 @@ class Clocked(Inside):
         """The next message, if there is one."""
         self.requests += 1
         request = self.requests
-        self.send(Get(request, consumer, queue, auto_ack))
+        self.send(Call(request, Get(consumer, queue, auto_ack)))
         answer: Any = self.expect(BusMessage, lambda message: getattr(message, "request", None) == request)
         return answer if isinstance(answer, Got) else None
 

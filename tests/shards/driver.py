@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkOpened
-from shardmq.bus.messages.base import Answer, BusMessage, Inspect
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect
 from shardmq.bus.messages.shard import (
     AssignQueue,
     Confirmed,
     Consume,
     Delivered,
-    FromShard,
     Publish,
+    ShardEvent,
 )
 from shardmq.bus.messages.stores import Enroll, Identity
 from shardmq.bus.poller import Poller, context
@@ -49,6 +49,8 @@ T = TypeVar("T")
 BROKER = "the-broker"
 
 PATIENCE_SECONDS = 60.0
+HEARD: Any = ShardEvent | Answer[Any]
+"""What shards say, with results as they come."""
 """A disk that others keep busy makes a process that has just been started wait for its first commit."""
 
 
@@ -99,8 +101,8 @@ class Shard:
         self.start()
         self.redial()
 
-    def dial(self, name: str, role: str = "gateway") -> "Dialer[FromShard]":
-        dialer: Dialer[FromShard] = Dialer(self.context, self.address, role, name, FromShard)
+    def dial(self, name: str, role: str = "gateway") -> "Dialer[Any]":
+        dialer: Dialer[Any] = Dialer(self.context, self.address, role, name, HEARD)
         dialer.call_as(BROKER, 1)
         self.expect(LinkOpened, dialer=dialer)
         return dialer
@@ -116,7 +118,7 @@ class Shard:
         self.inbox.clear()
         self.expect(LinkOpened)
 
-    def poll(self, dialer: "Dialer[FromShard]") -> None:
+    def poll(self, dialer: "Dialer[Any]") -> None:
         Poller([dialer.socket]).wait(0.02)
         self.inbox += dialer.receive()
         self.inbox += dialer.tick(time.monotonic())
@@ -148,7 +150,7 @@ class Shard:
         return got
 
     def assign(self, *queues: Queue) -> None:
-        self.ask(AssignQueue(1, list(queues)))
+        self.ask(Call(1, AssignQueue(list(queues))))
 
     def publish(self, message: Publish) -> None:
         """The session's first publish, or the next one after all before are confirmed: wait for its confirm."""
@@ -157,7 +159,7 @@ class Shard:
 
     def queue(self, number: int = 1) -> dict[str, Any]:
         """The status of a queue."""
-        tables = self.ask(Inspect(2))["queues"]
+        tables = self.ask(Call(2, Inspect()))["queues"]
         return next(table for table in tables if table["id"] == number)
 
     def until(self, wanted: Callable[[], bool]) -> None:
@@ -175,7 +177,7 @@ class Shard:
 
 def enroll(context: Any, address: str, turn: Callable[[], object] = lambda: None, generation: int = 1) -> None:
     """Tell a shard whose it is, as its coordinator does; `turn` has it work."""
-    dialer: Dialer[FromShard] = Dialer(context, address, "coordinator", "coordinator", FromShard)
+    dialer: Dialer[Any] = Dialer(context, address, "coordinator", "coordinator", HEARD)
     deadline = time.monotonic() + PATIENCE_SECONDS
     heard: list[Any] = []
     while not any(isinstance(message, Answer) for message in heard):
@@ -186,7 +188,7 @@ def enroll(context: Any, address: str, turn: Callable[[], object] = lambda: None
         for event in dialer.receive():
             heard.append(event)
             if isinstance(event, Identity):
-                dialer.post(Enroll(1, BROKER, generation))
+                dialer.post(Call(1, Enroll(BROKER, generation)))
                 dialer.flush()
     dialer.close()
 
@@ -202,4 +204,4 @@ def numbers(delivery_count: list[Delivered]) -> list[int]:
 
 
 def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:
-    return Consume(100 + consumer, consumer, queue, prefetch, auto_ack, DELIVERY_WINDOW_BYTES)
+    return Call(100 + consumer, Consume(consumer, queue, prefetch, auto_ack, DELIVERY_WINDOW_BYTES))

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.listener import Listener
-from shardmq.bus.messages.base import Answer, BusMessage
+from shardmq.bus.messages.base import Answer, BusMessage, Call
 from shardmq.bus.messages.shard import (
     AssignQueue,
     Confirmed,
     Delivered,
-    FromShard,
     Publish,
     PublishRefusal,
     ToShard,
@@ -27,7 +26,7 @@ from shardmq.bus.poller import Poller, context
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
 from shardmq.topology.entities import Queue
-from tests.shards.driver import BROKER, consume, enroll, numbers
+from tests.shards.driver import BROKER, HEARD, consume, enroll, numbers
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -59,7 +58,7 @@ class Inside:
         self.loop = ShardLoop("shard-0", self.store, self.listener, self.memory_bytes)
         if not self.store.identity.broker:
             enroll(self.context, address, self._turn)
-        self.dialer: Dialer[FromShard] = Dialer(self.context, address, "gateway", "gateway-0", FromShard)
+        self.dialer: Dialer[Any] = Dialer(self.context, address, "gateway", "gateway-0", HEARD)
         self.dialer.call_as(BROKER, 1)
         self.expect(LinkOpened)
 
@@ -106,7 +105,7 @@ class Inside:
         return refusals
 
     def assign(self, *queues: Queue) -> None:
-        self.ask(AssignQueue(1, list(queues)))
+        self.ask(Call(1, AssignQueue(list(queues))))
 
     def settle_down(self) -> None:
         """Until nothing that is decided is to be carried out."""

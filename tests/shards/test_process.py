@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.link import LinkLost
-from shardmq.bus.messages.base import Inspect, Refusal
+from shardmq.bus.messages.base import Call, Inspect, Refusal
 from shardmq.bus.messages.shard import (
     Ack,
     AssignQueue,
@@ -43,7 +43,7 @@ from tests.shards.driver import Shard, consume, numbers, run_of
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Shard]:
     shard = Shard(tmp_path)
-    shard.ask(AssignQueue(1, [Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)]))
+    shard.ask(Call(1, AssignQueue([Queue("/", "q", 1, 0), Queue("/", "volatile", 2, 0, durable=False)])))
     yield shard
     shard.close()
 
@@ -54,8 +54,8 @@ def test_published_messages_are_confirmed_and_delivered_in_order(shard: Shard) -
     assert shard.expect(PublishRefusal).number == 3
     assert shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
     assert numbers(shard.delivered(106)) == list(range(106))
-    assert shard.ask(Counts(9, 2)) == [5, 0]
-    assert shard.ask(Counts(10, 1)) == [0, 1]
+    assert shard.ask(Call(9, Counts(2))) == [5, 0]
+    assert shard.ask(Call(10, Counts(1))) == [0, 1]
 
 
 def test_two_consumers_share_what_is_ready_evenly(shard: Shard) -> None:
@@ -79,35 +79,36 @@ def test_single_messages_go_to_the_consumers_in_turn(shard: Shard) -> None:
 
 def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
     big = pack_many([b"x" * 1000] * 50)
-    shard.send(Consume(5, 1, 1, 0, False, 4000), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 50, big)))
+    shard.send(Call(5, Consume(1, 1, 0, False, 4000)), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 50, big)))
     first = shard.delivered(3)
-    assert shard.ask(Counts(6, 1)) == [47, 1]
+    assert shard.ask(Call(6, Counts(1))) == [47, 1]
     shard.send(Credit(1, sum(len(one.run.records) for one in first)))
     shard.delivered(3)
-    assert shard.ask(Counts(7, 1)) == [44, 1]
+    assert shard.ask(Call(7, Counts(1))) == [44, 1]
 
 
 def test_a_message_larger_than_the_window_goes_alone_when_there_is_room_for_it(shard: Shard) -> None:
     shard.send(
-        Consume(5, 1, 1, 0, False, 100),
+        Call(5, Consume(1, 1, 0, False, 100)),
         Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 3, pack_many([b"x" * 999] * 3))),
     )
     size = shard.expect(Wanted).size
     assert size > 999
-    assert shard.ask(Counts(6, 1)) == [3, 1]
+    assert shard.ask(Call(6, Counts(1))) == [3, 1]
     shard.send(Permit(1, size))
     assert shard.delivered(1)[0].run.count == 1
     assert shard.expect(Spent) == Spent(1, size, size)
     assert shard.expect(Wanted) == Wanted(1, size)
-    assert shard.ask(Counts(7, 1)) == [2, 1]
+    assert shard.ask(Call(7, Counts(1))) == [2, 1]
 
 
 def test_room_that_nobody_uses_is_given_back_in_the_same_pass(shard: Shard) -> None:
     shard.send(
-        Consume(5, 1, 1, 0, False, 100), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999])))
+        Call(5, Consume(1, 1, 0, False, 100)),
+        Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))),
     )
     size = shard.expect(Wanted).size
-    shard.send(Purge(6, 1), Permit(1, size))
+    shard.send(Call(6, Purge(1)), Permit(1, size))
     assert shard.expect(Spent) == Spent(1, size, 0)
     shard.send(Publish((1,), run_of(0, 1)))
     assert numbers(shard.delivered(1)) == [0]
@@ -115,11 +116,11 @@ def test_room_that_nobody_uses_is_given_back_in_the_same_pass(shard: Shard) -> N
 
 def test_a_get_is_told_the_size_of_a_message_there_is_no_room_for(shard: Shard) -> None:
     shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 999]))))
-    size = shard.ask(Get(5, 1, 1, True, 100))
+    size = shard.ask(Call(5, Get(1, 1, True, 100)))
     assert size > 999
-    shard.send(Get(6, 1, 1, True, size))
+    shard.send(Call(6, Get(1, 1, True, size)))
     assert shard.expect(Got).ready == 0
-    assert shard.ask(Get(7, 1, 1, True, 100)) is None
+    assert shard.ask(Call(7, Get(1, 1, True, 100))) is None
 
 
 def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: Shard) -> None:
@@ -136,57 +137,57 @@ def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: 
 
 
 def test_get_hands_out_one_and_release_gives_it_back(shard: Shard) -> None:
-    assert shard.ask(Get(5, 1, 1, False)) is None
-    shard.send(Publish((1,), run_of(0, 3)), Get(6, 1, 1, False), Get(7, 2, 1, True))
+    assert shard.ask(Call(5, Get(1, 1, False))) is None
+    shard.send(Publish((1,), run_of(0, 3)), Call(6, Get(1, 1, False)), Call(7, Get(2, 1, True)))
     got = shard.expect(Got, lambda got: got.request == 6)
     assert (got.first, got.redelivered, got.ready) == (0, False, 2)
     assert shard.expect(Got).ready == 1
-    shard.send(Release(1), Get(8, 3, 1, False))
+    shard.send(Release(1), Call(8, Get(3, 1, False)))
     again = shard.expect(Got)
     assert (again.first, again.redelivered, again.ready) == (0, True, 1)
-    shard.send(Get(9, 3, 99, False))
+    shard.send(Call(9, Get(3, 99, False)))
     assert shard.expect(Refusal).code == 404
 
 
 def test_a_cancelled_consumer_keeps_what_it_holds_and_gets_no_more(shard: Shard) -> None:
     shard.send(consume(1, prefetch=2), Publish((1,), run_of(0, 5)))
     shard.delivered(2)
-    shard.ask(Cancel(6, 1))
+    shard.ask(Call(6, Cancel(1)))
     shard.send(Ack(1, [(0, 1)]))
-    assert shard.ask(Counts(7, 1)) == [3, 0]
+    assert shard.ask(Call(7, Counts(1))) == [3, 0]
     assert not [one for one in shard.inbox if isinstance(one, Delivered)]
     shard.send(Release(1))
-    assert shard.ask(Counts(8, 1)) == [4, 0]
+    assert shard.ask(Call(8, Counts(1))) == [4, 0]
 
 
 def test_prefetch_can_be_changed(shard: Shard) -> None:
     shard.send(consume(1, prefetch=1), Publish((1,), run_of(0, 5)))
     shard.delivered(1)
-    shard.ask(Qos(6, 1, 3))
+    shard.ask(Call(6, Qos(1, 3)))
     assert numbers(shard.delivered(2)) == [1, 2]
 
 
 def test_purge_leaves_what_is_unacked(shard: Shard) -> None:
     shard.send(Publish((1,), run_of(0, 500)), consume(1, prefetch=2))
     shard.delivered(2)
-    assert shard.ask(Purge(6, 1)) == 498
+    assert shard.ask(Call(6, Purge(1))) == 498
     shard.stop(signal.SIGKILL)
     shard.start()
     shard.redial()
-    assert shard.ask(Counts(7, 1)) == [2, 0]
-    assert shard.ask(Inspect(8))["queues"][0]["valid"] == 2
+    assert shard.ask(Call(7, Counts(1))) == [2, 0]
+    assert shard.ask(Call(8, Inspect()))["queues"][0]["valid"] == 2
 
 
 def test_a_dropped_queue_is_gone_after_a_kill_too(shard: Shard) -> None:
     shard.send(consume(1, prefetch=1), Publish((1,), run_of(0, 50)))
     shard.delivered(1)
-    assert shard.ask(DropQueue(6, 1)) == 49
+    assert shard.ask(Call(6, DropQueue(1))) == 49
     assert shard.expect(Cancelled).consumer == 1
-    assert shard.ask(DropQueue(7, 1)) == 0
+    assert shard.ask(Call(7, DropQueue(1))) == 0
     shard.stop(signal.SIGKILL)
     shard.start()
     shard.redial()
-    assert shard.ask(Inspect(8))["queues"] == []
+    assert shard.ask(Call(8, Inspect()))["queues"] == []
 
 
 def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shard: Shard) -> None:
@@ -200,7 +201,7 @@ def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shar
     delivery_count = shard.delivered(15)
     assert numbers(delivery_count) == [*range(10), *range(15, 20)]
     assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 4 + [False] * 11
-    shard.send(Counts(7, 2))
+    shard.send(Call(7, Counts(2)))
     assert shard.expect(Refusal).code == 404
 
 
@@ -253,7 +254,7 @@ def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marke
         shard.stop(signal.SIGKILL)
         shard.start()
         shard.redial()
-    ready = shard.ask(Counts(7, 1))[0]
+    ready = shard.ask(Call(7, Counts(1)))[0]
     shard.send(consume(1))
     rest = numbers(shard.delivered(ready))
     assert rest == sorted(set(rest))

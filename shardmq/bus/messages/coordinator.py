@@ -1,16 +1,23 @@
 """To and from the coordinator."""
 
-from shardmq.bus.messages.base import Answer, BusMessage, Inspect, Refusal
+from typing import Any
+
+import msgspec
+
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
 from shardmq.bus.messages.stores import BeginBackup, LookBackup
 from shardmq.topology.changes import Change
 from shardmq.topology.commands import Command
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 
+CommandResult = bool | int | tuple[int, bool] | None
+"""What a command is answered with: a queue's id, a number of messages, whether a commit is visible; or of a transaction
+that was begun its number, and whether it was committed before."""
 
-class RunCommand(BusMessage, frozen=True, tag=60):
+
+class RunCommand(Request[CommandResult], frozen=True, tag=60):
     """Carry out a command on the topology. Answered once every gateway that lives has seen the change."""
 
-    request: int
     command: Command
 
 
@@ -52,16 +59,18 @@ class ReportConnections(BusMessage, frozen=True, tag=64):
     connections: list[tuple[str, str, int]]
 
 
-class AdmitConnection(BusMessage, frozen=True, tag=65):
+class AdmitConnection(Request[None], frozen=True, tag=65):
     """May one more connection be opened? Answered by nil, or refused (530) where a limit is reached."""
 
-    request: int
     vhost: str
     user: str
 
 
-ToCoordinator = (
-    RunCommand | TopologyApplied | Inspect | Answer | ReportConnections | AdmitConnection | BeginBackup | LookBackup
-)
+CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | LookBackup
 
-FromCoordinator = Snapshot | Changes | Inspect | Answer | Refusal
+ToCoordinator = TopologyApplied | ReportConnections | Call[CoordinatorRequest] | Answer[Any]
+
+CoordinatorEvent = Snapshot | Changes | Call[Inspect] | Refusal
+"""All that the coordinator says, but for answers with a result."""
+
+FromCoordinator = CoordinatorEvent | Answer[msgspec.Raw]

@@ -1,6 +1,11 @@
 """To and from shards."""
 
-from shardmq.bus.messages.base import Answer, BusMessage, Inspect, Refusal
+from typing import ClassVar
+
+import msgspec
+
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
+from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
@@ -67,7 +72,7 @@ class Publish(BusMessage, frozen=True, tag=20):
     transaction: int = 0
 
 
-class Consume(BusMessage, frozen=True, tag=21):
+class Consume(Request[None], frozen=True, tag=21):
     """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it.
 
     Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
@@ -77,7 +82,6 @@ class Consume(BusMessage, frozen=True, tag=21):
     beside its record where that is 0.
     """
 
-    request: int
     consumer: int
     queue: int
     prefetch: int
@@ -90,10 +94,9 @@ class Consume(BusMessage, frozen=True, tag=21):
     overhead: int = 0
 
 
-class Cancel(BusMessage, frozen=True, tag=22):
+class Cancel(Request[None], frozen=True, tag=22):
     """Deliver no more to a consumer; what it holds stays held until settled, returned or released."""
 
-    request: int
     consumer: int
 
 
@@ -126,55 +129,60 @@ class Credit(BusMessage, frozen=True, tag=26):
     window: int
 
 
-class Qos(BusMessage, frozen=True, tag=27):
+class Qos(Request[None], frozen=True, tag=27):
     """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in
     Consume, and stays.
     """
 
-    request: int
     consumer: int
     prefetch: int
     settled_late: bool = False
 
 
-class Get(BusMessage, frozen=True, tag=28):
+class Got(BusMessage, frozen=True, tag=43):
+    """The message a Get asked for, and how many are ready behind it."""
+
+    request: int
+    first: int
+    redelivered: bool
+    run: RecordBatch
+    ready: int
+    deliveries: int = 0
+
+
+class Get(Request[Got | int | None], frozen=True, tag=28):
     """One message, if there is one: Got, or an Answer of nil; of its size in bytes where that is over `room`, and it
     stays where it is.
     """
 
-    request: int
     consumer: int
     queue: int
     auto_ack: bool
     room: int = 1 << 62
 
 
-class Purge(BusMessage, frozen=True, tag=29):
+class Purge(Request[int], frozen=True, tag=29):
     """Remove what is ready. Answer: how many."""
 
-    request: int
     queue: int
 
 
-class Counts(BusMessage, frozen=True, tag=30):
+class Counts(Request[tuple[int, int]], frozen=True, tag=30):
     """Answer: (ready messages, consumers) of a queue; is_declared where somebody has just declared it."""
 
-    request: int
     queue: int
     is_declared: bool = False
 
 
-class AssignQueue(BusMessage, frozen=True, tag=31):
+class AssignQueue(Request[None], frozen=True, tag=31):
     """These queues are yours; those you have already stay as they are. Answered once they are on disk."""
 
-    request: int
     queues: list[Queue]
 
 
-class DropQueue(BusMessage, frozen=True, tag=32):
+class DropQueue(Request[int], frozen=True, tag=32):
     """This queue is deleted. Answer: how many ready messages went with it; 0 if it is not there."""
 
-    request: int
     queue: int
 
 
@@ -185,23 +193,11 @@ class Renew(BusMessage, frozen=True, tag=33):
     ranges: list[tuple[int, int]]
 
 
-class Peek(BusMessage, frozen=True, tag=34):
-    """Look at ready messages and leave everything as it is. Answer: [(first, redelivered, deliveries, Run), …] in the
-    order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most.
-    """
-
-    request: int
-    queue: int
-    offset: int
-    count: int
-
-
-class PrepareDelete(BusMessage, frozen=True, tag=35):
+class PrepareDelete(Request[None], frozen=True, tag=35):
     """This queue is about to be deleted, if it has no consumers (`if_unused`), no ready messages (`if_empty`): answered
     by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406).
     """
 
-    request: int
     queue: int
     if_unused: bool
     if_empty: bool
@@ -221,89 +217,35 @@ class DeadLetterRefused(BusMessage, frozen=True, tag=37):
     ranges: list[tuple[int, int]]
 
 
-class Seal(BusMessage, frozen=True, tag=38):
+class Seal(Request[tuple[int, int]], frozen=True, tag=38):
     """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
     it has here, which may be none. Sealing twice is as once.
     """
 
-    request: int
     transaction: int
     attempt: int
 
 
-class Prepare(BusMessage, frozen=True, tag=39):
+class Prepare(Request[list[int]], frozen=True, tag=39):
     """These attempts are to be committed. Answer: how many messages each has here, in order; -1 for one that is here
     and not sealed.
     """
 
-    request: int
     transaction: int
     attempts: list[int]
 
 
-class FollowDecision(BusMessage, frozen=True, tag=50):
+class FollowDecision(Request[None], frozen=True, tag=50):
     """A transaction is decided: what these attempts staged joins its queues, attempt by attempt; what others staged is
     removed, and so is all that comes for it from now on. Answered by nil when that is done and on disk, also where
     nothing was staged. Told again in every session until it was answered.
     """
 
-    request: int
     transaction: int
     attempts: list[int]
 
 
-class Slices(BusMessage, frozen=True, tag=51):
-    """Cut what is ready in a queue, or reserved under that name, into about `count` parts of one size. Answer:
-    [(first, end, messages), …], as sequence numbers in rising order; nothing is between them.
-    """
-
-    request: int
-    queue: int
-    count: int
-    reservation: str = ""
-
-
-class Read(BusMessage, frozen=True, tag=52):
-    """Look at messages with numbers in [first, end) that are ready, or reserved under that name, and leave everything
-    as it is. Answer: ([(first, redelivered, deliveries, Run), …] in order of their numbers, where to read on or nil);
-    `count` messages and some MB at most.
-    """
-
-    request: int
-    queue: int
-    first: int
-    end: int
-    count: int
-    reservation: str = ""
-
-
-class Reserve(BusMessage, frozen=True, tag=53):
-    """Set the first ready messages aside under a name, as many as there are now and `messages_max` at most, for
-    `lease_ms`: nobody gets them meanwhile, and they stay so over restarts. Answer: (messages, whether it was
-    acknowledged). A name that is there keeps what it has, and its time begins anew.
-    """
-
-    request: int
-    queue: int
-    name: str
-    messages_max: int
-    lease_ms: int
-
-
-class EndReservation(BusMessage, frozen=True, tag=54):
-    """`acknowledge`: what is reserved under that name is done with, of it only `ranges` if there are any; 404 where
-    there is no such reservation. Otherwise all that is left of it returns to its place. Answer: how many messages.
-    What was acknowledged whole is remembered by its name until its time is over.
-    """
-
-    request: int
-    queue: int
-    name: str
-    acknowledge: bool
-    ranges: list[tuple[int, int]]
-
-
-class AtomicCommit(BusMessage, frozen=True, tag=55):
+class AtomicCommit(Request[None], frozen=True, tag=55):
     """All of this or nothing, and in one commit: these publishes join their queues, these messages are done with, these
     return. Refused where a queue is not here (404), where one does not take all its messages, or where a consumer does
     not hold any more what is to be done with or to return (406); consumers whose queue is gone hold nothing, and are
@@ -311,7 +253,7 @@ class AtomicCommit(BusMessage, frozen=True, tag=55):
     no delay and no transaction. Not to be sent again: nobody knows whether it was carried out.
     """
 
-    request: int
+    may_repeat: ClassVar[bool] = False
     publishes: list[Publish]
     settled: list[Ack]
     returned: list[Nack]
@@ -342,17 +284,6 @@ class Delivered(BusMessage, frozen=True, tag=42):
     first: int
     redelivered: bool
     run: RecordBatch
-    deliveries: int = 0
-
-
-class Got(BusMessage, frozen=True, tag=43):
-    """The message a Get asked for, and how many are ready behind it."""
-
-    request: int
-    first: int
-    redelivered: bool
-    run: RecordBatch
-    ready: int
     deliveries: int = 0
 
 
@@ -398,27 +329,18 @@ class Alarm(BusMessage, frozen=True, tag=47):
     text: str
 
 
-ToShard = (
-    Publish
-    | Consume
+ShardRequest = (
+    Consume
     | Cancel
-    | Release
-    | Ack
-    | Nack
-    | Credit
     | Qos
     | Get
     | Purge
     | Counts
-    | Gone
     | Inspect
     | AssignQueue
     | DropQueue
-    | Renew
     | Peek
     | PrepareDelete
-    | DeadLetterAccepted
-    | DeadLetterRefused
     | Seal
     | Prepare
     | FollowDecision
@@ -427,14 +349,27 @@ ToShard = (
     | Reserve
     | EndReservation
     | AtomicCommit
-    | Permit
     | Enroll
-    | Expel
     | Hold
     | Copy
 )
 
-FromShard = (
+ToShard = (
+    Publish
+    | Release
+    | Ack
+    | Nack
+    | Credit
+    | Renew
+    | Permit
+    | Gone
+    | DeadLetterAccepted
+    | DeadLetterRefused
+    | Expel
+    | Call[ShardRequest]
+)
+
+ShardEvent = (
     OutOfService
     | Confirmed
     | PublishRefusal
@@ -444,10 +379,12 @@ FromShard = (
     | DeadLetter
     | Unused
     | Alarm
-    | Answer
     | Refusal
     | Wanted
     | Spent
     | Identity
     | Copying
 )
+"""All that shards say, but for answers with a result."""
+
+FromShard = ShardEvent | Answer[msgspec.Raw]

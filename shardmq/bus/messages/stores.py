@@ -1,14 +1,15 @@
 """What the processes say of their stores: whose they are, and when they are copied."""
 
-from shardmq.bus.messages.base import BusMessage
+from typing import Any, ClassVar
+
+from shardmq.bus.messages.base import BusMessage, Request
 
 
-class Enroll(BusMessage, frozen=True, tag=90):
+class Enroll(Request[None], frozen=True, tag=90):
     """To a shard that is recognised: this is its broker, and the coordinator's generation. Answered once it is on disk;
     what follows it is carried out after it.
     """
 
-    request: int
     broker: str
     generation: int
 
@@ -19,18 +20,18 @@ class Expel(BusMessage, frozen=True, tag=91):
     text: str
 
 
-class Hold(BusMessage, frozen=True, tag=92):
+class Hold(Request[None], frozen=True, tag=92):
     """Carry out nothing that gateways say before a Copy comes, or some seconds are over. Answered by nil."""
 
-    request: int
+    may_repeat: ClassVar[bool] = False
 
 
-class Copy(BusMessage, frozen=True, tag=93):
+class Copy(Request[None], frozen=True, tag=93):
     """Copy the store as it is now into `folder`, and go on. Answered by nil once it is settled what is copied; Copying
     tells how far that is.
     """
 
-    request: int
+    may_repeat: ClassVar[bool] = False
     folder: str
     bytes_per_second: int
 
@@ -63,15 +64,12 @@ class Copying(BusMessage, frozen=True, tag=95):
     fault: str = ""
 
 
-class BeginBackup(BusMessage, frozen=True, tag=96):
+class BeginBackup(Request[None], frozen=True, tag=96):
     """Copy all stores into folders of `folder`. Answered by nil once it is settled what is in the copy."""
 
-    request: int
     folder: str
     bytes_per_second: int
 
 
-class LookBackup(BusMessage, frozen=True, tag=97):
+class LookBackup(Request[dict[str, Any]], frozen=True, tag=97):
     """Answer: how far the last backup is, as a table."""
-
-    request: int

@@ -19,9 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.stores import BeginBackup, Copy, Hold, LookBackup
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.stores import BeginBackup, Copy, Hold
 from shardmq.coordinator.handlers.commands import CommandExecutor
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
 from shardmq.coordinator.links.shard import ShardLink
@@ -50,8 +49,7 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class _Request:
-    peer: Peer
-    number: int
+    responder: Responder[None]
     folder: Path
     bytes_per_second: int
     began_at: float
@@ -85,18 +83,17 @@ class Backup:
         """Whether one is being taken."""
         return self._stage not in (Stage.NONE, Stage.DONE, Stage.FAILED)
 
-    def begin(self, peer: Peer, message: BeginBackup, now: float) -> None:
+    def begin(self, responder: Responder[None], message: BeginBackup, now: float) -> None:
         """A gateway asks for one; it is answered when it is settled what is in it."""
         try:
             if self.is_busy:
                 raise PreconditionFailed("a backup is being taken already; wait for it")
             self._make_folder(Path(message.folder))
         except RequestError as refusal:
-            peer.post(Refusal(message.request, refusal.code, refusal.text))
+            responder.refuse(refusal.code, refusal.text)
             return
         self._request = _Request(
-            peer,
-            message.request,
+            responder,
             Path(message.folder),
             max(1, message.bytes_per_second),
             time.time(),
@@ -107,10 +104,6 @@ class Backup:
             shard.copying = None
         self._stage = Stage.FREEZE
         self._commands.is_frozen = True
-
-    def look(self, peer: Peer, message: LookBackup) -> None:
-        """A gateway asks how far it is."""
-        peer.post(Answer(message.request, self.table()))
 
     def table(self) -> dict[str, Any]:
         """How far the last backup is."""
@@ -162,14 +155,14 @@ class Backup:
     def _hold(self) -> None:
         self._stage, self._missing = Stage.HOLD, len(self._shards)
         for shard in self._shards:
-            shard.ask_once(Hold(0), partial(self._on_done, Stage.HOLD, shard))
+            shard.ask_once(Hold(), partial(self._on_done, Stage.HOLD, shard))
 
     def _ask_copies(self, request: _Request) -> None:
         self._stage, self._missing = Stage.COPY, len(self._shards)
         rate = max(1, request.bytes_per_second // len(self._shards))
         for shard in self._shards:
             folder = str(request.folder / shard.name)
-            shard.ask_once(Copy(0, folder, rate), partial(self._on_done, Stage.COPY, shard))
+            shard.ask_once(Copy(folder, rate), partial(self._on_done, Stage.COPY, shard))
 
     def _on_done(self, stage: Stage, shard: ShardLink, error: RequestError | None) -> None:
         if self._stage is not stage:
@@ -189,7 +182,7 @@ class Backup:
         self._settled_at = time.time()
         self._stage = Stage.COPYING
         self._commands.is_frozen = False
-        request.peer.post(Answer(request.number))
+        request.responder.answer(None)
 
     def _watch(self, request: _Request) -> None:
         own = self._own
@@ -244,4 +237,4 @@ class Backup:
         if self._own is not None:
             self._own.close()
         if self._request is not None and not was_answered:
-            self._request.peer.post(Refusal(self._request.number, PreconditionFailed.code, f"no backup: {text}"))
+            self._request.responder.refuse(PreconditionFailed.code, f"no backup: {text}")

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.coordinator import CommandResult
 from shardmq.coordinator.handlers.queues import QueueSteps
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.handlers.transactions import TwoPhaseCommit
@@ -86,20 +86,19 @@ class CommandExecutor:
         """Whether commands are under way."""
         return bool(self._pending)
 
-    def perform(self, peer: Peer, request: int, command: Command, now: float) -> None:
+    def perform(self, responder: Responder[CommandResult], command: Command, now: float) -> None:
         """Carry out a gateway's command and answer it, in this pass or a later one.
 
         Args:
-            peer: the gateway.
-            request: its number of the request.
+            responder: the gateway.
             command: what is to be done.
             now: monotonic seconds.
         """
         if len(self._pending) >= COMMANDS_MAX:
             text = f"the coordinator has {COMMANDS_MAX} commands under way; try again later"
-            peer.post(Refusal(request, Unavailable.code, text))
+            responder.refuse(Unavailable.code, text)
             return
-        self._accept(PendingCommand(peer, request, command, name_in(command), now))
+        self._accept(PendingCommand(responder, command, name_in(command), now))
 
     def delete_queue(self, queue_id: int, if_unused: bool, now: float) -> None:
         """Delete a queue for the coordinator itself: its shard calls it unused, or its owner is gone.
@@ -114,7 +113,7 @@ class CommandExecutor:
             return
         self._deleting.add(queue_id)
         command = DeleteQueue(queue.vhost, queue.name, if_unused, queue=queue_id)
-        self._accept(PendingCommand(None, 0, command, name_in(command), now))
+        self._accept(PendingCommand(None, command, name_in(command), now))
 
     def tick(self, now: float) -> None:
         """Give up commands that took too long, and abort transactions that have expired."""
@@ -122,7 +121,7 @@ class CommandExecutor:
         self._transactions.tick(now)
         for there in self._transactions.take_overdue():
             command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
-            self._accept(PendingCommand(None, 0, command, name_in(command), now))
+            self._accept(PendingCommand(None, command, name_in(command), now))
         for pending in list(self._pending):
             waited = now - pending.since
             if waited > SHARD_SECONDS and pending.stage in (Stage.SHARD, Stage.PREPARE_DELETE):
@@ -160,13 +159,17 @@ class CommandExecutor:
         self._leave_turn(pending)
         self._replicas.wait(pending)
 
-    def answer(self, pending: PendingCommand, result: object) -> None:
+    def answer(self, pending: PendingCommand, result: CommandResult) -> None:
         """End a command that was carried out."""
-        self._end(pending, Answer(pending.request, result))
+        if pending.responder is not None and pending.responder.peer in self._replicas:
+            pending.responder.answer(result)
+        self._end(pending)
 
     def refuse(self, pending: PendingCommand, error: RequestError) -> None:
         """End a command that was not carried out, or that takes too long."""
-        self._end(pending, Refusal(pending.request, error.code, error.text))
+        if pending.responder is not None and pending.responder.peer in self._replicas:
+            pending.responder.refuse(error.code, error.text)
+        self._end(pending)
 
     def _accept(self, pending: PendingCommand) -> None:
         self._pending[pending] = None
@@ -291,15 +294,12 @@ class CommandExecutor:
             self._queues.drop(pending)
         return bool(applied)
 
-    def _end(self, pending: PendingCommand, message: Answer | Refusal) -> None:
+    def _end(self, pending: PendingCommand) -> None:
         self._leave_turn(pending)
         pending.stage = Stage.DONE
-        if pending.peer is not None:
-            if pending.peer in self._replicas:
-                pending.peer.post(message)
-        elif isinstance(pending.command, DeleteQueue):
+        if pending.responder is None and isinstance(pending.command, DeleteQueue):
             self._deleting.discard(pending.command.queue)
-        elif isinstance(pending.command, AbortTransaction):
+        elif pending.responder is None and isinstance(pending.command, AbortTransaction):
             self._transactions.expired(pending.command.number)
         del self._pending[pending]
 

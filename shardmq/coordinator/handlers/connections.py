@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.coordinator import AdmitConnection, ReportConnections
 from shardmq.errors import NotAllowed, RequestError
 from shardmq.topology.topology import Topology
@@ -63,7 +62,7 @@ class ConnectionTracker:
         self._gateways: dict[Peer, _Gateway] = {}
         self._lives: dict[str, str] = {}  # by gateway's name, the last
         self._admitted: deque[_Admission] = deque()
-        self._held: list[tuple[Peer, AdmitConnection]] = []
+        self._held: list[tuple[Responder[None], AdmitConnection]] = []
         self._shown_at: dict[str, float] = {}  # lives that own queues
         self._sweep_at = 0.0
 
@@ -90,24 +89,24 @@ class ConnectionTracker:
                 waiting.append(admission)
         self._admitted = waiting
 
-    def admit(self, peer: Peer, asked: AdmitConnection, now: float) -> None:
+    def admit(self, responder: Responder[None], asked: AdmitConnection, now: float) -> None:
         """A gateway asks whether one more connection may be opened."""
         if now < self._silent_until:
-            self._held.append((peer, asked))
+            self._held.append((responder, asked))
             return
         try:
             self._check(asked.vhost, asked.user)
         except RequestError as refusal:
-            peer.post(Refusal(asked.request, refusal.code, refusal.text))
+            responder.refuse(refusal.code, refusal.text)
             return
-        self._admitted.append(_Admission(peer, (asked.vhost, asked.user), now))
-        peer.post(Answer(asked.request))
+        self._admitted.append(_Admission(responder.peer, (asked.vhost, asked.user), now))
+        responder.answer(None)
 
     def lose(self, peer: Peer) -> None:
         """A gateway is gone, or its link is: its connections do not count until it shows them again."""
         self._gateways.pop(peer, None)
         self._admitted = deque(admission for admission in self._admitted if admission.peer is not peer)
-        self._held = [(asking, asked) for asking, asked in self._held if asking is not peer]
+        self._held = [(responder, asked) for responder, asked in self._held if responder.peer is not peer]
 
     def tick(self, now: float) -> None:
         """Answer who had to wait, forget admissions nothing came of, delete what is orphaned."""
@@ -115,8 +114,8 @@ class ConnectionTracker:
             self._admitted.popleft()
         if self._held and now >= self._silent_until:
             held, self._held = self._held, []
-            for peer, asked in held:
-                self.admit(peer, asked, now)
+            for responder, asked in held:
+                self.admit(responder, asked, now)
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
             self._sweep(now)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from shardmq.bus.messages.coordinator import CommandResult
 from shardmq.coordinator.handlers.replicas import TopologyReplicas
 from shardmq.coordinator.links.shard import ShardLink
 from shardmq.coordinator.state.pending_command import PendingCommand, Stage
@@ -28,7 +29,7 @@ class CommandProgress(Protocol):
     def await_gateways(self, pending: PendingCommand) -> None:
         """The shard is done; the gateways are to apply the change."""
 
-    def answer(self, pending: PendingCommand, result: object) -> None:
+    def answer(self, pending: PendingCommand, result: CommandResult) -> None:
         """The command is done."""
 
     def refuse(self, pending: PendingCommand, error: RequestError) -> None:

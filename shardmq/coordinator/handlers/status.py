@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shardmq.bus.listener import Peer
-from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.listener import Peer, Responder
+from shardmq.bus.messages.base import Answer, Call, Inspect
 
 ANSWER_SECONDS: Final = 1.0
 """A gateway silent for so long is left out; half of what a gateway waits for the coordinator."""
@@ -21,8 +21,7 @@ Table = dict[str, Any]
 class _Round:
     """One gateway's wish to know, while others are still to answer."""
 
-    peer: Peer
-    request: int
+    responder: Responder[Any]
     table: Table
     missing: set[Peer]
     since: float
@@ -43,20 +42,20 @@ class StatusCollector:
         return bool(self._rounds)
 
     def begin(
-        self, peer: Peer, request: int, table: Table, gateways: Iterable[Peer], now: float, noun: str = ""
+        self, responder: Responder[Any], table: Table, gateways: Iterable[Peer], now: float, noun: str = ""
     ) -> None:
         """Answer a gateway with the coordinator's table, and in it, as `others`, those of all gateways but its own.
 
         With a `noun`, with what all gateways but its own list under it, joined.
         """
         self._number += 1
-        missing = {gateway for gateway in gateways if gateway is not peer}
-        self._rounds[self._number] = _Round(peer, request, table, missing, now, noun)
+        missing = {gateway for gateway in gateways if gateway is not responder.peer}
+        self._rounds[self._number] = _Round(responder, table, missing, now, noun)
         for gateway in missing:
-            gateway.post(Inspect(self._number, noun))
+            gateway.post(Call(self._number, Inspect(noun)))
         self._end_if(self._number)
 
-    def take(self, peer: Peer, answer: Answer) -> None:
+    def take(self, peer: Peer, answer: Answer[Any]) -> None:
         """A gateway has answered."""
         asked = self._rounds.get(answer.request)
         if asked is not None and peer in asked.missing:
@@ -68,7 +67,7 @@ class StatusCollector:
         """A gateway is gone: it answers no more, and what it asked is nobody's."""
         for number, asked in list(self._rounds.items()):
             asked.missing.discard(peer)
-            if asked.peer is peer:
+            if asked.responder.peer is peer:
                 del self._rounds[number]
             else:
                 self._end_if(number)
@@ -88,4 +87,4 @@ class StatusCollector:
                 result: Any = [row for rows in asked.others for row in rows]
             else:
                 result = {**asked.table, "others": asked.others}
-            asked.peer.post(Answer(asked.request, result))
+            asked.responder.answer(result)

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
 from shardmq.bus.messages.shard import (
     AssignQueue,
     DropQueue,
@@ -38,6 +38,8 @@ OnDropped = Callable[[int | RequestError], None]
 
 OnCounted = Callable[[list[int] | RequestError], None]
 """Called with how many messages each attempt has on the shard, or with the refusal."""
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ class ShardLink:
         self._members = members
         self._is_enrolled = False  # in this session
         self._request = 0
-        self._asked: dict[int, Callable[[Any], None]] = {}  # in this session, by request
+        self._asked: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}  # in this session, by request
         self._asked_once: list[OnDone] = []
         self._known: dict[int, Queue] = {}  # all that the shard may have
         self._queues: dict[int, Queue] = {}
@@ -187,7 +189,7 @@ class ShardLink:
             self._send_follow(transaction)
 
     def ask_once(self, message: Hold | Copy, on_done: OnDone) -> None:
-        """Ask in this session, and in no other. `on_done` is called once, with an error where the session ended."""
+        """Ask what may not be repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
             on_done(Unavailable("it went away"))
             return
@@ -218,7 +220,7 @@ class ShardLink:
         for event in self.dialer.receive():
             match event:
                 case Answer() | Refusal():
-                    self._on_answer(event)
+                    self._on_reply(event)
                 case OutOfService():
                     self._out_of_service[event.queue] = event.text
                 case Copying():
@@ -258,7 +260,7 @@ class ShardLink:
             self.dialer.post(Expel(str(refused)))
             return
         self._is_enrolled = True
-        self._ask(Enroll(0, self._members.broker, generation), self._on_enrolled)
+        self._ask(Enroll(self._members.broker, generation), self._on_enrolled)
         self._tell_all()
 
     def _on_enrolled(self, error: RequestError | None) -> None:
@@ -294,17 +296,18 @@ class ShardLink:
         self._to_assign.clear()
         self._refused.clear()
 
-    def _ask(self, message: Any, on_reply: Callable[[Any], None]) -> None:
+    def _ask(self, message: Request[Result], on_reply: Callable[[Result | RequestError], None]) -> None:
         """Send a request. Queues assigned before go before it: what was said first is done first."""
         self._post_assign()
         self._request += 1
-        self._asked[self._request] = on_reply
-        self.dialer.post(msgspec.structs.replace(message, request=self._request))
+        self._asked[self._request] = message, on_reply
+        self.dialer.post(Call(self._request, message))
 
-    def _on_answer(self, reply: Answer | Refusal) -> None:
-        on_reply = self._asked.pop(reply.request, None)
-        if on_reply is not None:
-            on_reply(reply.result if isinstance(reply, Answer) else request_error(reply.code, reply.text))
+    def _on_reply(self, reply: Answer[msgspec.Raw] | Refusal) -> None:
+        asked = self._asked.pop(reply.request, None)
+        if asked is not None:
+            message, on_reply = asked
+            on_reply(result_of(message, reply) if isinstance(reply, Answer) else request_error(reply.code, reply.text))
 
     def _on_once(self, on_done: OnDone, error: RequestError | None) -> None:
         self._asked_once.remove(on_done)
@@ -317,7 +320,7 @@ class ShardLink:
     def _post_assign(self) -> None:
         if self._to_assign:
             queues, self._to_assign = self._to_assign, []
-            self._ask(AssignQueue(0, queues), partial(self._on_assign_answer, [queue.id for queue in queues]))
+            self._ask(AssignQueue(queues), partial(self._on_assign_answer, [queue.id for queue in queues]))
 
     def _on_assign_answer(self, queues: list[int], error: RequestError | None) -> None:
         for queue in queues:
@@ -330,7 +333,7 @@ class ShardLink:
 
     def _send_prepare_delete(self, queue: int) -> None:
         asked = self._to_delete[queue]
-        message = PrepareDelete(0, queue, asked.if_unused, asked.if_empty)
+        message = PrepareDelete(queue, asked.if_unused, asked.if_empty)
         self._ask(message, partial(self._on_delete_prepared, queue, asked))
 
     def _on_delete_prepared(self, queue: int, asked: _Deletion, error: RequestError | None) -> None:
@@ -339,7 +342,7 @@ class ShardLink:
             asked.on_prepared(error)
 
     def _send_drop(self, queue: int) -> None:
-        self._ask(DropQueue(0, queue), partial(self._on_dropped, queue))
+        self._ask(DropQueue(queue), partial(self._on_dropped, queue))
 
     def _on_dropped(self, queue: int, count: int | RequestError) -> None:
         on_dropped = self._to_drop.pop(queue, None)
@@ -353,7 +356,7 @@ class ShardLink:
 
     def _send_prepare(self, transaction: int) -> None:
         asked = self._to_prepare[transaction]
-        self._ask(Prepare(0, transaction, asked.attempts), partial(self._on_counted, transaction, asked))
+        self._ask(Prepare(transaction, asked.attempts), partial(self._on_counted, transaction, asked))
 
     def _on_counted(self, transaction: int, asked: _Preparation, counts: list[int] | RequestError) -> None:
         if self._to_prepare.get(transaction) is asked:  # not an earlier one, given up
@@ -361,7 +364,7 @@ class ShardLink:
             asked.on_counted(counts)
 
     def _send_follow(self, transaction: int) -> None:
-        message = FollowDecision(0, transaction, self._to_follow[transaction])
+        message = FollowDecision(transaction, self._to_follow[transaction])
         self._ask(message, partial(self._on_follow_answer, transaction))
 
     def _on_follow_answer(self, transaction: int, error: RequestError | None) -> None:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
-from shardmq.bus.listener import Peer
+from shardmq.bus.listener import Responder
+from shardmq.bus.messages.coordinator import CommandResult
 from shardmq.topology.commands import (
     AbortTransaction,
     BeginTransaction,
@@ -38,8 +38,7 @@ class PendingCommand:
     """A command under way.
 
     Attributes:
-        peer: the gateway that asked; None where the coordinator itself issued the command.
-        request: the gateway's number of the request.
+        responder: the gateway that asked; None where the coordinator itself issued the command.
         command: what is to be done.
         name: the queue or transaction it names. Commands on one name are carried out one after the other; the next one
             begins when the topology has the effect of this one.
@@ -54,8 +53,7 @@ class PendingCommand:
         result: the answer's value.
     """
 
-    peer: Peer | None
-    request: int
+    responder: Responder[CommandResult] | None
     command: Command
     name: Name | None
     since: float
@@ -66,7 +64,7 @@ class PendingCommand:
     is_delete_prepared: bool = False
     is_prepared: bool = False
     removed: tuple[Queue, ...] = ()
-    result: Any = None
+    result: CommandResult = None
 
 
 def name_in(command: Command) -> Name | None:

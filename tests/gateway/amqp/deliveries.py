@@ -20,7 +20,7 @@ from .rawclient import RawClient
 def consuming(stage: Stage, client: RawClient, deliveries: int = 0) -> int:
     client.send(1, BasicConsume(0, "q", "c"))
     asked = stage.expect(0, Consume)
-    stage.say(0, Answer(asked.request))
+    stage.say(0, Answer(stage.request(asked), None))
     client.expect(BasicConsumeOk)
     if deliveries:
         stage.say(

@@ -111,7 +111,7 @@ def test_a_client_is_told_whatever_else_comes_while_its_exclusive_queues_go(
         owner = stage.commands[0].owner  # the stage has only noted it, and the gateway asks again
         stage.tell(QueueAdded(Queue("/", "mine", 1, 0, False, {}, owner=owner)))
         stage.until(lambda: bool(stage.shards[0].heard))
-        stage.shards[0].say(Answer(stage.shards[0].heard[0].request, (0, 0)))
+        stage.shards[0].say(Answer(stage.request(stage.shards[0].heard[0]), (0, 0)))
         client.ask(AccessRequest(""), AccessRequestOk)
         client.socket.sendall(mistake)
         stage.until(lambda: any(isinstance(command, DeleteQueue) for command in stage.commands))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.shard import EndReservation, Read, Reserve, Slices
+from shardmq.bus.messages.reads import EndReservation, Read, Reserve, Slices
 from shardmq.errors import ReplyCode
 from shardmq.limits import REQUEST_BYTES_MAX, RESERVATION_MS, RUN_RECORDS_MAX, SLICES_MAX
 from shardmq.message.record import pack_many
@@ -32,10 +32,10 @@ def asked(stage: Stage, client: RawClient, operation: Operation, kind: type[Any]
     """What shard 1 is asked, but for its number; and what the client hears of its answer."""
     client.send(operation)
     message = stage.expect(1, kind)
-    stage.say(1, Answer(message.request, answer))
+    stage.say(1, Answer(stage.request(message), answer))
     said = client.receive()
     assert isinstance(said, Ok), said
-    return tuple(getattr(message, name) for name in message.__struct_fields__[1:]), said.result
+    return tuple(getattr(message, name) for name in message.__struct_fields__), said.result
 
 
 @pytest.mark.parametrize("reservation", ["", "drain-1"])
@@ -231,7 +231,7 @@ def test_that_nothing_is_reserved_under_a_name_is_said_at_once(
     stage = start_stage(TWO)
     with RawClient(stage).open() as client:
         client.send(operation)
-        stage.say(1, Refusal(stage.expect(1, kind).request, ReplyCode.NOT_FOUND, "no reservation 'r'"))
+        stage.say(1, Refusal(stage.request(stage.expect(1, kind)), ReplyCode.NOT_FOUND, "no reservation 'r'"))
         assert client.receive() == Refused(3, 1, ReplyCode.NOT_FOUND, "no reservation 'r'")
 
 
@@ -246,8 +246,8 @@ def test_a_shard_that_does_not_know_the_queue_yet_is_asked_again(
     stage = start_stage(TWO)
     with RawClient(stage).open() as client:
         client.send(operation)
-        stage.say(1, Refusal(stage.expect(1, kind).request, ReplyCode.NOT_FOUND, "no queue 2"))
-        stage.say(1, Answer(stage.expect(1, kind).request, answer))
+        stage.say(1, Refusal(stage.request(stage.expect(1, kind)), ReplyCode.NOT_FOUND, "no queue 2"))
+        stage.say(1, Answer(stage.request(stage.expect(1, kind)), answer))
         assert isinstance(client.receive(), Ok)
 
 
@@ -256,5 +256,5 @@ def test_what_the_shard_refuses_is_refused(start_stage: StartStage) -> None:
     with RawClient(stage).open() as client:
         client.send(ReservationEnd(3, 1, "b", "r", True))
         message = stage.expect(1, EndReservation)
-        stage.say(1, Refusal(message.request, ReplyCode.PRECONDITION_FAILED, "no reservation 'r'"))
+        stage.say(1, Refusal(stage.request(message), ReplyCode.PRECONDITION_FAILED, "no reservation 'r'"))
         assert client.receive() == Refused(3, 1, ReplyCode.PRECONDITION_FAILED, "no reservation 'r'")

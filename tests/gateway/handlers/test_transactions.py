@@ -290,10 +290,10 @@ def test_an_attempt_is_sealed_by_every_shard_behind_what_was_published(start_sta
         seals = [stage.expect(shard, Seal) for shard in (0, 1)]
         assert [(seal.transaction, seal.attempt) for seal in seals] == [(7, 9), (7, 9)]
         assert stage.expect(0, Publish).transaction == 7
-        stage.say(1, Answer(seals[1].request, (2, 20)))
+        stage.say(1, Answer(stage.request(seals[1]), (2, 20)))
         stage.confirm(0, 1)
         assert client.receive() == BasicConfirm(1, [(3, 3)])
-        stage.say(0, Answer(seals[0].request, (300, 4000)))
+        stage.say(0, Answer(stage.request(seals[0]), (300, 4000)))
         assert client.receive() == Ok(4, 1, {"messages": 302, "bytes": 4020})
 
 
@@ -302,12 +302,12 @@ def test_what_one_shard_refuses_to_seal_is_refused_at_once_and_once(start_stage:
     with RawClient(stage).open() as client:
         client.send(TransactionSeal(3, 1, 7, 9))
         first, second = [stage.expect(shard, Seal) for shard in (0, 1)]
-        stage.say(0, Refusal(first.request, ReplyCode.PRECONDITION_FAILED, "transaction 7 is over"))
+        stage.say(0, Refusal(stage.request(first), ReplyCode.PRECONDITION_FAILED, "transaction 7 is over"))
         assert client.receive() == Refused(3, 1, ReplyCode.PRECONDITION_FAILED, "transaction 7 is over")
-        stage.say(1, Refusal(second.request, ReplyCode.PRECONDITION_FAILED, "here as well"))
+        stage.say(1, Refusal(stage.request(second), ReplyCode.PRECONDITION_FAILED, "here as well"))
         client.send(TransactionSeal(4, 1, 7, 9))
         for shard in (0, 1):
-            stage.say(shard, Answer(stage.expect(shard, Seal).request, (0, 0)))
+            stage.say(shard, Answer(stage.request(stage.expect(shard, Seal)), (0, 0)))
         assert client.receive() == Ok(4, 1, {"messages": 0, "bytes": 0})
 
 
@@ -337,7 +337,7 @@ def counts(number: int, attempts: int, messages: int, size: int) -> dict[str, in
 def listed(stage: Stage, client: RawClient, *answers: Any) -> list[dict[str, Any]]:
     client.send(TopologyList(3, 1, "transactions"))
     for shard, answer in enumerate(answers):
-        stage.say(shard, Answer(stage.expect(shard, Inspect).request, answer))
+        stage.say(shard, Answer(stage.request(stage.expect(shard, Inspect)), answer))
     said = client.receive()
     assert isinstance(said, Ok), said
     rows: list[dict[str, Any]] = said.result

@@ -47,7 +47,7 @@ def run_of(count: int) -> RecordBatch:
 def consuming(stage: Stage, client: RawClient, arguments: dict[str, int] | None = None) -> int:
     client.send(BasicConsume(3, 1, "q", "c", arguments=arguments or {}))
     asked = stage.expect(0, Consume)
-    stage.say(0, Answer(asked.request))
+    stage.say(0, Answer(stage.request(asked), None))
     assert isinstance(client.receive(), Ok)
     return asked.consumer
 
@@ -81,7 +81,7 @@ def test_deliveries_in_vain_are_passed_on(start_stage: StartStage) -> None:
         assert (delivered.redelivered, delivered.deliveries) == (True, 3)
         client.send(BasicGet(4, 1, "q"))
         asked = stage.expect(0, Get)
-        stage.say(0, Got(asked.request, 1, True, run_of(1), 0, 2))
+        stage.say(0, Got(stage.request(asked), 1, True, run_of(1), 0, 2))
         answer = client.receive()
         assert isinstance(answer, Ok)
         assert answer.result["deliveries"] == 2
@@ -149,7 +149,7 @@ def test_what_was_got_and_came_back_overdue_is_not_settled_by_its_old_tag(start_
         for request in (4, 5):
             client.send(BasicGet(request, 1, "q"))
             asked = stage.expect(0, Get)
-            stage.say(0, Got(asked.request, 7, request == 5, run_of(1), 0))
+            stage.say(0, Got(stage.request(asked), 7, request == 5, run_of(1), 0))
             assert isinstance(client.receive(), Ok)
         client.send(BasicAck(1, [(1, 1)]))
         assert said_by(stage, client, Ack) == []
@@ -164,7 +164,12 @@ def test_getting_from_many_queues_is_forgotten_where_nothing_is_held(start_stage
         for number in range(40):
             client.send(BasicGet(number + 3, 1, f"q{number}"))
             asked = stage.expect(0, Get)
-            stage.say(0, Got(asked.request, 0, False, run_of(1), 0) if number == 0 else Answer(asked.request))
+            stage.say(
+                0,
+                Got(stage.request(asked), 0, False, run_of(1), 0)
+                if number == 0
+                else Answer(stage.request(asked), None),
+            )
             assert isinstance(client.receive(), Ok)
         released = [said.consumer for said in said_by(stage, client, Release)]  # type: ignore[attr-defined]
         assert len(released) == 30

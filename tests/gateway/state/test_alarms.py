@@ -78,7 +78,7 @@ def test_consuming_goes_on_under_an_alarm(start_stage: StartStage) -> None:
         client.send(publish(3), BasicConsume(4, 1, "a", "c"))
         asked = stage.expect(0, Consume)
         run = RecordBatch("", "a", 0, 0, 1, 1, 3, pack(None, b"x") * 3)
-        stage.say(0, Answer(asked.request), Delivered(asked.consumer, 0, False, run))
+        stage.say(0, Answer(stage.request(asked), None), Delivered(asked.consumer, 0, False, run))
         assert isinstance(client.receive(), Ok)
         assert isinstance(client.receive(), BasicDeliver)
         client.send(BasicAck(1, [(1, 1)]), BasicNack(1, [(2, 2)]), BasicRenew(1, [(3, 3)]))

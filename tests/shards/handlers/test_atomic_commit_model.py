@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.base import Answer, Call, Refusal
 from shardmq.bus.messages.shard import (
     Ack,
     AtomicCommit,
@@ -87,7 +87,7 @@ def test_a_crash_after_any_pass_leaves_publishes_and_settlements_both_or_neither
             ranges = [(sequence, sequence + 1) for _, sequence in part]
             first = Publish((OUT, OTHER), padded(start, each // 2, padding))
             second = Publish((OUT, OTHER), padded(start + each // 2, each - each // 2, padding))
-            shard.send(AtomicCommit(start + 50, [first, second], [Ack(7, ranges)], []))
+            shard.send(Call(start + 50, AtomicCommit([first, second], [Ack(7, ranges)], [])))
             if start % 20:  # every other one together with the one before
                 assert shard.expect(Answer, lambda said: said.request == start + 40).result is None  # noqa: B023
                 assert shard.expect(Answer, lambda said: said.request == start + 50).result is None  # noqa: B023
@@ -134,7 +134,7 @@ def test_a_commit_is_carried_out_or_leaves_no_trace(commits: list[Any]) -> None:
             ranges = [(sequence, sequence + 1) for sequence in [in_hand.get(place, 10_000) for place in places]]
             settled = [Ack(7, ranges)] if how == "settle" and ranges else []
             back = [Nack(7, ranges, how == "requeue")] if how != "settle" and ranges else []
-            result = outcome(shard, AtomicCommit(request, messages, settled, back))
+            result = outcome(shard, Call(request, AtomicCommit(messages, settled, back)))
             assert (result is not None) == is_refused
             if is_refused:
                 continue
@@ -159,7 +159,7 @@ def test_a_commit_is_carried_out_or_leaves_no_trace(commits: list[Any]) -> None:
 def test_what_consumers_of_a_deleted_queue_held_does_not_stand_in_the_way(tmp_path: Path) -> None:
     with inside(tmp_path) as shard:
         shard.assign(*QUEUES)
-        assert outcome(shard, AtomicCommit(9, [Publish((OUT,), run_of(0, 2))], [Ack(55, [(0, 3)])], [])) is None
+        assert outcome(shard, Call(9, AtomicCommit([Publish((OUT,), run_of(0, 2))], [Ack(55, [(0, 3)])], []))) is None
         assert shard.contents(OUT) == [0, 1]
 
 
@@ -169,9 +169,9 @@ def test_settling_what_is_not_held_any_more_refuses_the_commit(tmp_path: Path) -
         shard.publish(Publish((IN,), run_of(0, 3)))
         sequences = [sequence for _, sequence in take_all(shard, 3)]
         shard.send(Ack(7, [(sequences[0], sequences[0] + 1)]))
-        late = AtomicCommit(9, [Publish((OUT,), run_of(5, 1))], [Ack(7, [(sequences[0], sequences[2] + 1)])], [])
+        late = Call(9, AtomicCommit([Publish((OUT,), run_of(5, 1))], [Ack(7, [(sequences[0], sequences[2] + 1)])], []))
         assert outcome(shard, late) == 406
         assert shard.ready(OUT) == 0
-        assert outcome(shard, AtomicCommit(10, [], [Ack(7, [(sequences[1], sequences[2] + 1)])], [])) is None
+        assert outcome(shard, Call(10, AtomicCommit([], [Ack(7, [(sequences[1], sequences[2] + 1)])], []))) is None
         shard.restart()
         assert shard.contents(IN) == []

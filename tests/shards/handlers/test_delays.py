@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.base import Inspect
+from shardmq.bus.messages.base import Call, Inspect
 from shardmq.bus.messages.shard import (
     Ack,
     Confirmed,
@@ -99,7 +99,7 @@ def test_what_was_due_while_the_shard_was_down_comes_at_once_and_once(shard: Sha
     for _ in range(2):
         shard.start()
         shard.redial()
-        shard.until(lambda: shard.ask(Counts(9, 1)) == [3, 0])
+        shard.until(lambda: shard.ask(Call(9, Counts(1))) == [3, 0])
         shard.stop(9)
     shard.start()
     shard.redial()
@@ -108,13 +108,13 @@ def test_what_was_due_while_the_shard_was_down_comes_at_once_and_once(shard: Sha
 def test_purge_leaves_what_is_delayed_and_delete_takes_it(shard: Shard) -> None:
     shard.send(delayed(1, 0, 1, 300), *[delayed(1, number, 1, 30_000) for number in range(10, 2500)])
     shard.send(Publish((1,), run_of(5, 1)))
-    assert shard.ask(Purge(5, 1)) == 1
-    shard.until(lambda: shard.ask(Counts(9, 1)) == [1, 0])
-    assert shard.ask(Inspect(7))["delayed"] == 2490
-    shard.ask(DropQueue(6, 1))
-    assert shard.ask(Inspect(7))["delayed"] == 0
+    assert shard.ask(Call(5, Purge(1))) == 1
+    shard.until(lambda: shard.ask(Call(9, Counts(1))) == [1, 0])
+    assert shard.ask(Call(7, Inspect()))["delayed"] == 2490
+    shard.ask(Call(6, DropQueue(1)))
+    assert shard.ask(Call(7, Inspect()))["delayed"] == 0
     shard.restart()
-    shard.until(lambda: shard.ask(Inspect(8))["store"]["used_bytes"] < 200_000)
+    shard.until(lambda: shard.ask(Call(8, Inspect()))["store"]["used_bytes"] < 200_000)
 
 
 def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -> None:
@@ -126,7 +126,7 @@ def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -
     table = shard.queue()
     assert (table["delayed"], table["ready"], table["unacked"], table["valid"]) == (1, 1, 2, 4)
     shard.send(Release(1))
-    shard.until(lambda: shard.ask(Counts(9, 1))[0] == 4)
+    shard.until(lambda: shard.ask(Call(9, Counts(1)))[0] == 4)
     assert now_ms() - sent >= 400
     shard.send(consume(2))
     delivery_count = shard.delivered(4)
@@ -140,9 +140,9 @@ def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:
     shard.send(Nack(1, [(1, 3)], True, 3_000))
     assert shard.queue()["delayed"] == 2
     shard.restart()
-    assert shard.ask(Counts(8, 1)) == [2, 0]
+    assert shard.ask(Call(8, Counts(1))) == [2, 0]
     assert shard.queue()["delayed"] == 2
-    shard.until(lambda: shard.ask(Counts(9, 1)) == [4, 0])
+    shard.until(lambda: shard.ask(Call(9, Counts(1))) == [4, 0])
     shard.send(consume(1))
     assert numbers(shard.delivered(4)) == [0, 1, 2, 3]
     shard.send(Ack(1, [(0, 4)]))
@@ -167,7 +167,7 @@ def test_the_timers_of_transient_messages_go_with_them(shard: Shard) -> None:
 
 def test_a_full_queue_gets_what_is_due_when_it_has_room(shard: Shard) -> None:
     shard.send(delayed(3, 0, 5, 100))
-    shard.until(lambda: shard.ask(Counts(9, 3)) == [3, 0])
+    shard.until(lambda: shard.ask(Call(9, Counts(3))) == [3, 0])
     assert shard.queue(3)["delayed"] == 2
     shard.send(consume(1, queue=3))
     assert numbers(shard.delivered(5)) == [0, 1, 2, 3, 4]
@@ -183,7 +183,7 @@ def test_a_clock_that_jumps_fires_and_stalls_nothing(tmp_path: Path, jump: int) 
     shard.expect(Confirmed)
     (tmp_path / "wall-seconds").write_text(str(jump))
     shard.restart()
-    shard.until(lambda: shard.ask(Counts(9, 1))[0] > 0)
+    shard.until(lambda: shard.ask(Call(9, Counts(1)))[0] > 0)
     assert 1.5 <= time.monotonic() - sent < 8
     assert shard.queue()["delayed"] == 1
     shard.close()

@@ -8,7 +8,7 @@ import pytest
 
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkOpened
-from shardmq.bus.messages.base import Refusal
+from shardmq.bus.messages.base import Call, Refusal
 from shardmq.bus.messages.shard import AssignQueue, FromShard
 from shardmq.bus.poller import Poller
 from shardmq.topology.entities import Queue
@@ -60,7 +60,7 @@ def test_a_shard_that_restarts_without_its_coordinator_serves_the_gateways_it_kn
 
 
 def test_an_id_that_is_another_queues_here_is_refused_and_nothing_is_taken(shard: Shard) -> None:
-    shard.send(AssignQueue(7, [Queue("/", "new", 9, 0), Queue("/", "other", 1, 0)]))
+    shard.send(Call(7, AssignQueue([Queue("/", "new", 9, 0), Queue("/", "other", 1, 0)])))
     refusal = shard.expect(Refusal, lambda refusal: refusal.request == 7)
     assert "'other' in vhost '/' has the id 1, which is that of queue 'q' in vhost '/' here" in refusal.text
     assert shard.queue()["name"] == "q"

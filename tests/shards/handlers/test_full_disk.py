@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Inspect
+from shardmq.bus.messages.base import Answer, Call, Inspect
 from shardmq.bus.messages.shard import (
     Consume,
     Delivered,
@@ -31,7 +31,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 def stage(shard: Shard, transaction: int, start: int) -> None:
     shard.redial()
     shard.publish(Publish((1, 2), run_of(start, 10), 71, 0, 0, transaction))
-    shard.ask(Seal(11, transaction, 71))
+    shard.ask(Call(11, Seal(transaction, 71)))
 
 
 def leave_free(shard: Shard, size: int) -> None:
@@ -39,19 +39,19 @@ def leave_free(shard: Shard, size: int) -> None:
 
 
 def staged(shard: Shard) -> list[int]:
-    return [row["number"] for row in shard.ask(Inspect(13))["staged"]]
+    return [row["number"] for row in shard.ask(Call(13, Inspect()))["staged"]]
 
 
 def test_what_is_committed_waits_for_room_and_all_else_goes_on(shard: Shard) -> None:
     stage(shard, 1, 0)
     stage(shard, 2, 100)
     leave_free(shard, ROLL_ROOM_BYTES - (1 << 20))
-    shard.send(FollowDecision(21, 1, [71]))
+    shard.send(Call(21, FollowDecision(1, [71])))
     assert staged(shard) == [1, 2]
-    assert shard.ask(FollowDecision(22, 2, [])) is None, "what is aborted makes room"
+    assert shard.ask(Call(22, FollowDecision(2, []))) is None, "what is aborted makes room"
     shard.redial()
     shard.publish(Publish((1,), run_of(500, 3)))
-    shard.ask(Consume(6, 51, 1, 0, True, 1 << 30))
+    shard.ask(Call(6, Consume(51, 1, 0, True, 1 << 30)))
     assert numbers([shard.expect(Delivered)]) == [500, 501, 502]
     assert staged(shard) == [1]
     leave_free(shard, ROLL_ROOM_BYTES)
@@ -62,10 +62,10 @@ def test_what_is_committed_waits_for_room_and_all_else_goes_on(shard: Shard) -> 
 def test_what_waits_for_room_is_answered_when_it_has_joined(shard: Shard) -> None:
     stage(shard, 1, 0)
     leave_free(shard, 0)
-    shard.send(FollowDecision(21, 1, [71]))
+    shard.send(Call(21, FollowDecision(1, [71])))
     assert staged(shard) == [1]
     shard.restart()
-    shard.send(FollowDecision(21, 1, [71]))
+    shard.send(Call(21, FollowDecision(1, [71])))
     assert staged(shard) == [1]
     assert not [each for each in shard.inbox if isinstance(each, Answer)]
     leave_free(shard, ROLL_ROOM_BYTES)

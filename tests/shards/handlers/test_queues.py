@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.dialer import Dialer
-from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
+from shardmq.bus.messages.reads import Peek
 from shardmq.bus.messages.shard import (
     Alarm,
     AssignQueue,
@@ -17,7 +18,6 @@ from shardmq.bus.messages.shard import (
     Get,
     Got,
     Nack,
-    Peek,
     PrepareDelete,
     Publish,
     PublishRefusal,
@@ -54,27 +54,27 @@ def coordinator(shard: Shard) -> "Iterator[Dialer[FromShard]]":
 
 def test_a_condemned_queue_takes_nothing_in_until_it_is_assigned_again(shard: Shard) -> None:
     shard.publish(Publish((1,), run_of(0, 2)))
-    assert shard.ask(PrepareDelete(5, 1, True, False)) is None
-    shard.send(Publish((1,), run_of(2, 1)), consume(1), Get(6, 2, 1, True))
+    assert shard.ask(Call(5, PrepareDelete(1, True, False))) is None
+    shard.send(Publish((1,), run_of(2, 1)), consume(1), Call(6, Get(2, 1, True)))
     assert shard.expect(PublishRefusal).code == 506
     assert [shard.expect(Refusal).code for _ in range(2)] == [404, 404]
-    shard.ask(AssignQueue(7, [PLAIN]))
-    shard.send(Get(8, 2, 1, False))
+    shard.ask(Call(7, AssignQueue([PLAIN])))
+    shard.send(Call(8, Get(2, 1, False)))
     shard.expect(Got)
-    assert shard.ask(DropQueue(9, 1)) == 1, "what somebody holds is not counted"
+    assert shard.ask(Call(9, DropQueue(1))) == 1, "what somebody holds is not counted"
 
 
 def test_a_queue_in_use_or_not_empty_is_not_condemned(shard: Shard) -> None:
-    shard.send(Publish((1,), run_of(0, 2)), PrepareDelete(5, 1, False, True))
+    shard.send(Publish((1,), run_of(0, 2)), Call(5, PrepareDelete(1, False, True)))
     refusal = shard.expect(Refusal)
     assert refusal.code == 406
     assert "queue 'q' in vhost '/' not empty" in refusal.text
-    shard.send(consume(1), PrepareDelete(6, 1, True, False))
+    shard.send(consume(1), Call(6, PrepareDelete(1, True, False)))
     refusal = shard.expect(Refusal)
     assert refusal.code == 406
     assert "queue 'q' in vhost '/' in use" in refusal.text
-    shard.ask(PrepareDelete(7, 1, False, True))
-    shard.send(PrepareDelete(8, 99, False, False))
+    shard.ask(Call(7, PrepareDelete(1, False, True)))
+    shard.send(Call(8, PrepareDelete(99, False, False)))
     assert shard.expect(Refusal).code == 404
 
 
@@ -83,10 +83,10 @@ def test_an_auto_delete_queue_is_unused_when_its_last_consumer_is_gone(
 ) -> None:
     shard.ask(consume(1, queue=2))
     shard.ask(consume(2, queue=2))
-    shard.ask(Cancel(5, 1))
-    shard.ask(Counts(6, 2))
+    shard.ask(Call(5, Cancel(1)))
+    shard.ask(Call(6, Counts(2)))
     assert not [one for one in shard.inbox if isinstance(one, Unused)]
-    shard.ask(Cancel(7, 2))
+    shard.ask(Call(7, Cancel(2)))
     assert shard.expect(Unused, dialer=coordinator).queue == 2
 
 
@@ -97,18 +97,18 @@ def test_a_queue_that_lost_its_consumers_and_is_declared_again_waits_for_new_one
     shard.ask(consume(1, queue=2))
     shard.ask(consume(2, queue=6))
     shard.redial()
-    assert shard.ask(Counts(6, 2, is_declared=True)) == [0, 0]
-    assert shard.ask(Counts(7, 6)) == [0, 0]
+    assert shard.ask(Call(6, Counts(2, is_declared=True))) == [0, 0]
+    assert shard.ask(Call(7, Counts(6))) == [0, 0]
     assert shard.expect(Unused, dialer=coordinator).queue == 6
     shard.ask(consume(1, queue=2))
-    shard.ask(Cancel(8, 1))
+    shard.ask(Call(8, Cancel(1)))
     assert shard.expect(Unused, dialer=coordinator).queue == 2
 
 
 def test_nobody_uses_a_queue_again_that_is_to_go(shard: Shard, coordinator: "Dialer[FromShard]") -> None:
     shard.ask(consume(1, queue=2))
-    shard.ask(Cancel(5, 1))
-    shard.send(consume(2, queue=2), Counts(6, 2), Get(7, 9, 2, False), Purge(8, 2))
+    shard.ask(Call(5, Cancel(1)))
+    shard.send(consume(2, queue=2), Call(6, Counts(2)), Call(7, Get(9, 2, False)), Call(8, Purge(2)))
     assert [shard.expect(Refusal).code for _ in range(4)] == [404] * 4
     shard.expect(Unused, dialer=coordinator)
 
@@ -117,20 +117,20 @@ def test_what_is_published_to_a_queue_that_is_to_go_is_confirmed_and_goes_with_i
     shard: Shard, coordinator: "Dialer[FromShard]"
 ) -> None:
     shard.ask(consume(1, queue=2))
-    shard.ask(Cancel(5, 1))
+    shard.ask(Call(5, Cancel(1)))
     shard.expect(Unused, dialer=coordinator)
     shard.publish(Publish((1, 2), run_of(0, 2)))
-    coordinator.post(PrepareDelete(1, 2, True, False))
+    coordinator.post(Call(1, PrepareDelete(2, True, False)))
     coordinator.flush()
     shard.expect(Answer, dialer=coordinator)
     shard.publish(Publish((1, 2), run_of(2, 2)))
-    assert shard.ask(Counts(6, 1)) == [4, 0]
-    assert shard.ask(DropQueue(7, 2)) == 4
+    assert shard.ask(Call(6, Counts(1))) == [4, 0]
+    assert shard.ask(Call(7, DropQueue(2))) == 4
 
 
 def test_a_new_coordinator_is_told_again_what_is_still_unused(shard: Shard) -> None:
     shard.ask(consume(1, queue=2))
-    shard.ask(Cancel(7, 1))
+    shard.ask(Call(7, Cancel(1)))
     for _ in range(2):
         coordinator = shard.dial("coordinator", "coordinator")
         assert shard.expect(Unused, dialer=coordinator).queue == 2
@@ -141,7 +141,7 @@ def test_a_coordinator_that_gives_a_queue_back_is_told_again_that_it_is_unused(
     shard: Shard, coordinator: "Dialer[FromShard]"
 ) -> None:
     shard.ask(consume(1, queue=2))
-    shard.ask(Cancel(5, 1))
+    shard.ask(Call(5, Cancel(1)))
     shard.expect(Unused, dialer=coordinator)
     shard.assign(AUTO)
     assert shard.expect(Unused, dialer=coordinator).queue == 2
@@ -150,37 +150,37 @@ def test_a_coordinator_that_gives_a_queue_back_is_told_again_that_it_is_unused(
 def test_a_queue_nobody_uses_for_its_time_is_unused(shard: Shard, coordinator: "Dialer[FromShard]") -> None:
     shard.assign(EXPIRING)
     shard.ask(consume(1, queue=3))
-    shard.ask(Cancel(5, 1))
-    assert shard.ask(Counts(6, 3)) == [0, 0], "its time begins when it is used last"
+    shard.ask(Call(5, Cancel(1)))
+    assert shard.ask(Call(6, Counts(3))) == [0, 0], "its time begins when it is used last"
     shard.expect(Unused, dialer=coordinator)
-    shard.send(Counts(7, 3))
+    shard.send(Call(7, Counts(3)))
     assert shard.expect(Refusal).code == 404
 
 
 def test_messages_expire_without_consumers(shard: Shard) -> None:
     shard.publish(Publish((5,), run_of(0, 3)))
-    shard.until(lambda: shard.ask(Counts(6, 5)) == [0, 0])
+    shard.until(lambda: shard.ask(Call(6, Counts(5))) == [0, 0])
     batch = run_of(5, 2)
     batch.ttl_ms = 0
     shard.publish(Publish((1,), batch))
-    shard.until(lambda: shard.ask(Counts(7, 1)) == [0, 0])
+    shard.until(lambda: shard.ask(Call(7, Counts(1))) == [0, 0])
     assert shard.queue()["expired"] == 2
 
 
 def test_peeking_changes_nothing(shard: Shard) -> None:
-    shard.send(Publish((1,), run_of(0, 5)), Get(4, 9, 1, False))
+    shard.send(Publish((1,), run_of(0, 5)), Call(4, Get(9, 1, False)))
     shard.expect(Got)
-    looked = shard.ask(Peek(5, 1, 1, 2))
+    looked = shard.ask(Call(5, Peek(1, 1, 2)))
     assert [(first, redelivered, delivery_count, batch[6]) for first, redelivered, delivery_count, batch in looked] == [
         (2, False, 0, 2)
     ]
-    assert shard.ask(Counts(6, 1)) == [4, 0]
+    assert shard.ask(Call(6, Counts(1))) == [4, 0]
 
 
 def test_deliveries_in_vain_are_told(shard: Shard) -> None:
-    shard.send(Publish((4,), run_of(0, 1)), Get(4, 9, 4, False))
+    shard.send(Publish((4,), run_of(0, 1)), Call(4, Get(9, 4, False)))
     assert shard.expect(Got).deliveries == 0
-    shard.send(Nack(9, [(0, 1)], True), Get(5, 9, 4, False))
+    shard.send(Nack(9, [(0, 1)], True), Call(5, Get(9, 4, False)))
     assert shard.expect(Got).deliveries == 1
     shard.send(Nack(9, [(0, 1)], True), consume(1, queue=4))
     assert shard.delivered(1)[0].deliveries == 2
@@ -201,7 +201,7 @@ def test_the_status_names_consumers(shard: Shard) -> None:
             "unacked": 3,
         }
     ]
-    assert shard.ask(Inspect(5))["alarms"] == []
+    assert shard.ask(Call(5, Inspect()))["alarms"] == []
 
 
 @pytest.mark.parametrize("option", [{"rss_bytes_max": 1 << 20}, {"disk_free_bytes_min": 1 << 60}])
@@ -212,7 +212,7 @@ def test_alarms_are_told_to_every_gateway(tmp_path: Path, option: dict[str, int]
     assert (first.resource, first.is_on) == (resource, True)
     second = shard.dial("gateway-1")
     assert shard.expect(Alarm, dialer=second).text.startswith(f"{resource} alarm on shard-0 set")
-    assert len(shard.ask(Inspect(5))["alarms"]) == 1
+    assert len(shard.ask(Call(5, Inspect()))["alarms"]) == 1
     second.close()
     shard.close()
 
@@ -223,14 +223,14 @@ def test_a_memory_alarm_ends_when_the_memory_is_free_again(tmp_path: Path) -> No
     for _ in range(16):
         shard.publish(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 8, pack_many([bytes(1 << 20)] * 8))))
     assert shard.expect(Alarm).is_on
-    shard.ask(Purge(5, 1))
+    shard.ask(Call(5, Purge(1)))
     assert not shard.expect(Alarm).is_on
     shard.close()
 
 
 def test_nobody_sees_a_queue_over_its_bounds(shard: Shard) -> None:
     shard.assign(Queue("/", "narrow", 6, 0, arguments={"x-max-length": 3}))
-    shard.send(Publish((6,), run_of(0, 10)), Counts(7, 6), Peek(8, 6, 0, 10), Inspect(9))
+    shard.send(Publish((6,), run_of(0, 10)), Call(7, Counts(6)), Call(8, Peek(6, 0, 10)), Call(9, Inspect()))
     assert shard.expect(Answer, lambda answer: answer.request == 7).result == [3, 0]
     assert [delivery[0] for delivery in shard.expect(Answer, lambda answer: answer.request == 8).result] == [7]
     tables = shard.expect(Answer, lambda answer: answer.request == 9).result["queues"]

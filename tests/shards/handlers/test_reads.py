@@ -7,17 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages.base import Answer
-from shardmq.bus.messages.shard import (
-    Ack,
-    Get,
-    Got,
-    Nack,
-    PrepareDelete,
-    Read,
-    Reserve,
-    Slices,
-)
+from shardmq.bus.messages.base import Answer, Call
+from shardmq.bus.messages.reads import Read, Reserve, Slices
+from shardmq.bus.messages.shard import Ack, Get, Got, Nack, PrepareDelete
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reads import PASS_BYTES, READ_RANGES, slices_of
@@ -225,7 +217,9 @@ def test_readers_beyond_what_a_pass_shows_are_served_in_the_next_ones(shard: Clo
     shard.take_in(*[of_bytes(place, 1, PEEK_BYTES // 2) for place in range(4)])
     readers = 3 * PASS_BYTES // PEEK_BYTES
     shard.passes = 0
-    shard.send(*[Read(request, 1, 0, EVERYTHING, 10, "") for request in range(1, readers + 1)], Get(99, 9, 1, True))
+    shard.send(
+        *[Call(request, Read(1, 0, EVERYTHING, 10, "")) for request in range(1, readers + 1)], Call(99, Get(9, 1, True))
+    )
     got = shard.expect(Got)
     assert got.first == 0
     answers = [shard.expect(Answer).result for _ in range(readers)]
@@ -243,7 +237,7 @@ def in_segments(shard: Clocked, count: int) -> None:
 def test_who_shows_little_of_much_that_is_read_leaves_turns_for_others_too(shard: Clocked) -> None:
     in_segments(shard, 10)
     shard.passes = 0
-    shard.send(*[Read(request, 1, request * 10, EVERYTHING, 1, "") for request in range(90)])
+    shard.send(*[Call(request, Read(1, request * 10, EVERYTHING, 1, "")) for request in range(90)])
     answers = {answer.request: answer.result for answer in [shard.expect(Answer) for _ in range(90)]}
     assert [answers[request][0][0][0] for request in range(90)] == [request * 10 for request in range(90)]
     assert shard.passes >= 80 * 1_000_000 // PASS_BYTES
@@ -263,7 +257,7 @@ def test_a_page_of_what_lies_in_many_places_is_a_few_of_them(shard: Clocked) -> 
 
 def test_who_waits_for_a_pass_and_hangs_up_is_forgotten(shard: Clocked) -> None:
     shard.take_in(*[of_bytes(place, 1, PEEK_BYTES // 2) for place in range(4)])
-    shard.send(*[Read(request, 1, 0, EVERYTHING, 10, "") for request in range(1, 100)])
+    shard.send(*[Call(request, Read(1, 0, EVERYTHING, 10, "")) for request in range(1, 100)])
     shard.restart()
     assert shard.do(Slices, 1, 1)[0][2] == 4
 

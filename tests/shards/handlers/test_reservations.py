@@ -7,20 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.shard import (
-    Counts,
-    DeadLetter,
-    Delivered,
-    DropQueue,
-    EndReservation,
-    Nack,
-    Peek,
-    Publish,
-    Purge,
-    Read,
-    Reserve,
-    Slices,
-)
+from shardmq.bus.messages.base import Call
+from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
+from shardmq.bus.messages.shard import Counts, DeadLetter, Delivered, DropQueue, Nack, Publish, Purge
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
 from shardmq.topology.entities import Queue
@@ -265,7 +254,7 @@ def test_consumers_get_what_comes_back(shard: Clocked) -> None:
 
 def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(shard: Clocked) -> None:
     for number in range(RESERVATIONS_MAX):
-        shard.send(Reserve(10_000 + number, 1, f"r{number}", 1, LONG_MS + number))
+        shard.send(Call(10_000 + number, Reserve(1, f"r{number}", 1, LONG_MS + number)))
     refusal = shard.refused(Reserve, 1, "one more", 1, LONG_MS)
     assert refusal.code == 506
     assert "queue 'q' in vhost '/' has 1000 reservations" in refusal.text
@@ -274,7 +263,7 @@ def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(sha
     assert shard.reserve("one more") == (0, False)
     for number in range(RESERVATIONS_MAX):
         if number != 7:
-            shard.send(EndReservation(20_000 + number, 1, f"r{number}", True, []))
+            shard.send(Call(20_000 + number, EndReservation(1, f"r{number}", True, [])))
     shard.acknowledge("one more")
     assert shard.reserve("one more") == (0, True)
     assert len(shard.loop._reservations._names[1].there) == RESERVATIONS_MAX
@@ -328,20 +317,20 @@ def test_what_is_answered_survives_a_kill_at_once(tmp_path: Path) -> None:
     shard.publish(Publish((1,), run_of(0, 1000)))
     chosen = random.Random(1)
     left = set(range(600))
-    assert shard.ask(Reserve(5, 1, "night", 600, LONG_MS)) == [600, False]
+    assert shard.ask(Call(5, Reserve(1, "night", 600, LONG_MS))) == [600, False]
     for request in range(6, 12):
         shard.restart(signal.SIGKILL)
         parts = sorted(chosen.sample(sorted(left), 80))
         ranges = [(number, number + 1) for number in parts]
-        assert shard.ask(EndReservation(request, 1, "night", True, ranges)) == 80
+        assert shard.ask(Call(request, EndReservation(1, "night", True, ranges))) == 80
         left.difference_update(parts)
         shard.restart(signal.SIGKILL)
-        assert shard.ask(Reserve(5, 1, "night", 0, LONG_MS)) == [len(left), False]
-        slices = shard.ask(Slices(request, 1, 600, "night"))
+        assert shard.ask(Call(5, Reserve(1, "night", 0, LONG_MS))) == [len(left), False]
+        slices = shard.ask(Call(request, Slices(1, 600, "night")))
         assert slices == [[number, number + 1, 1] for number in sorted(left)]
-        assert shard.ask(Counts(7, 1)) == [400, 0]
-    assert shard.ask(EndReservation(12, 1, "night", False, [])) == len(left)
+        assert shard.ask(Call(7, Counts(1))) == [400, 0]
+    assert shard.ask(Call(12, EndReservation(1, "night", False, []))) == len(left)
     shard.restart(signal.SIGKILL)
-    assert shard.ask(Counts(7, 1)) == [400 + len(left), 0]
+    assert shard.ask(Call(7, Counts(1))) == [400 + len(left), 0]
     assert shard.queue()["reserved"] == 0
     shard.close()

@@ -10,13 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shardmq.bus.messages.shard import (
-    Ack,
-    EndReservation,
-    Nack,
-    Purge,
-    Slices,
-)
+from shardmq.bus.messages.reads import EndReservation, Slices
+from shardmq.bus.messages.shard import Ack, Nack, Purge
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.shards.queues.configured_queue import ConfiguredQueue

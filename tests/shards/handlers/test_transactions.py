@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.shard import (
     Confirmed,
     Consume,
@@ -75,15 +75,15 @@ def refusals(shard: Shard) -> list[PublishRefusal]:
 
 
 def seal(shard: Shard, attempt: int = FIRST, transaction: int = 1) -> Any:
-    return shard.ask(Seal(11, transaction, attempt))
+    return shard.ask(Call(11, Seal(transaction, attempt)))
 
 
 def conclude(shard: Shard, *attempts: int, transaction: int = 1) -> None:
-    assert shard.ask(FollowDecision(12, transaction, list(attempts))) is None
+    assert shard.ask(Call(12, FollowDecision(transaction, list(attempts)))) is None
 
 
 def consumed(shard: Shard, count: int, queue: int = 1) -> list[int]:
-    shard.ask(Consume(6, 50 + queue, queue, 0, True, 1 << 30))
+    shard.ask(Call(6, Consume(50 + queue, queue, 0, True, 1 << 30)))
     got: list[Delivered] = []
     while sum(one.run.count for one in got) < count:
         got.append(shard.expect(Delivered, lambda one: one.consumer == 50 + queue))
@@ -91,16 +91,16 @@ def consumed(shard: Shard, count: int, queue: int = 1) -> list[int]:
 
 
 def table(shard: Shard) -> list[dict[str, int]]:
-    return list(shard.ask(Inspect(13))["staged"])
+    return list(shard.ask(Call(13, Inspect()))["staged"])
 
 
 def test_what_is_staged_is_in_no_queue_before_it_is_committed_and_then_in_all_of_them(shard: Shard) -> None:
     send(shard, staged(0, 10, 1, 2, 3), staged(10, 5, 2))
-    assert [shard.ask(Counts(5, queue))[0] for queue in (1, 2, 3)] == [0, 0, 0]
+    assert [shard.ask(Call(5, Counts(queue)))[0] for queue in (1, 2, 3)] == [0, 0, 0]
     size = len(run_of(0, 10).records) + len(run_of(10, 5).records)
     assert table(shard) == [{"number": 1, "attempts": 1, "messages": 15, "bytes": size}]
     assert seal(shard) == [15, size]
-    assert shard.ask(Prepare(6, 1, [FIRST])) == [15]
+    assert shard.ask(Call(6, Prepare(1, [FIRST]))) == [15]
     assert shard.queue()["published"] == 0
     conclude(shard, FIRST)
     assert table(shard) == []
@@ -120,7 +120,7 @@ def test_attempts_follow_one_another_as_the_commit_has_them_and_what_others_stag
     )
     for attempt in (FIRST, SECOND, 99):
         assert seal(shard, attempt)[0] == 15
-    assert shard.ask(Prepare(6, 1, [FIRST, SECOND, 8, 1234])) == [15, 15, -1, 0]
+    assert shard.ask(Call(6, Prepare(1, [FIRST, SECOND, 8, 1234]))) == [15, 15, -1, 0]
     conclude(shard, FIRST, SECOND)
     assert table(shard) == []
     shard.restart()
@@ -130,7 +130,7 @@ def test_attempts_follow_one_another_as_the_commit_has_them_and_what_others_stag
 
 
 def test_an_abort_leaves_nothing_behind_and_the_bytes_are_the_stores_again(shard: Shard) -> None:
-    before = shard.ask(Inspect(5))["store"]["used_bytes"]
+    before = shard.ask(Call(5, Inspect()))["store"]["used_bytes"]
     big = RecordBatch("ex", "key", 1, 5, 9, 0, 500, pack_many([bytes(100)] * 500))
     send(
         shard,
@@ -138,9 +138,9 @@ def test_an_abort_leaves_nothing_behind_and_the_bytes_are_the_stores_again(shard
         *[staged(place, 1, attempt=SECOND) for place in range(3000)],
     )
     seal(shard)
-    assert shard.ask(Inspect(5))["store"]["used_bytes"] > before + 100 * len(big.records)
+    assert shard.ask(Call(5, Inspect()))["store"]["used_bytes"] > before + 100 * len(big.records)
     conclude(shard)
-    shard.until(lambda: shard.ask(Inspect(5))["store"]["used_bytes"] <= before + 20_000)
+    shard.until(lambda: shard.ask(Call(5, Inspect()))["store"]["used_bytes"] <= before + 20_000)
     assert (table(shard), shard.queue()["ready"]) == ([], 0)
     shard.restart()
     assert (table(shard), shard.queue()["ready"]) == ([], 0)
@@ -205,14 +205,14 @@ def test_sealing_what_is_not_here_writes_nothing(shard: Shard) -> None:
     assert table(shard) == []
     send(shard, staged(0, 1))
     assert refusals(shard) == []
-    assert shard.ask(Prepare(6, 1, [FIRST, SECOND])) == [-1, 0]
+    assert shard.ask(Call(6, Prepare(1, [FIRST, SECOND]))) == [-1, 0]
 
 
 def test_what_comes_after_the_count_of_a_shard_that_had_nothing_is_not_committed(shard: Shard) -> None:
     """Only what is there can be sealed; and what nobody has counted, nobody has committed."""
     send(shard, staged(0, 10, 1, attempt=SECOND))
     assert [seal(shard)[0], seal(shard, SECOND)[0]] == [0, 10]
-    assert shard.ask(Prepare(6, 1, [FIRST, SECOND])) == [0, 10]
+    assert shard.ask(Call(6, Prepare(1, [FIRST, SECOND]))) == [0, 10]
     send(shard, staged(0, 5, 1))
     conclude(shard, FIRST, SECOND)
     assert table(shard) == []
@@ -235,27 +235,27 @@ def test_what_comes_for_a_transaction_that_is_over_is_refused_for_ever(shard: Sh
         assert refusals(shard)[0].text == (
             "transaction 1 is over: it was committed, aborted or has expired; begin it again"
         )
-        shard.send(Seal(20, 1, FIRST), Prepare(21, 2, [FIRST]))
+        shard.send(Call(20, Seal(1, FIRST)), Call(21, Prepare(2, [FIRST])))
         assert [shard.expect(Refusal).code for _ in range(2)] == [406, 406]
         assert [each["number"] for each in table(shard)] == [3]
         shard.restart()
-    assert shard.ask(Counts(5, 1))[0] == 10
+    assert shard.ask(Call(5, Counts(1)))[0] == 10
 
 
 def test_a_decision_told_again_changes_nothing(shard: Shard) -> None:
     send(shard, staged(0, 10))
     seal(shard)
-    shard.send(FollowDecision(31, 1, [FIRST]), FollowDecision(32, 1, [FIRST]))
+    shard.send(Call(31, FollowDecision(1, [FIRST])), Call(32, FollowDecision(1, [FIRST])))
     for request in (31, 32):
         assert shard.expect(Answer).request == request
     conclude(shard, FIRST)
     shard.restart()
     conclude(shard, FIRST)
-    assert shard.ask(Counts(5, 1))[0] == 10
+    assert shard.ask(Call(5, Counts(1)))[0] == 10
 
 
 def test_a_publish_to_a_queue_that_goes_or_is_gone_is_staged_for_none(shard: Shard) -> None:
-    shard.ask(PrepareDelete(6, 2, False, False))
+    shard.ask(Call(6, PrepareDelete(2, False, False)))
     send(shard, staged(0, 10, 1, 2), staged(0, 10, 1, 99))
     assert [(each.code, each.taken) for each in refusals(shard)] == [(506, 0), (404, 0)]
     assert table(shard) == []
@@ -263,14 +263,14 @@ def test_a_publish_to_a_queue_that_goes_or_is_gone_is_staged_for_none(shard: Sha
     send(shard, staged(0, 10, 1, 2))
     seal(shard)
     conclude(shard, FIRST)
-    assert [shard.ask(Counts(5, queue))[0] for queue in (1, 2)] == [10, 10]
+    assert [shard.ask(Call(5, Counts(queue)))[0] for queue in (1, 2)] == [10, 10]
 
 
 def test_a_deleted_queue_loses_its_part_and_one_that_is_condemned_gets_it(shard: Shard) -> None:
     send(shard, staged(0, 10, 1, 2, 4), staged(10, 5, 2))
     seal(shard)
-    shard.ask(DropQueue(6, 2))
-    shard.ask(PrepareDelete(7, 4, False, False))
+    shard.ask(Call(6, DropQueue(2)))
+    shard.ask(Call(7, PrepareDelete(4, False, False)))
     conclude(shard, FIRST)
     assert (table(shard), shard.queue(4)["ready"]) == ([], 10)
     assert consumed(shard, 10) == list(range(10))
@@ -330,7 +330,7 @@ def test_a_full_queue_gets_it_when_it_has_room(shard: Shard) -> None:
 def test_consumers_that_wait_get_it_before_the_commit_is_answered(shard: Shard) -> None:
     shard.ask(consume(1))
     send_on = [staged(0, 100)]
-    shard.send(*send_on, Seal(11, 1, FIRST), FollowDecision(12, 1, [FIRST]))
+    shard.send(*send_on, Call(11, Seal(1, FIRST)), Call(12, FollowDecision(1, [FIRST])))
     shard.expect(Answer, lambda answer: answer.request == 12)
     assert numbers([one for one in shard.inbox if isinstance(one, Delivered)]) == list(range(100))
 
@@ -341,8 +341,8 @@ def test_a_big_transaction_leaves_turns_for_others_and_is_whole_in_the_end(shard
     for place in range(total):
         shard.send(Publish((1, 2), RecordBatch("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == total)
-    shard.ask(Seal(11, 1, FIRST))
-    shard.send(FollowDecision(12, 1, [FIRST]))
+    shard.ask(Call(11, Seal(1, FIRST)))
+    shard.send(Call(12, FollowDecision(1, [FIRST])))
     between = left = 0
     while not any(isinstance(message, Answer) and message.request == 12 for message in shard.inbox):
         between += 1
@@ -352,7 +352,7 @@ def test_a_big_transaction_leaves_turns_for_others_and_is_whole_in_the_end(shard
             left = each["messages"]
     assert between > 3
     assert 0 < left < total * 1000
-    assert [shard.ask(Counts(5, queue))[0] for queue in (1, 2)] == [total * 1000, total * 1000 + between]
+    assert [shard.ask(Call(5, Counts(queue)))[0] for queue in (1, 2)] == [total * 1000, total * 1000 + between]
 
 
 def test_transactions_take_turns(shard: Shard) -> None:
@@ -361,9 +361,9 @@ def test_transactions_take_turns(shard: Shard) -> None:
         shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 1000, records), FIRST, place * 1000, 0, 1))
     shard.send(staged(0, 5, 2, transaction=2))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 31)
-    shard.ask(Seal(11, 1, FIRST))
-    shard.ask(Seal(11, 2, FIRST))
-    shard.send(FollowDecision(12, 1, [FIRST]), FollowDecision(13, 2, [FIRST]))
+    shard.ask(Call(11, Seal(1, FIRST)))
+    shard.ask(Call(11, Seal(2, FIRST)))
+    shard.send(Call(12, FollowDecision(1, [FIRST])), Call(13, FollowDecision(2, [FIRST])))
     assert shard.expect(Answer).request == 13
     assert shard.expect(Answer).request == 12
 
@@ -376,8 +376,8 @@ def test_a_kill_while_it_is_carried_out_loses_and_doubles_nothing(shard: Shard) 
             batch = RecordBatch("ex", "key", 1, 5, 9, place * 1000, 1000, records)
             shard.send(Publish((1, 2), batch, attempt, place * 1000, 0, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2 * total)
-    shard.ask(Seal(11, 1, FIRST))
-    shard.send(FollowDecision(12, 1, [FIRST]))
+    shard.ask(Call(11, Seal(1, FIRST)))
+    shard.send(Call(12, FollowDecision(1, [FIRST])))
     kills = 0
     while table(shard):
         shard.restart()  # nobody tells it the decision again
@@ -385,5 +385,5 @@ def test_a_kill_while_it_is_carried_out_loses_and_doubles_nothing(shard: Shard) 
     assert kills
     conclude(shard, FIRST)
     for queue in (1, 2):
-        assert shard.ask(Counts(5, queue))[0] == total * 1000
+        assert shard.ask(Call(5, Counts(queue)))[0] == total * 1000
         assert consumed(shard, total * 1000, queue) == list(range(1000)) * total

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.base import Answer, Call
 from shardmq.bus.messages.shard import FollowDecision, Prepare, Publish, Seal
 from shardmq.message.record import pack, pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
@@ -105,16 +105,16 @@ def test_any_interleaving_of_resends_and_kills_stages_each_message_once(sends: l
                 for number in range(start, start + count):
                     staged[attempt].setdefault(number, queues)
         for attempt in (SECOND, FIRST):
-            assert shard.ask(Seal(5, 3, attempt))[0] == len(staged[attempt])
+            assert shard.ask(Call(5, Seal(3, attempt)))[0] == len(staged[attempt])
         if kill == "sealed":
             shard.restart()
         counts = [len(staged[SECOND]), len(staged[FIRST]), -1 if staged[DROPPED] else 0]
-        assert shard.ask(Prepare(6, 3, [SECOND, FIRST, DROPPED])) == counts
-        shard.send(FollowDecision(7, 3, [SECOND, FIRST]))
+        assert shard.ask(Call(6, Prepare(3, [SECOND, FIRST, DROPPED]))) == counts
+        shard.send(Call(7, FollowDecision(3, [SECOND, FIRST])))
         if kill == "decided":
             shard.turn()
             shard.restart()
-            shard.send(FollowDecision(7, 3, [SECOND, FIRST]))
+            shard.send(Call(7, FollowDecision(3, [SECOND, FIRST])))
         shard.expect(Answer, lambda answer: answer.request == 7)
         assert shard.loop.table()["staged"] == []
         for queue in (1, 2):
@@ -194,7 +194,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
         folder = shard.copy(tmp_path / "crashed")
         with inside(folder) as other:
             if told_again:
-                assert other.ask(FollowDecision(9, 3, [SECOND, FIRST])) is None
+                assert other.ask(Call(9, FollowDecision(3, [SECOND, FIRST]))) is None
             else:
                 other.settle_down()
             assert other.loop.table()["staged"] == []
@@ -212,9 +212,9 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
         for attempt in (FIRST, SECOND, DROPPED):
             assert shard.publish(*publishes(attempt, padding)) == []
         for attempt in (FIRST, SECOND):
-            shard.ask(Seal(5, 3, attempt))
+            shard.ask(Call(5, Seal(3, attempt)))
         shard.after_pass = crash
-        assert shard.ask(FollowDecision(7, 3, [SECOND, FIRST])) is None
+        assert shard.ask(Call(7, FollowDecision(3, [SECOND, FIRST]))) is None
         shard.after_pass = lambda: None
         assert [shard.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
     messages = RUNS * 10
@@ -232,12 +232,12 @@ def test_a_crash_before_the_decision_leaves_all_that_was_confirmed_staged(tmp_pa
             assert shard.publish(message) == []
             shard.restart()
             assert shard.publish(message) == []
-        assert shard.ask(Seal(5, 3, FIRST))[0] == RUNS * 10
+        assert shard.ask(Call(5, Seal(3, FIRST)))[0] == RUNS * 10
         shard.restart()
-        assert shard.ask(Prepare(6, 3, [FIRST, SECOND])) == [RUNS * 10, 0]
+        assert shard.ask(Call(6, Prepare(3, [FIRST, SECOND]))) == [RUNS * 10, 0]
         (before,) = shard.loop.table()["staged"]
         assert (before["messages"], before["attempts"]) == (RUNS * 10, 1)
         assert shard.ready(1) == 0
-        assert shard.ask(FollowDecision(7, 3, [])) is None
+        assert shard.ask(Call(7, FollowDecision(3, []))) is None
         assert shard.loop.table()["staged"] == []
         assert shard.contents(1) == []

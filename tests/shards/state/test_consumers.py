@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.base import Refusal
+from shardmq.bus.messages.base import Call, Refusal
 from shardmq.bus.messages.shard import (
     Ack,
     Cancel,
@@ -42,7 +42,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 
 def ranked(consumer: int, priority: int, queue: int = 1, prefetch: int = 0) -> Consume:
-    return Consume(100 + consumer, consumer, queue, prefetch, False, DELIVERY_WINDOW_BYTES, priority)
+    return Call(100 + consumer, Consume(consumer, queue, prefetch, False, DELIVERY_WINDOW_BYTES, priority))
 
 
 def test_the_highest_priority_with_credit_is_served_and_equals_take_turns(shard: Shard) -> None:
@@ -65,7 +65,7 @@ def test_a_consumer_that_was_out_of_credit_gets_its_turn_when_it_has_some(shard:
 
 
 def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> None:
-    shard.send(Consume(5, 1, 1, 0, False, 40), consume(2, prefetch=1), Publish((1,), run_of(0, 40)))
+    shard.send(Call(5, Consume(1, 1, 0, False, 40)), consume(2, prefetch=1), Publish((1,), run_of(0, 40)))
     got = shard.delivered(2)
     while len(numbers(got)) < 40:
         shard.send(Ack(2, [(0, 99)]), Ack(1, [(0, 99)]), Credit(1, 40))
@@ -77,7 +77,7 @@ def test_a_consumer_without_room_gets_on_when_its_window_frees(shard: Shard) -> 
 
 def test_an_exclusive_consumer_is_alone(shard: Shard) -> None:
     shard.ask(consume(1))
-    exclusive = Consume(7, 2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, True)
+    exclusive = Call(7, Consume(2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, True))
     shard.send(exclusive)
     assert shard.expect(Refusal).code == 403
     shard.send(Release(1))
@@ -98,7 +98,7 @@ def test_a_single_active_consumer_is_followed_by_the_highest_priority_then_the_o
         followers.append(active)
         assert [c["consumer"] for c in shard.queue(2)["consumer_list"] if c["active"]] == [active]
         shard.send(Ack(active, [(0, 10)]))
-        shard.ask(Cancel(50 + number, active))
+        shard.ask(Call(50 + number, Cancel(active)))
     assert followers == [1, 3, 4, 2]
 
 
@@ -112,17 +112,17 @@ def test_only_what_is_overdue_returns_and_only_if_it_is_still_held(shard: Shard)
     assert sorted(numbers(again)) == [0, 2, 3]
     assert all(one.redelivered for one in again)
     shard.send(Ack(1, [(0, 4)]))
-    assert shard.ask(Counts(9, 3)) == [0, 1]
+    assert shard.ask(Call(9, Counts(3))) == [0, 1]
     assert shard.queue(3)["valid"] == 0
 
 
 def test_what_was_overdue_is_nothing_to_its_consumer_any_more(shard: Shard) -> None:
     shard.send(consume(1, queue=3), Publish((3,), run_of(0, 1)))
     shard.delivered(1)
-    shard.ask(Cancel(8, 1))
-    shard.until(lambda: shard.ask(Counts(9, 3)) == [1, 0])
+    shard.ask(Call(8, Cancel(1)))
+    shard.until(lambda: shard.ask(Call(9, Counts(3))) == [1, 0])
     shard.send(Ack(1, [(0, 1)]), Nack(1, [(0, 1)], False))
-    assert shard.ask(Counts(10, 3)) == [1, 0]
+    assert shard.ask(Call(10, Counts(3))) == [1, 0]
 
 
 def test_renewed_messages_have_their_time_again(shard: Shard) -> None:
@@ -141,14 +141,14 @@ def test_renewed_messages_have_their_time_again(shard: Shard) -> None:
 
 
 def test_a_consumers_own_timeout_comes_before_the_queues(shard: Shard) -> None:
-    shard.send(Consume(7, 1, 3, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 30_000), Publish((3,), run_of(0, 1)))
-    shard.send(Consume(8, 2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 100), Publish((1,), run_of(9, 1)))
+    shard.send(Call(7, Consume(1, 3, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 30_000)), Publish((3,), run_of(0, 1)))
+    shard.send(Call(8, Consume(2, 1, 0, False, DELIVERY_WINDOW_BYTES, 0, False, 100)), Publish((1,), run_of(9, 1)))
     shard.delivered(2)
     assert numbers([shard.expect(Delivered)]) == [9]
     assert shard.queue(3)["unacked"] == 1
 
 
 def test_what_was_got_is_overdue_too(shard: Shard) -> None:
-    shard.send(Publish((3,), run_of(0, 1)), Get(5, 1, 3, False))
+    shard.send(Publish((3,), run_of(0, 1)), Call(5, Get(1, 3, False)))
     shard.expect(Got)
-    shard.until(lambda: shard.ask(Counts(9, 3)) == [1, 0])
+    shard.until(lambda: shard.ask(Call(9, Counts(3))) == [1, 0])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmq.bus.messages.base import Inspect
+from shardmq.bus.messages.base import Call, Inspect
 from shardmq.bus.messages.shard import (
     Confirmed,
     Counts,
@@ -56,24 +56,24 @@ def test_a_resend_after_a_kill_is_stored_once(shard: Shard) -> None:
         shard.send(sent(0, 10, 1, 2), sent(10, 5))
         shard.expect(Confirmed, lambda confirmed: confirmed.upto == 2)
         shard.restart()
-    assert shard.ask(Counts(8, 1))[0] == 15
-    assert shard.ask(Counts(9, 2))[0] == 10
+    assert shard.ask(Call(8, Counts(1)))[0] == 15
+    assert shard.ask(Call(9, Counts(2)))[0] == 10
     assert shard.queue()["producers"] == 1
 
 
 def test_what_was_consumed_long_ago_is_remembered_too(shard: Shard) -> None:
     shard.publish(sent(0, 10))
-    shard.ask(Purge(5, 1))
+    shard.ask(Call(5, Purge(1)))
     shard.restart()
     shard.publish(sent(0, 12))
-    assert shard.ask(Counts(8, 1))[0] == 2
+    assert shard.ask(Call(8, Counts(1)))[0] == 2
 
 
 def test_a_delayed_publish_is_kept_once(shard: Shard) -> None:
     shard.send(sent(0, 10, delay_ms=30_000), sent(0, 10, delay_ms=30_000), sent(5, 7))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
     assert shard.queue()["delayed"] == 10
-    assert shard.ask(Counts(8, 1))[0] == 2
+    assert shard.ask(Call(8, Counts(1)))[0] == 2
 
 
 def test_what_was_refused_counts_as_unseen(shard: Shard) -> None:
@@ -81,7 +81,7 @@ def test_what_was_refused_counts_as_unseen(shard: Shard) -> None:
     refusal = shard.expect(PublishRefusal)
     assert (refusal.number, refusal.code, refusal.taken) == (2, 506, 1)
     assert "queue 'small' in vhost '/' is full (x-max-length 3)" in refusal.text
-    shard.ask(Purge(5, 3))
+    shard.ask(Call(5, Purge(3)))
     shard.send(sent(2, 5, 1, 3))
     assert shard.expect(PublishRefusal).taken == 4
     shard.send(consume(1), consume(3, queue=3))
@@ -99,14 +99,14 @@ def test_an_old_number_of_a_program_is_refused_where_nobody_knows_it(shard: Shar
     assert "number 1 of this producer" in refusal.text
     shard.send(sent(1, 1, producer=FRAMED_PRODUCERS + 7), sent(4 * RANGES_MAX - 3, 1))
     shard.expect(Confirmed, lambda confirmed: confirmed.upto == 3)
-    assert shard.ask(Counts(8, 1))[0] == len(gaps) + 2
+    assert shard.ask(Call(8, Counts(1)))[0] == len(gaps) + 2
 
 
 def test_a_deleted_queue_remembers_nobody(shard: Shard) -> None:
     shard.publish(sent(0, 10))
-    shard.ask(DropQueue(5, 1))
+    shard.ask(Call(5, DropQueue(1)))
     shard.restart()
-    assert [table["id"] for table in shard.ask(Inspect(4))["queues"]] == [2, 3]
+    assert [table["id"] for table in shard.ask(Call(4, Inspect()))["queues"]] == [2, 3]
     shard.assign(Queue("/", "q", 1, 0))
     assert shard.queue()["producers"] == 0
 
@@ -168,7 +168,7 @@ def test_a_dead_letter_that_was_consumed_at_once_is_known_after_a_kill(shard: Sh
     assert numbers(shard.delivered(3)) == [5, 6, 7]
     shard.restart()
     shard.publish(Publish((1,), run_of(4, 5), LETTERS, 4))
-    assert shard.ask(Counts(8, 1))[0] == 2
+    assert shard.ask(Call(8, Counts(1)))[0] == 2
 
 
 def test_a_dead_letter_that_a_full_queue_passes_on_is_not_offered_to_it_again(shard: Shard) -> None:

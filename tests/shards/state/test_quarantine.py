@@ -8,6 +8,7 @@ import pytest
 
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import BusMessage, Inspect, Refusal
+from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.shard import (
     Ack,
     AssignQueue,
@@ -19,19 +20,14 @@ from shardmq.bus.messages.shard import (
     DeadLetterRefused,
     Delivered,
     DropQueue,
-    EndReservation,
     FollowDecision,
     Get,
     Nack,
-    Peek,
     Prepare,
     PrepareDelete,
     Publish,
     Purge,
-    Read,
-    Reserve,
     Seal,
-    Slices,
 )
 from shardmq.errors import ReplyCode
 from shardmq.message.record_batch import RecordBatch

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.bus.messages.shard import (
-    Confirmed,
-    DropQueue,
-    EndReservation,
-    Publish,
-    Purge,
-    Reserve,
-)
+from shardmq.bus.messages.base import Answer, Call, Refusal
+from shardmq.bus.messages.reads import EndReservation, Reserve
+from shardmq.bus.messages.shard import Confirmed, DropQueue, Publish, Purge
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.queues.subqueue import EXPIRE_BATCHES, EXPIRE_BYTES
@@ -68,7 +62,7 @@ def served_until(shard: Shard, request: int) -> int:
 
 def test_others_are_served_while_a_queue_is_purged(shard: Shard) -> None:
     for _ in range(ATTEMPTS):
-        shard.send(Purge(11, 1))
+        shard.send(Call(11, Purge(1)))
         served = served_until(shard, 11)
         assert shard.expect(Answer, lambda answer: answer.request == 11).result == MESSAGES
         if served:
@@ -81,7 +75,7 @@ def test_others_are_served_while_a_queue_is_purged(shard: Shard) -> None:
 
 
 def test_what_comes_while_a_queue_is_purged_stays(shard: Shard) -> None:
-    shard.send(Purge(11, 1), Publish((1,), run_of(0, 10)))
+    shard.send(Call(11, Purge(1)), Publish((1,), run_of(0, 10)))
     shard.send(consume(61))
     assert numbers(shard.delivered(10)) == list(range(10))
     assert shard.expect(Answer, lambda answer: answer.request == 11).result == MESSAGES
@@ -89,12 +83,12 @@ def test_what_comes_while_a_queue_is_purged_stays(shard: Shard) -> None:
 
 
 def test_a_purge_that_was_cut_short_by_a_kill_may_be_repeated(shard: Shard) -> None:
-    shard.send(Purge(11, 1))
+    shard.send(Call(11, Purge(1)))
     shard.until(lambda: shard.queue(1)["ready"] == 0)
     shard.restart(signal.SIGKILL)
     left = shard.queue(1)
     assert left["ready"] == left["valid"] <= MESSAGES
-    assert shard.ask(Purge(12, 1)) == left["ready"]
+    assert shard.ask(Call(12, Purge(1))) == left["ready"]
     shard.restart(signal.SIGKILL)
     assert shard.queue(1)["valid"] == 0
 
@@ -102,8 +96,8 @@ def test_a_purge_that_was_cut_short_by_a_kill_may_be_repeated(shard: Shard) -> N
 def test_others_are_served_while_a_reservation_is_acknowledged(shard: Shard) -> None:
     for attempt in range(ATTEMPTS):
         job = f"job {attempt}"
-        assert shard.ask(Reserve(11, 1, job, 0, 600_000)) == [MESSAGES, False]
-        shard.send(EndReservation(12, 1, job, True, []))
+        assert shard.ask(Call(11, Reserve(1, job, 0, 600_000))) == [MESSAGES, False]
+        shard.send(Call(12, EndReservation(1, job, True, [])))
         served = served_until(shard, 12)
         assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES
         if served:
@@ -113,13 +107,15 @@ def test_others_are_served_while_a_reservation_is_acknowledged(shard: Shard) -> 
     assert served
     shard.restart(signal.SIGKILL)
     assert shard.queue(1)["valid"] == 0
-    assert shard.ask(Reserve(13, 1, job, 0, 600_000)) == [0, True]
+    assert shard.ask(Call(13, Reserve(1, job, 0, 600_000))) == [0, True]
 
 
 def test_what_is_asked_of_a_reservation_while_it_is_acknowledged_comes_after_that(shard: Shard) -> None:
-    assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
+    assert shard.ask(Call(11, Reserve(1, "job", 0, 600_000))) == [MESSAGES, False]
     shard.send(
-        EndReservation(12, 1, "job", True, []), EndReservation(13, 1, "job", False, []), Reserve(14, 1, "job", 0, 1)
+        Call(12, EndReservation(1, "job", True, [])),
+        Call(13, EndReservation(1, "job", False, [])),
+        Call(14, Reserve(1, "job", 0, 1)),
     )
     answers = [shard.expect(Answer, lambda answer: answer.request >= 12) for _ in range(3)]
     assert [(answer.request, answer.result) for answer in answers] == [(12, MESSAGES), (13, 0), (14, [0, True])]
@@ -127,25 +123,25 @@ def test_what_is_asked_of_a_reservation_while_it_is_acknowledged_comes_after_tha
 
 
 def test_an_acknowledgement_that_was_cut_short_by_a_kill_leaves_the_rest_reserved(shard: Shard) -> None:
-    assert shard.ask(Reserve(11, 1, "job", 0, 600_000)) == [MESSAGES, False]
-    shard.send(EndReservation(12, 1, "job", True, []))
+    assert shard.ask(Call(11, Reserve(1, "job", 0, 600_000))) == [MESSAGES, False]
+    shard.send(Call(12, EndReservation(1, "job", True, [])))
     shard.until(lambda: shard.queue(1)["valid"] < MESSAGES)
     shard.restart(signal.SIGKILL)
     left = shard.queue(1)
     assert left["ready"] == 0, "nobody else gets what may have been read"
     assert left["reserved"] == left["valid"] < MESSAGES
-    assert shard.ask(EndReservation(13, 1, "job", True, [])) == left["reserved"]
+    assert shard.ask(Call(13, EndReservation(1, "job", True, []))) == left["reserved"]
     assert shard.queue(1)["valid"] == 0
 
 
 def test_a_queue_may_be_deleted_while_it_is_purged_and_a_reservation_of_it_acknowledged(shard: Shard) -> None:
-    assert shard.ask(Reserve(11, 1, "job", MESSAGES // 2, 600_000)) == [MESSAGES // 2, False]
-    shard.send(Purge(12, 1), EndReservation(13, 1, "job", True, []), DropQueue(14, 1))
+    assert shard.ask(Call(11, Reserve(1, "job", MESSAGES // 2, 600_000))) == [MESSAGES // 2, False]
+    shard.send(Call(12, Purge(1)), Call(13, EndReservation(1, "job", True, [])), Call(14, DropQueue(1)))
     assert shard.expect(Answer, lambda answer: answer.request == 14).result == 0
     assert shard.expect(Answer, lambda answer: answer.request == 12).result == MESSAGES // 2
     assert "was deleted" in shard.expect(Refusal, lambda refusal: refusal.request == 13).text
     shard.restart(signal.SIGKILL)
-    assert shard.ask(Purge(15, 2)) == 0
+    assert shard.ask(Call(15, Purge(2))) == 0
 
 
 def test_what_expires_together_is_removed_in_slices() -> None:

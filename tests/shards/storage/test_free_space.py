@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardmq.bus.messages.base import Call
 from shardmq.bus.messages.shard import Confirmed, Publish, Purge
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import RecordBatch
@@ -36,7 +37,7 @@ def file_bytes(shard: Shard) -> int:
 
 
 def test_a_start_gives_back_what_is_free_and_keeps_what_the_redo_log_has(shard: Shard) -> None:
-    assert shard.ask(Purge(11, 1)) == RUNS
+    assert shard.ask(Call(11, Purge(1))) == RUNS
     assert file_bytes(shard) > 80 * MB
     shard.redial()
     shard.publish(Publish((2,), run_of(1000, 5)))  # in the redo log alone
@@ -60,7 +61,7 @@ def test_what_a_kill_left_of_a_copy_is_removed_at_the_next_start(shard: Shard) -
 
 def test_while_it_runs_and_the_disk_is_short_a_shard_gives_back_what_is_free(shard: Shard) -> None:
     (shard.folder / "disk-free-bytes").write_text(str(60 * MB))
-    assert shard.ask(Purge(11, 1)) == RUNS
+    assert shard.ask(Call(11, Purge(1))) == RUNS
     shard.until(lambda: file_bytes(shard) < 4 * MB)
     shard.redial()
     shard.publish(Publish((2,), run_of(1000, 5)))
