@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import resource
-import signal
 import sys
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
+from shardmq.runtime.signals import StopSignal
 from shardmq.runtime.tls import TlsOptions
 from shardmq.runtime.waiting import WaitingReport
 
@@ -79,8 +79,7 @@ async def _serve(options: GatewayOptions) -> None:
         stop.set()
 
     asyncio.get_running_loop().set_exception_handler(end_on_error)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    StopSignal.on_loop(asyncio.get_running_loop(), stop.set)
     state = GatewayState(options.name, options.coordinator, options.shards, options.security, options.rss_bytes_max)
     loop = GatewayLoop(state)
     DeadLetterPublisher(state)

@@ -23,9 +23,10 @@ from shardmq.bus.messages.shard import (
 )
 from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.memory import memory_default
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
-from shardmq.runtime.watermarks import Watch, Watermark
+from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
 from shardmq.shards.handlers.atomic_commit import AtomicCommits
 from shardmq.shards.handlers.backup import StoreCopies
 from shardmq.shards.handlers.consume import Consuming
@@ -87,7 +88,9 @@ class ShardLoop:
         self._store = store
         self._listener = listener
         self._buffer = WriteBuffer(store, memory_bytes)
-        self._watch = Watch(name, Path(store.file).parent, rss_bytes_max, disk_free_bytes_min)
+        limit = memory_default() if rss_bytes_max is None else rss_bytes_max
+        self._watermarks = WatermarkMonitor(name, limit, "consume what is queued")
+        self._watermarks.watch_disk(Path(store.file).parent, disk_free_bytes_min)
         contents = store.load()
         self._state = ShardState(name, store, self._buffer, SteadyClock.resumed(contents.clock))
         self._compactor = Compactor(self._buffer, self._state.take_out)
@@ -226,11 +229,11 @@ class ShardLoop:
         self._copies.tick(now)
         space = self._store.space
         room = space.look()
-        for mark in self._watch.look(now, room, space.left <= 0):
+        for mark in self._watermarks.look(now, room, space.left <= 0):
             for peer in self._state.peers:
                 self._alarm(peer, mark)
         if not self._copies.is_copying:
-            self._store.give_back(now, room, self._watch.is_pressed)
+            self._store.give_back(now, room, self._watermarks.is_pressed)
         for peer, lost in self._listener.tick(time.monotonic()):
             self._lost(peer, lost)
         self._waiting.look(now)
@@ -296,7 +299,7 @@ class ShardLoop:
             self._state.say_out_of_service(peer)
         elif peer.role == GATEWAY:
             self._dead_letters.opened(peer)
-            for mark in self._watch.on.values():
+            for mark in self._watermarks.on.values():
                 self._alarm(peer, mark)
 
     def _lost(self, peer: Peer, _: LinkLost) -> None:
@@ -322,7 +325,7 @@ class ShardLoop:
         return {
             **vitals(self._name, "shard"),
             "store": self._store.sizes(),
-            "alarms": [mark.text for mark in self._watch.on.values()],
+            "alarms": [mark.text for mark in self._watermarks.on.values()],
             "damaged": self._state.quarantine.table(),
             "delayed": self._delays.pending,
             "staged": self._transactions.table(),

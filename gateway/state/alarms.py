@@ -1,15 +1,6 @@
 """Alarms: a shard, or this gateway, runs short of memory or disk. While one is on, publishers wait."""
 
-from collections.abc import Callable
-from typing import Final, Protocol
-
-from shardmq.runtime.memory import memory_default, rss_bytes
-
-WATCH_SECONDS: Final = 1.0
-"""How often this process looks how large it is."""
-
-CLEAR_SHARE: Final = 0.9
-"""An alarm goes off a good way below where it went on, so that publishers are not stopped and started by turns."""
+from typing import Protocol
 
 
 class Publishing(Protocol):
@@ -78,45 +69,3 @@ class Alarms:
             return ""
         resources = " & ".join(sorted({resource for _, resource in self._on}))
         return f"low on {resources}: {'; '.join(text for _, text in sorted(self._on.items()))}"
-
-
-class MemoryWatch:
-    """Watches this process's own memory.
-
-    Args:
-        alarms: hear of it.
-        process: this one's name.
-        bytes_max: of resident memory; None for a share of the machine's.
-        processes: of the broker, that share it.
-        measure: how large the process is, in bytes.
-
-    Attributes:
-        bytes_max: of resident memory.
-    """
-
-    def __init__(
-        self,
-        alarms: Alarms,
-        process: str,
-        bytes_max: int | None,
-        processes: int,
-        measure: Callable[[], int] = rss_bytes,
-    ) -> None:
-        self._alarms = alarms
-        self._process = process
-        self.bytes_max = memory_default(processes) if bytes_max is None else bytes_max
-        self._measure = measure
-        self._is_on = False
-        self._look_at = 0.0
-
-    def tick(self, now: float) -> None:
-        """Look, if it is time to, at monotonic time `now`."""
-        if now < self._look_at:
-            return
-        self._look_at = now + WATCH_SECONDS
-        taken, limit = self._measure(), self.bytes_max
-        is_on = taken > (limit * CLEAR_SHARE if self._is_on else limit)
-        if is_on is not self._is_on:
-            self._is_on = is_on
-            text = f"{self._process} takes {taken >> 20} MB of {limit >> 20} MB; clients have to read what is sent them"
-            self._alarms.turn(self._process, "memory", is_on, text)

@@ -14,14 +14,16 @@ from shardmq.bus.messages.coordinator import FromCoordinator
 from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
 from shardmq.gateway.links.shard import ShardLink
-from shardmq.gateway.state.alarms import Alarms, MemoryWatch
+from shardmq.gateway.state.alarms import Alarms
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
 from shardmq.gateway.state.time_slices import TimeSlices
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
 from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.memory import memory_default
 from shardmq.runtime.vitals import vitals
+from shardmq.runtime.watermarks import WatermarkMonitor
 from shardmq.topology.topology import Topology
 
 
@@ -107,13 +109,18 @@ class GatewayState:
         self.writers: list[Writer] = []
         self.retuned: list[RetunedChannel] = []
         self.wake: Callable[[], object] = lambda: None
-        watch = MemoryWatch(self.alarms, name, rss_bytes_max, len(shards) + 1)
-        self.lender = Lender(watch.bytes_max // LOANS_SHARE)
+        limit = memory_default(len(shards) + 1) if rss_bytes_max is None else rss_bytes_max
+        self._watermarks = WatermarkMonitor(name, limit, "clients have to read what is sent to them")
+        self.lender = Lender(limit // LOANS_SHARE)
         self.unread_bytes = 0
-        self.unread_bytes_max = watch.bytes_max // UNREAD_SHARE
-        self.windows_bytes = watch.bytes_max // WINDOWS_SHARE
-        self.ticking: list[Callable[[float], None]] = [watch.tick]
+        self.unread_bytes_max = limit // UNREAD_SHARE
+        self.windows_bytes = limit // WINDOWS_SHARE
+        self.ticking: list[Callable[[float], None]] = [self._look_memory]
         self._census: Callable[[], dict[str, Any]] = dict
+
+    def _look_memory(self, now: float) -> None:
+        for mark in self._watermarks.look(now):
+            self.alarms.turn(self.name, mark.resource, mark.is_on, mark.text)
 
     def _shard_link(self, number: int, address: str) -> ShardLink:
         name = f"shard-{number}"

@@ -1,8 +1,14 @@
-"""SIGTERM and SIGINT, as a flag that a loop looks at."""
+"""SIGTERM and SIGINT, the same for all processes."""
 
 import signal
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:  # shards and the coordinator do without asyncio
+    import asyncio
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignal:
@@ -18,8 +24,14 @@ class StopSignal:
     def __init__(self, wake: Callable[[], object] | None = None) -> None:
         self.asked = False
         self._wake = wake
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._ask)
+
+    @staticmethod
+    def on_loop(loop: "asyncio.AbstractEventLoop", stop: Callable[[], object]) -> None:
+        """Have an event loop call a function at every signal."""
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stop)
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
         self.asked = True

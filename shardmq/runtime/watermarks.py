@@ -1,25 +1,26 @@
-"""Watermarks: whether this process takes too much memory, or its disk has too little left.
+"""Memory and disk watermarks, with the distance that keeps an alarm from flickering.
 
-An alarm goes off a good way behind where it went on, so that publishers are not stopped and started by turns.
+An alarm goes off well below the level where it went on, so that publishers are not stopped and started by turns.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shardmq.runtime.memory import memory_default, rss_bytes
+from shardmq.runtime.memory import rss_bytes
 from shardmq.storage.engine import Room
 
 WATCH_SECONDS: Final = 0.5
-"""How often is looked. At 500 MB/s, that is a quarter of a gigabyte more on the disk."""
+"""Time between two measurements. At 500 MB/s, the disk has a quarter of a gigabyte more by then."""
 
 MEMORY_CLEAR_SHARE: Final = 0.9
 DISK_CLEAR_SHARE: Final = 1.1
 
 PRESSED_SHARE: Final = 1.5
 PRESSED_BYTES: Final = 64 << 20
-"""What is free in the store is given back before the disk has too little left: for this store, or for others there."""
+"""Free pages of the store are given back before the disk has too little left: for this store, or for others there."""
 
 DISK_FREE_BYTES: Final = 512 << 20
 """What must be left of a disk, so that queues can still be emptied: deleting writes, too."""
@@ -36,7 +37,7 @@ class Watermark:
     Attributes:
         resource: "memory" or "disk".
         is_on: whether publishers are to wait.
-        text: what it is and what to do.
+        text: what happened and what to do.
     """
 
     resource: str
@@ -44,48 +45,63 @@ class Watermark:
     text: str
 
 
-class Watch:
-    """Looks at both, now and then.
+class WatermarkMonitor:
+    """Measures the memory of a process, and the disk under its store where it has one.
 
     Args:
-        name: of the process.
-        folder: on the disk in question.
-        rss_bytes_max: of resident memory; None for the default.
-        disk_free_bytes_min: of the disk; None for the default.
+        process: its name, for texts.
+        rss_bytes_max: resident memory above which publishers wait.
+        advice: what lowers the memory.
+        measure: returns the resident memory, in bytes.
 
     Attributes:
         on: the alarms that are on, by resource.
-        is_pressed: whether the disk is so short that others may need what is free in the store.
+        is_pressed: whether the disk is so short that others may need the free pages of the store.
     """
 
-    def __init__(self, name: str, folder: Path, rss_bytes_max: int | None, disk_free_bytes_min: int | None) -> None:
-        self._name = name
-        self._folder = folder
-        self._rss_bytes_max = memory_default() if rss_bytes_max is None else rss_bytes_max
-        self._disk_free_bytes_min = disk_default(folder) if disk_free_bytes_min is None else disk_free_bytes_min
+    def __init__(self, process: str, rss_bytes_max: int, advice: str, measure: Callable[[], int] = rss_bytes) -> None:
+        self._process = process
+        self._rss_bytes_max = rss_bytes_max
+        self._advice = advice
+        self._measure = measure
+        self._folder: Path | None = None
+        self._disk_free_bytes_min = 0
         self._looked_at = float("-inf")
         self.is_pressed = False
         self.on: dict[str, Watermark] = {}
 
-    def look(self, now: float, room: Room, is_full: bool) -> list[Watermark]:
-        """What has changed.
+    def watch_disk(self, folder: Path, free_bytes_min: int | None) -> None:
+        """Measure a disk from now on; `look` needs its room.
+
+        Args:
+            folder: on the disk.
+            free_bytes_min: what must be left of it; None for the default.
+        """
+        self._folder = folder
+        self._disk_free_bytes_min = disk_default(folder) if free_bytes_min is None else free_bytes_min
+
+    def look(self, now: float, room: Room | None = None, is_full: bool = False) -> list[Watermark]:
+        """Measure, if it is time to, and return what has changed.
 
         Args:
             now: monotonic seconds.
-            room: what can still be written.
-            is_full: whether nothing more may be taken in, however much of the disk there must be.
+            room: what the store can still write, where a disk is watched.
+            is_full: whether the store takes in nothing more, however much of the disk there must be.
         """
         if now - self._looked_at < WATCH_SECONDS and is_full <= ("disk" in self.on):
             return []
         self._looked_at = now
-        self.is_pressed = room.free < max(self._disk_free_bytes_min * PRESSED_SHARE, PRESSED_BYTES)
-        return [changed for changed in (self._memory(), self._disk(room, is_full)) if changed is not None]
+        changed = [self._memory()]
+        if room is not None:
+            self.is_pressed = room.free < max(self._disk_free_bytes_min * PRESSED_SHARE, PRESSED_BYTES)
+            changed.append(self._disk(room, is_full))
+        return [mark for mark in changed if mark is not None]
 
     def _memory(self) -> Watermark | None:
         limit = self._rss_bytes_max
-        taken = rss_bytes()
+        taken = self._measure()
         is_on = taken > (limit * MEMORY_CLEAR_SHARE if "memory" in self.on else limit)
-        return self._turned("memory", is_on, f"{taken >> 20} MB of {limit >> 20} MB taken; consume what is queued")
+        return self._turned("memory", is_on, f"{taken >> 20} MB of {limit >> 20} MB taken; {self._advice}")
 
     def _disk(self, room: Room, is_full: bool) -> Watermark | None:
         least = self._disk_free_bytes_min
@@ -100,7 +116,8 @@ class Watch:
     def _turned(self, resource: str, is_on: bool, text: str) -> Watermark | None:
         if is_on is (resource in self.on):
             return None
-        mark = Watermark(resource, is_on, f"{resource} alarm on {self._name} {'set' if is_on else 'cleared'}: {text}")
+        state = "set" if is_on else "cleared"
+        mark = Watermark(resource, is_on, f"{resource} alarm on {self._process} {state}: {text}")
         if is_on:
             self.on[resource] = mark
         else:
@@ -109,6 +126,6 @@ class Watch:
 
 
 def disk_default(folder: Path) -> int:
-    """What must be left on the disk of this folder."""
+    """What must be left on the disk of a folder, in bytes."""
     stats = os.statvfs(folder)
     return SMALL_DISK_FREE_BYTES if stats.f_blocks * stats.f_frsize < SMALL_DISK_BYTES else DISK_FREE_BYTES

@@ -25,6 +25,7 @@ from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
 from shardmq.runtime.logs import DEFAULT_LOG, LogOptions
 from shardmq.runtime.memory import memory_default
+from shardmq.runtime.signals import StopSignal
 
 if TYPE_CHECKING:
     from shardmq.runtime.tls import TlsOptions
@@ -167,8 +168,7 @@ class Supervisor:
     async def run(self) -> int:
         """Start everything, keep it running, stop it when told; returns the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._told_to_stop)
+        StopSignal.on_loop(loop, self._told_to_stop)
         loop.call_later(PATIENCE_SECONDS, self._say_who_is_missing)
         keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
         stop = asyncio.create_task(self._stopping.wait())
