@@ -33,7 +33,7 @@ COMMAND_SECONDS = 20.0
 PORTS = range(5673, 6000)
 """As long as 5672 when written, so that tables and boxes keep their shape."""
 
-UP = "shardmq up --shards 4"
+UP = "shardmq up --shards 4 --log-level warning"
 SCENES = (
     "shardmq queue declare hello",
     "shardmq publish hello 'first message'",
