@@ -18,7 +18,7 @@ SETTLEMENT_BYTES_MAX: Final = 2 << 20
 PROPERTIES_BYTES_MAX: Final = 128 << 10
 """The properties of one message. Theirs is one frame in AMQP, and so no more than RabbitMQ's default `frame_max`."""
 
-RUN_PROPERTIES_BYTES_MAX: Final = 4 << 20
+RECORD_BATCH_PROPERTIES_BYTES_MAX: Final = 4 << 20
 """The properties of all messages of one publish: decoded they may take 70 times as much memory."""
 
 MESSAGE_BYTES_MAX: Final = 16 << 20
@@ -34,7 +34,7 @@ def frame_bytes_max(message_bytes_max: int) -> int:
     return max(FRAME_BYTES_MAX, message_bytes_max + (1 << 20))
 
 
-RUN_RECORDS_MAX: Final = 65_536
+RECORD_BATCH_RECORDS_MAX: Final = 65_536
 """Records in one publish. Keeps the work done for one frame short, so that others are served in between."""
 
 NAME_BYTES_MAX: Final = 255

@@ -1,12 +1,11 @@
-"""Remote procedure calls: a server that answers requests, and a client that waits for each reply.
+"""Remote procedure calls: a server that answers requests, and a client that waits for each answer.
 
     python docs/examples/rpc.py [URL]
 
-A request names the queue for its reply (reply_to) and a number to know it by (correlation_id).
+`Channel.call` fills in where the answer goes (reply_to) and a number to know it by (correlation_id).
 """
 
 import sys
-import uuid
 
 import shardmq
 
@@ -35,16 +34,6 @@ def serve(channel: shardmq.Channel) -> str:
     return channel.basic_consume(REQUESTS, answer, prefetch=10)
 
 
-def call(channel: shardmq.Channel, replies: str, number: int) -> int:
-    """Ask for a Fibonacci number, and wait up to ten seconds for it."""
-    request = shardmq.Properties(reply_to=replies, correlation_id=str(uuid.uuid4()), expiration="10000")
-    channel.basic_publish("", REQUESTS, str(number).encode(), request, mandatory=True)
-    for reply in channel.consume(replies, auto_ack=True, inactivity_timeout=10.0):
-        if reply.properties.correlation_id == request.correlation_id:
-            return int(reply.body)
-    raise TimeoutError(f"nobody answered the request for fibonacci({number}) within 10 seconds")
-
-
 def main() -> None:
     """Serve and call from one program; they may as well be two."""
     with shardmq.connect(URL) as server, shardmq.connect(URL) as client:
@@ -53,9 +42,9 @@ def main() -> None:
         consumer = serve(requests)
 
         with client.channel() as channel:
-            replies = channel.queue_declare("", exclusive=True).queue  # it goes with this connection
             for number in (1, 10, 50):
-                print(f"fibonacci({number}) = {call(channel, replies, number)}")
+                answer = channel.call("", REQUESTS, str(number).encode(), timeout=10)
+                print(f"fibonacci({number}) = {int(answer.body)}")
 
         requests.basic_cancel(consumer)
         requests.queue_delete(REQUESTS)

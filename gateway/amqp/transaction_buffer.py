@@ -12,7 +12,7 @@ from shardmq.gateway.links.publish_window import JOINED_BYTES
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.state.routes import Route
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record import unpack_raw
 from shardmq.message.record_batch import MANDATORY, RecordBatch
 
@@ -82,7 +82,7 @@ class TransactionBuffer:
                 and last.is_mandatory is is_mandatory
                 and head.priority == batch.priority
                 and head.ttl_ms == batch.ttl_ms
-                and head.count + count <= RUN_RECORDS_MAX
+                and head.count + count <= RECORD_BATCH_RECORDS_MAX
                 and self._open_bytes < JOINED_BYTES
             ):
                 self._open_bytes += len(records)

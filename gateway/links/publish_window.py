@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
-from shardmq.limits import PUBLISH_WINDOW_BYTES, RUN_RECORDS_MAX
+from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 
 if TYPE_CHECKING:
     from shardmq.bus.dialer import Dialer
@@ -135,7 +135,7 @@ class PublishWindow:
             and growing.publish.queues is publish.queues
             and growing.next_sequence == publish.sequence
             and growing.size < JOINED_BYTES
-            and growing.count + count <= RUN_RECORDS_MAX
+            and growing.count + count <= RECORD_BATCH_RECORDS_MAX
             and growing.sender == sender
             and growing.header == header
         ):

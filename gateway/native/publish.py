@@ -14,7 +14,7 @@ import msgpack
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
 from shardmq.gateway.native.channel import NativeChannel
 from shardmq.gateway.state.time_slices import TimeSlice
-from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
 from shardmq.message.record import Record, check, check_count, check_plain, properties_bytes, unpack
 from shardmq.protocol.native.operations.basic import BasicPublish
 
@@ -136,10 +136,10 @@ class SlicedCheck:
         if self._measured == self._count and self._place != len(self._packed):
             raise self._malformed("something follows them")
         self._properties_bytes += properties_bytes(self._packed[start : self._place], taken)
-        if self._properties_bytes > RUN_PROPERTIES_BYTES_MAX:
+        if self._properties_bytes > RECORD_BATCH_PROPERTIES_BYTES_MAX:
             raise ContentTooLarge(
                 f"a publish with at least {self._properties_bytes} bytes of properties; the limit is "
-                f"{RUN_PROPERTIES_BYTES_MAX}: publish fewer messages at a time"
+                f"{RECORD_BATCH_PROPERTIES_BYTES_MAX}: publish fewer messages at a time"
             )
         self._pieces.append((start, self._place, taken))
 

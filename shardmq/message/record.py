@@ -23,8 +23,8 @@ from shardmq.limits import (
     MESSAGE_BYTES_HIGHEST,
     MESSAGE_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
-    RUN_PROPERTIES_BYTES_MAX,
-    RUN_RECORDS_MAX,
+    RECORD_BATCH_PROPERTIES_BYTES_MAX,
+    RECORD_BATCH_RECORDS_MAX,
 )
 from shardmq.message.properties import RECURSION_MAX, Properties
 from shardmq.message.record_batch import DECIMAL, RecordBatch, record_ends
@@ -200,10 +200,10 @@ def _check_properties(records: bytes, count: int) -> None:
     sizes = _properties_sizes(records, count)
     if max(sizes) > PROPERTIES_BYTES_MAX:
         raise ContentTooLarge(f"a message with {max(sizes)} bytes of properties; the limit is {PROPERTIES_BYTES_MAX}")
-    if sum(sizes) > RUN_PROPERTIES_BYTES_MAX:
+    if sum(sizes) > RECORD_BATCH_PROPERTIES_BYTES_MAX:
         raise ContentTooLarge(
-            f"a publish with {sum(sizes)} bytes of properties; the limit is {RUN_PROPERTIES_BYTES_MAX}: publish fewer "
-            "messages at a time"
+            f"a publish with {sum(sizes)} bytes of properties; the limit is "
+            f"{RECORD_BATCH_PROPERTIES_BYTES_MAX}: publish fewer messages at a time"
         )
 
 
@@ -247,8 +247,8 @@ def check_count(count: int) -> None:
     Raises:
         InvalidRequest: it may not.
     """
-    if not 1 <= count <= RUN_RECORDS_MAX:
-        raise InvalidRequest(f"a publish carries 1 to {RUN_RECORDS_MAX} records, not {count}")
+    if not 1 <= count <= RECORD_BATCH_RECORDS_MAX:
+        raise InvalidRequest(f"a publish carries 1 to {RECORD_BATCH_RECORDS_MAX} records, not {count}")
 
 
 def _check_sizes(records: bytes, count: int, bytes_max: int) -> None:

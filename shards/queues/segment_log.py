@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch, can_join, join
 from shardmq.shards.segments.segment import NumberedBatch, Ranges, Segment, SegmentIndex, place_of
 from shardmq.shards.segments.slicer import BatchSlicer
@@ -73,7 +73,7 @@ class SegmentLog:
                 if (
                     start == after
                     and start != apart
-                    and joined + count <= RUN_RECORDS_MAX
+                    and joined + count <= RECORD_BATCH_RECORDS_MAX
                     and can_join(groups[-1][1][-1], piece)
                 ):
                     groups[-1][1].append(piece)

@@ -16,7 +16,7 @@ in the upper bits of its messages' numbers, so that all of a queue's messages ha
 from collections.abc import Iterable
 from typing import Final
 
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery, _delivery
@@ -182,7 +182,7 @@ class Subqueue(ReadyMessages):
                 and size <= JOIN_BYTES_MAX
                 and deliveries
                 and deliveries[-1][1] is redelivered
-                and joined + count <= RUN_RECORDS_MAX
+                and joined + count <= RECORD_BATCH_RECORDS_MAX
                 and can_join(deliveries[-1][2][-1], piece)
             ):
                 deliveries[-1][2].append(piece)

@@ -42,7 +42,7 @@ def test_a_headers_exchange_compares_headers(
     assert bodies(channel, queue) == ([b"report"] if arrives else [])
 
 
-def test_messages_of_one_run_go_where_each_ones_headers_say(channel: shardmq.Channel) -> None:
+def test_messages_of_one_batch_go_where_each_ones_headers_say(channel: shardmq.Channel) -> None:
     declare_queues(channel, "run.red", "run.blue")
     for color in ("red", "blue"):
         channel.queue_bind(f"run.{color}", "amq.headers", "", {"run-color": color})

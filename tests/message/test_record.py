@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import MESSAGE_BYTES_HIGHEST, MESSAGE_BYTES_MAX, RECORD_BATCH_RECORDS_MAX
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
 from shardmq.message.record import Record
@@ -76,7 +76,7 @@ def test_a_changed_byte_is_refused_or_still_whole_records(
         (b"\x92\xc0\xa1x", 1),
         (b"\x93\xc0\xc4\x01x\xc0", 1),
         (b"\x92\xc4\x01p\xc4\x01x", 1),
-        (records.pack_many([b""]) * 3, RUN_RECORDS_MAX + 1),
+        (records.pack_many([b""]) * 3, RECORD_BATCH_RECORDS_MAX + 1),
         (b"\x91" * 100_000, 1),
     ],
 )

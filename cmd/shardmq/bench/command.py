@@ -86,7 +86,7 @@ _OPTIONS: Final = (
 )
 
 MODE_HELP: Final = {
-    "bulk": "publish_many in runs of 500.",
+    "bulk": "publish_many in batches of 500.",
     "pipelined": "One call a message, up to 2000 unconfirmed.",
     "sync": "Each message is confirmed before the next.",
     "latency": "At a fixed --rate, whatever the broker does.",

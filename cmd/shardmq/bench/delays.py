@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
     from shardmq.client.sync.connection import Connection
 
-RUN_RECORDS: Final = 500
+BATCH_RECORDS: Final = 500
 """Messages that are due together; each of their publishes has a delay of its own."""
 
 WINDOW: Final = 10_000
@@ -125,8 +125,8 @@ def publish(channel: "Channel", queue: str, messages: int, size: int, first_due:
     padding = bytes(size - STAMP.size)
     started_at = time.monotonic()
     with channel.publisher(window=WINDOW) as publisher:
-        for start in range(0, messages, RUN_RECORDS):
-            count = min(RUN_RECORDS, messages - start)
+        for start in range(0, messages, BATCH_RECORDS):
+            count = min(BATCH_RECORDS, messages - start)
             due = first_due + spread * start / messages
             delay_ms = round((due - time.monotonic()) * 1000)
             if delay_ms < 1:

@@ -18,7 +18,7 @@ TELL_EVERY: Final = 256
 
 
 def bulk(channel: Channel, queues: list[str], settings: Settings, producer: int, progress: Progress) -> None:
-    """`publish_many` in runs; a run's messages share their time stamp."""
+    """`publish_many` in batches; a batch's messages share their time stamp."""
     properties = properties_of(settings)
     padding = bytes(settings.size - STAMP.size)
     number = producer << NUMBER_BITS

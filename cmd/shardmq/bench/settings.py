@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-RUN_RECORDS: Final = 500
-"""Messages in one run of mode bulk."""
+BATCH_RECORDS: Final = 500
+"""Messages in one batch of mode bulk."""
 
 STAMP: Final = struct.Struct("<QQ")
 """Head of every body: the message's number, and when it was published (ns of CLOCK_MONOTONIC)."""
@@ -31,7 +31,7 @@ class Feature(msgspec.Struct, frozen=True):
         arguments: of the queue.
         properties: of each message.
         priorities: of messages, in turn; so many in a row have the same (`priority_step`).
-        priority_step: 1 makes every message a run of its own on its way through the broker.
+        priority_step: 1 makes every message a record batch of its own on its way through the broker.
     """
 
     arguments: dict[str, Any] = {}
@@ -63,8 +63,8 @@ class Settings(msgspec.Struct, frozen=True):
     """One measurement.
 
     Attributes:
-        mode: bulk (publish_many, runs of 500), pipelined (a call for each message, a window of them unconfirmed), sync
-            (one unconfirmed), latency (pipelined, at a fixed rate whatever the broker does).
+        mode: bulk (publish_many, batches of 500), pipelined (a call for each message, a window of them unconfirmed),
+            sync (one unconfirmed), latency (pipelined, at a fixed rate whatever the broker does).
         url: the broker.
         messages: in all.
         size: bytes of a body.
@@ -102,7 +102,7 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def step(self) -> int:
         """Messages in a row that go to the same queue."""
-        return RUN_RECORDS if self.mode == "bulk" else 1
+        return BATCH_RECORDS if self.mode == "bulk" else 1
 
     def share(self, producer: int) -> int:
         """How many messages a producer publishes."""

@@ -24,7 +24,7 @@ from shardmq.client.api.results import (
 from shardmq.client.core.batching import TRANSIENT_MODE
 from shardmq.client.core.validation import check_name, check_names, check_number, check_prefetch, pairs, table
 from shardmq.errors import InvalidRequest
-from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
+from shardmq.limits import ATTEMPTS_MAX, DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SLICES_MAX
 from shardmq.message.properties import Properties
 from shardmq.protocol.native.operations.basic import BasicConsume, BasicQos
 from shardmq.protocol.native.operations.fields import ClientRequest
@@ -197,8 +197,8 @@ def queue_peek(queue: str, offset: int, count: int) -> Request[list[Message]]:
         raise TypeError(f"offset and count are int, not {offset!r} and {count!r}")
     if not 0 <= offset < 2**63:
         raise InvalidRequest(f"an offset is 0 (the head of the queue) or more, not {offset}")
-    if not 1 <= count <= RUN_RECORDS_MAX:
-        raise InvalidRequest(f"a peek looks at 1 to {RUN_RECORDS_MAX} messages, not {count}")
+    if not 1 <= count <= RECORD_BATCH_RECORDS_MAX:
+        raise InvalidRequest(f"a peek looks at 1 to {RECORD_BATCH_RECORDS_MAX} messages, not {count}")
 
     def shape(result: object) -> list[Message]:
         return [message for frame in peeked(result) for message in Delivery(frame, _PEEKED, queue).messages()]
@@ -220,7 +220,7 @@ def queue_read(
     check_names(queue=queue, reservation=reservation)
     check_number("first", first, 0, 2**63 - 1)
     check_number("end", end, 0, 2**63 - 1)
-    check_number("a count of messages to read", count, 1, RUN_RECORDS_MAX)
+    check_number("a count of messages to read", count, 1, RECORD_BATCH_RECORDS_MAX)
 
     def shape(result: object) -> tuple[list[Message], int | None]:
         batches, go_on = read(result)

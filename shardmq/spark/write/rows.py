@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from shardmq.errors import InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RUN_RECORDS_MAX
+from shardmq.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RECORD_BATCH_RECORDS_MAX
 from shardmq.spark.options import Options
 from shardmq.spark.write.encoding import PROPERTIES, Encoder, numbers
 
@@ -255,7 +255,7 @@ class _Records:
         """Split rows [start, end), which have one target."""
         offsets = self._offsets
         while start < end:
-            stop = min(end, start + RUN_RECORDS_MAX)
+            stop = min(end, start + RECORD_BATCH_RECORDS_MAX)
             begin = offsets[start]
             if offsets[stop] - begin > BATCH_BYTES:
                 stop = max(bisect_right(offsets, begin + BATCH_BYTES, start + 1, stop) - 1, start + 1)

@@ -81,8 +81,8 @@ class Flushed:
 def publish(transaction: TransactionCore, channel: ChannelCore, *counts: int, mandatory: bool = False) -> list[Waiter]:
     waiters = [Waiter() for _ in counts]
     for count, waiter in zip(counts, waiters, strict=True):
-        run = ("x", "k", 3 if mandatory else 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0)
-        transaction.publish(channel, run, waiter)
+        batch = ("x", "k", 3 if mandatory else 1, count, records.pack_many([b"x"] * count), 0, 0, 0, 0)
+        transaction.publish(channel, batch, waiter)
     return waiters
 
 

@@ -23,18 +23,18 @@ from shardmq.message.record_batch import PERSISTENT
 
 
 def collected(messages: list[tuple[str, str, bytes, Properties | None]]) -> list[PublishBatch]:
-    """The runs that messages become when nothing sends them in between."""
+    """The batches that messages become when nothing sends them in between."""
     collecting = BatchCollector()
-    runs: list[PublishBatch] = []
+    batches: list[PublishBatch] = []
     for exchange, key, body, properties in messages:
         filling = collecting.filling
         if (filling.exchange, filling.routing_key) != (exchange, key) or filling.properties is not properties:
-            runs += collecting.turn_to(exchange, key, properties)
+            batches += collecting.turn_to(exchange, key, properties)
             filling = collecting.filling
         filling.check(body)
         filling.bodies.append(body)
         filling.size += len(body)
-    return runs + collecting.take()
+    return batches + collecting.take()
 
 
 PROPERTIES = st.sampled_from([None, Properties(type="a"), Properties(delivery_mode=1), Properties(delivery_mode=2)])
@@ -42,7 +42,7 @@ MESSAGES = st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("kl"), st.b
 
 
 @given(MESSAGES)
-def test_runs_hold_every_message_in_order_with_its_own_route_and_properties(
+def test_batches_hold_every_message_in_order_with_its_own_route_and_properties(
     messages: list[tuple[str, str, bytes, Properties | None]],
 ) -> None:
     seen = [
@@ -61,31 +61,31 @@ def test_neighbours_alike_in_exchange_key_and_flags_share_a_run(
     assert all(left != right for left, right in pairwise(routes))
 
 
-def test_large_bodies_collected_by_many_threads_are_cut_into_several_runs() -> None:
-    runs = collected([("", "k", b"x" * 200_000, None)] * 10)
-    assert [run[3] for run in runs] == [1] * 10
+def test_large_bodies_collected_by_many_threads_are_cut_into_several_batches() -> None:
+    batches = collected([("", "k", b"x" * 200_000, None)] * 10)
+    assert [batch[3] for batch in batches] == [1] * 10
 
 
-def test_a_body_appended_to_a_run_that_another_thread_turned_from_is_swept_up() -> None:
+def test_a_body_appended_to_a_batch_that_another_thread_turned_from_is_swept_up() -> None:
     collecting = BatchCollector()
     collecting.turn_to("", "a", None)
     late = collecting.filling
     late.bodies.append(b"1")
-    assert [run[3] for run in collecting.turn_to("", "b", None)] == [1]
+    assert [batch[3] for batch in collecting.turn_to("", "b", None)] == [1]
     late.bodies.append(b"2")
     assert collecting.sweep(late) == [("", "a", PERSISTENT, 1, records.pack(None, b"2"), 0, 0, 0, 0)]
 
 
-def test_many_bodies_make_runs_of_some_hundred_records() -> None:
-    runs = list(batches_of([b"x" * 100] * 1234, None))
-    assert [count for count, _ in runs] == [BATCH_RECORDS, BATCH_RECORDS, 234]
-    assert all(records.unpack(packed, count) for count, packed in runs)
+def test_many_bodies_make_batches_of_some_hundred_records() -> None:
+    batches = list(batches_of([b"x" * 100] * 1234, None))
+    assert [count for count, _ in batches] == [BATCH_RECORDS, BATCH_RECORDS, 234]
+    assert all(records.unpack(packed, count) for count, packed in batches)
 
 
-def test_many_large_bodies_make_runs_of_bounded_bytes() -> None:
-    runs = list(batches_of(iter([b"x" * 100_000] * 11), None))
-    assert sum(count for count, _ in runs) == 11
-    assert all(len(packed) <= MANY_BYTES + 1000 for _, packed in runs)
+def test_many_large_bodies_make_batches_of_bounded_bytes() -> None:
+    batches = list(batches_of(iter([b"x" * 100_000] * 11), None))
+    assert sum(count for count, _ in batches) == 11
+    assert all(len(packed) <= MANY_BYTES + 1000 for _, packed in batches)
 
 
 def test_no_bodies_make_no_run() -> None:

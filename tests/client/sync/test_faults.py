@@ -189,7 +189,7 @@ def test_a_full_window_waits_for_confirms_and_is_a_timeout_when_none_come(peer: 
             publisher.flush(0.1)
 
 
-def test_publishes_that_wait_for_a_confirm_share_runs_in_order(peer: Peer) -> None:
+def test_publishes_that_wait_for_a_confirm_share_batches_in_order(peer: Peer) -> None:
     batches = []
 
     def script(talk: Conversation) -> None:

@@ -261,7 +261,7 @@ def test_a_recovery_is_given_up_when_it_was_to_be(peer: Peer) -> None:
     connection.close()
 
 
-def test_unconfirmed_runs_are_resent_with_their_numbers_before_anything_new(peer: Peer) -> None:
+def test_unconfirmed_batches_are_resent_with_their_numbers_before_anything_new(peer: Peer) -> None:
     said: list[list[BasicPublish]] = [[], []]
 
     def second(talk: Conversation) -> None:

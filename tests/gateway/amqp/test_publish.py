@@ -68,7 +68,7 @@ def nack(tag: int, *, multiple: bool = False) -> BasicNack:
     return BasicNack(tag, multiple=multiple, requeue=False)
 
 
-def test_neighbours_travel_as_one_run_byte_for_byte_where_their_properties_mean_nothing_here(
+def test_neighbours_travel_as_one_batch_byte_for_byte_where_their_properties_mean_nothing_here(
     start_stage: StartStage,
 ) -> None:
     stage = start_stage([("a", 0, {})])
@@ -88,7 +88,7 @@ def test_neighbours_travel_as_one_run_byte_for_byte_where_their_properties_mean_
         assert heard(client, 1) == [ack(150, multiple=True)]
 
 
-def test_a_run_ends_where_terms_change(start_stage: StartStage) -> None:
+def test_a_batch_ends_where_terms_change(start_stage: StartStage) -> None:
     stage = start_stage([("a", 0, BOUNDED)])
     with confirming(stage) as client:
         urgent, brief = listed(priority=5), listed(priority=200, expiration="+0010", delivery_mode=2)
@@ -203,7 +203,7 @@ def test_shards_confirm_each_at_their_own_pace(start_stage: StartStage) -> None:
         assert heard(client, 1) == [ack(6)]
 
 
-def test_a_queue_that_has_room_for_some_of_a_run_takes_those(start_stage: StartStage) -> None:
+def test_a_queue_that_has_room_for_some_of_a_batch_takes_those(start_stage: StartStage) -> None:
     stage = start_stage([("a", 0, BOUNDED)])
     with confirming(stage) as client:
         publish(client, to("a"), *[(NO_LIST, b"x")] * 10)

@@ -10,7 +10,7 @@ import pytest
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.reads import EndReservation, Read, Reserve, Slices
 from shardmq.errors import ReplyCode
-from shardmq.limits import REQUEST_BYTES_MAX, RESERVATION_MS, RUN_RECORDS_MAX, SLICES_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX, REQUEST_BYTES_MAX, RESERVATION_MS, SLICES_MAX
 from shardmq.message.record import pack_many
 from shardmq.message.record_batch import PERSISTENT, RecordBatch
 from shardmq.protocol.native.frames import frame
@@ -55,9 +55,9 @@ def test_what_is_read_comes_as_deliveries_with_their_numbers(start_stage: StartS
     records = pack_many([b"1", b"2"])
     run = RecordBatch("e", "k", PERSISTENT, 5, 2**64 - 1, 77, 2, records)
     with RawClient(stage).open() as client:
-        operation = QueueRead(3, 1, "b", 4, MOST, RUN_RECORDS_MAX, "drain-1")
+        operation = QueueRead(3, 1, "b", 4, MOST, RECORD_BATCH_RECORDS_MAX, "drain-1")
         message, result = asked(stage, client, operation, Read, ([(7, True, 3, run)], following))
-        assert message == (2, 4, MOST, RUN_RECORDS_MAX, "drain-1")
+        assert message == (2, 4, MOST, RECORD_BATCH_RECORDS_MAX, "drain-1")
         assert result == {
             "deliveries": [
                 {

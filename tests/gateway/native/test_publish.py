@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shardmq.errors import ContentTooLarge, InvalidRequest, RequestError
 from shardmq.gateway.native.publish import SLICE_BYTES, SlicedCheck
-from shardmq.limits import PROPERTIES_BYTES_MAX, RUN_PROPERTIES_BYTES_MAX
+from shardmq.limits import PROPERTIES_BYTES_MAX, RECORD_BATCH_PROPERTIES_BYTES_MAX
 from shardmq.message.properties import Properties
 from shardmq.message.record import check, pack, unpack
 
@@ -38,7 +38,7 @@ def test_properties_are_bounded_by_message_and_by_publish() -> None:
     with pytest.raises(ContentTooLarge, match="a message with"):
         checked(large * 2, 2)
     half = pack(Properties(headers={"x": bytes(PROPERTIES_BYTES_MAX // 2)}), b"")
-    count = RUN_PROPERTIES_BYTES_MAX * 2 // PROPERTIES_BYTES_MAX + 1
+    count = RECORD_BATCH_PROPERTIES_BYTES_MAX * 2 // PROPERTIES_BYTES_MAX + 1
     with pytest.raises(ContentTooLarge, match="publish fewer messages at a time"):
         checked(half * count, count)
 

@@ -139,7 +139,7 @@ def test_few_ranges_stay_in_memory_where_all_is_sent_again() -> None:
         assert (attempt.messages, attempt.is_wide, len(attempt._seen) <= 5) == (100, False, True)
 
 
-def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> None:
+def test_a_start_does_not_hold_the_places_of_all_staged_batches(tmp_path: Path) -> None:
     batches, record = 40_000, pack(None, b"x")
     batch = RecordBatch("", "", PERSISTENT, 1, 2, 3, 1, record)
     (tmp_path / "store").mkdir()
@@ -160,13 +160,13 @@ def test_a_start_does_not_hold_the_places_of_all_staged_runs(tmp_path: Path) -> 
     assert peak < 60 * batches, peak
 
 
-RUNS = 12
+BATCHES = 12
 
 
 def publishes(attempt: int, padding: int) -> list[Publish]:
     """Batches of ten messages, to the queues in turn; their numbers are in their bodies."""
     found = []
-    for place in range(RUNS):
+    for place in range(BATCHES):
         bodies = [b"%0*d" % (padding, number) for number in range(place * 10, place * 10 + 10)]
         batch = RecordBatch("ex", "key", PERSISTENT, 5, 9, 0, 10, pack_many(bodies))
         found.append(Publish(((1,), (1, 2), (2,))[place % 3], batch, attempt, place * 10, 0, 3))
@@ -176,7 +176,7 @@ def publishes(attempt: int, padding: int) -> list[Publish]:
 def expected(queue: int) -> list[int]:
     skipped = 2 if queue == 1 else 0
     return [
-        number for place in range(RUNS) if place % 3 != skipped for number in range(place * 10, place * 10 + 10)
+        number for place in range(BATCHES) if place % 3 != skipped for number in range(place * 10, place * 10 + 10)
     ] * 2
 
 
@@ -217,7 +217,7 @@ def test_a_crash_after_any_pass_neither_loses_nor_doubles_a_message(
         assert shard.ask(Call(7, FollowDecision(3, [SECOND, FIRST]))) is None
         shard.after_pass = lambda: None
         assert [shard.contents(queue) for queue in (1, 2)] == [expected(1), expected(2)]
-    messages = RUNS * 10
+    messages = BATCHES * 10
     assert states[0] == (3 * messages, 0)
     assert len({left for left, _ in states}) > 6
     joined = [joined for _, joined in states]
@@ -232,11 +232,11 @@ def test_a_crash_before_the_decision_leaves_all_that_was_confirmed_staged(tmp_pa
             assert shard.publish(message) == []
             shard.restart()
             assert shard.publish(message) == []
-        assert shard.ask(Call(5, Seal(3, FIRST)))[0] == RUNS * 10
+        assert shard.ask(Call(5, Seal(3, FIRST)))[0] == BATCHES * 10
         shard.restart()
-        assert shard.ask(Call(6, Prepare(3, [FIRST, SECOND]))) == [RUNS * 10, 0]
+        assert shard.ask(Call(6, Prepare(3, [FIRST, SECOND]))) == [BATCHES * 10, 0]
         (before,) = shard.loop.table()["staged"]
-        assert (before["messages"], before["attempts"]) == (RUNS * 10, 1)
+        assert (before["messages"], before["attempts"]) == (BATCHES * 10, 1)
         assert shard.ready(1) == 0
         assert shard.ask(Call(7, FollowDecision(3, []))) is None
         assert shard.loop.table()["staged"] == []

@@ -215,7 +215,7 @@ def test_of_many_that_expire_together_some_wait_for_the_next_pass_but_are_not_de
 ) -> None:
     queue = shelf.declare(**arguments)
     for _ in range(5):
-        shelf.serial += 1  # they do not continue one another: five runs
+        shelf.serial += 1  # they do not continue one another: five record batches
         shelf.publish(b"a", ttl_ms=50)
     shelf.publish(b"stays")
     shelf.end_pass()

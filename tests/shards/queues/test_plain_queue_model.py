@@ -234,7 +234,7 @@ TestQueueInMemoryAgreesWithAList = QueueMachineInMemory.TestCase
 TestQueueInMemoryAgreesWithAList.settings = TestQueueAgreesWithAList.settings
 
 
-def test_a_cut_run_holds_the_messages_asked_for() -> None:
+def test_a_cut_batch_holds_the_messages_asked_for() -> None:
     from shardmq.shards.segments.slicer import BatchSlicer
 
     batch = RecordBatch("ex", "key", 1, 5, 9, 100, 20, pack_many([b"x" * i for i in range(20)]))

@@ -1,4 +1,4 @@
-"""Cutting runs: pieces hold the messages asked for, and joined they are the batch."""
+"""Cutting record batches: pieces hold the messages asked for, and joined they are the batch."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ def run_of(items: list[tuple[Properties | None, bytes]]) -> RecordBatch:
 
 
 @given(messages, st.data())
-def test_a_run_cut_in_two_and_joined_is_the_run(
+def test_a_batch_cut_in_two_and_joined_is_the_batch(
     items: list[tuple[Properties | None, bytes]], data: st.DataObject
 ) -> None:
     batch = run_of(items)
@@ -41,7 +41,7 @@ def test_a_cut_holds_the_messages_asked_for(items: list[tuple[Properties | None,
 
 
 @given(messages, st.lists(st.integers(1, 5)))
-def test_one_cutter_cuts_a_run_piece_by_piece_from_the_front(
+def test_one_cutter_cuts_a_batch_piece_by_piece_from_the_front(
     items: list[tuple[Properties | None, bytes]], sizes: list[int]
 ) -> None:
     batch, slicer, pieces, start = run_of(items), BatchSlicer(), [], 0

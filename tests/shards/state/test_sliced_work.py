@@ -21,9 +21,9 @@ from tests.shards.driver import Shard, consume, numbers, run_of
 from tests.shards.inside import MEMORY
 
 QUEUES = (Queue("/", "big", 1, 0), Queue("/", "other", 2, 0))
-RUN_BYTES = 2 << 20
-RUNS = 4 * SLICE_BYTES // RUN_BYTES
-MESSAGES = 8 * RUNS
+BATCH_BYTES = 2 << 20
+BATCHES = 4 * SLICE_BYTES // BATCH_BYTES
+MESSAGES = 8 * BATCHES
 ATTEMPTS = 10
 """A machine that is busy may not let this process speak up while the shard works."""
 
@@ -40,17 +40,17 @@ def shard() -> Iterator[Shard]:
 
 def fill(shard: Shard) -> None:
     """Four slices of messages."""
-    body = os.urandom(RUN_BYTES // 8)
+    body = os.urandom(BATCH_BYTES // 8)
     records = pack_many([body] * 8)
-    for number in range(RUNS):
+    for number in range(BATCHES):
         shard.send(Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 8 * number, 8, records)))
-    shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS)
+    shard.expect(Confirmed, lambda confirmed: confirmed.upto == BATCHES)
 
 
 def served_until(shard: Shard, request: int) -> int:
     """Publish to the other queue, each message when the one before is confirmed, until that is answered; how many."""
     served = 0
-    upto = RUNS
+    upto = BATCHES
     while True:
         upto += 1
         shard.send(Publish((2,), run_of(served, 1)))

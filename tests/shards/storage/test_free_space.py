@@ -16,7 +16,7 @@ from tests.shards.driver import Shard, run_of
 from tests.shards.inside import MEMORY
 
 MB = 1 << 20
-RUNS = 80
+BATCHES = 80
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def shard() -> Iterator[Shard]:
         shard = Shard(Path(folder), disk_free_bytes_min=0)
         shard.assign(Queue("/", "q", 1, 0), Queue("/", "kept", 2, 0))
         records = pack_many([bytes(MB)])
-        shard.send(*[Publish((1,), RecordBatch("ex", "key", 1, 5, 9, number, 1, records)) for number in range(RUNS)])
+        shard.send(*[Publish((1,), RecordBatch("ex", "key", 1, 5, 9, number, 1, records)) for number in range(BATCHES)])
         shard.send(Publish((2,), run_of(0, 1000)))
-        shard.expect(Confirmed, lambda confirmed: confirmed.upto == RUNS + 1)
+        shard.expect(Confirmed, lambda confirmed: confirmed.upto == BATCHES + 1)
         yield shard
         shard.close()
 
@@ -37,7 +37,7 @@ def file_bytes(shard: Shard) -> int:
 
 
 def test_a_start_gives_back_what_is_free_and_keeps_what_the_redo_log_has(shard: Shard) -> None:
-    assert shard.ask(Call(11, Purge(1))) == RUNS
+    assert shard.ask(Call(11, Purge(1))) == BATCHES
     assert file_bytes(shard) > 80 * MB
     shard.redial()
     shard.publish(Publish((2,), run_of(1000, 5)))  # in the redo log alone
@@ -55,13 +55,13 @@ def test_what_a_kill_left_of_a_copy_is_removed_at_the_next_start(shard: Shard) -
     (held / "data.mdb").write_bytes(b"half of a copy")
     shard.start()
     shard.redial()
-    assert (shard.queue(1)["ready"], shard.queue(2)["ready"]) == (RUNS, 1000)
+    assert (shard.queue(1)["ready"], shard.queue(2)["ready"]) == (BATCHES, 1000)
     assert not held.exists()
 
 
 def test_while_it_runs_and_the_disk_is_short_a_shard_gives_back_what_is_free(shard: Shard) -> None:
     (shard.folder / "disk-free-bytes").write_text(str(60 * MB))
-    assert shard.ask(Call(11, Purge(1))) == RUNS
+    assert shard.ask(Call(11, Purge(1))) == BATCHES
     shard.until(lambda: file_bytes(shard) < 4 * MB)
     shard.redial()
     shard.publish(Publish((2,), run_of(1000, 5)))

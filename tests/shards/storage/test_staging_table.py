@@ -35,7 +35,7 @@ def body(request: pytest.FixtureRequest) -> bytes:
     return b"b" * size
 
 
-def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: bytes) -> None:
+def test_staged_batches_are_found_in_order_of_their_attempt(tmp_path: Path, body: bytes) -> None:
     store = Store.open(tmp_path)
     batches = [staged(1, 5, sequence, body) for sequence in (3, 0, 300)]
     others = [staged(1, 6, 0, body), staged(2, 5, 1, body)]
@@ -47,7 +47,7 @@ def test_staged_runs_are_found_in_order_of_their_attempt(tmp_path: Path, body: b
     store.close()
 
 
-def test_a_portion_of_staged_runs_ends_at_its_bytes_and_goes_on_behind(tmp_path: Path, body: bytes) -> None:
+def test_a_portion_of_staged_batches_ends_at_its_bytes_and_goes_on_behind(tmp_path: Path, body: bytes) -> None:
     store = Store.open(tmp_path)
     store.write(WriteBatch(staged=[staged(1, 5, sequence, body) for sequence in range(10)]))
     first = store.staging.batches(1, 5, 0, 3 * len(body))
@@ -102,7 +102,7 @@ def test_a_start_finds_what_was_sealed_decided_and_reserved(tmp_path: Path) -> N
     last.close()
 
 
-def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
+def test_a_staged_batch_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.write(WriteBatch(staged=[staged(1, 5, 0, b"needle" * 20_000)]))
     store.close()
@@ -119,7 +119,7 @@ def test_a_staged_run_that_is_not_what_was_written_is_refused(tmp_path: Path) ->
     again.close()
 
 
-def test_staged_runs_are_found_by_the_numbers_they_have(tmp_path: Path, body: bytes) -> None:
+def test_staged_batches_are_found_by_the_numbers_they_have(tmp_path: Path, body: bytes) -> None:
     store = Store.open(tmp_path)
     first, second, third = (staged(1, 5, sequence, body, messages=2) for sequence in (3, 5, 300))
     store.write(WriteBatch(staged=[first, second, staged(1, 4, 400), staged(1, 6, 0), staged(2, 5, 4)]))

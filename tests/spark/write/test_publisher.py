@@ -24,8 +24,8 @@ from shardmq.spark.write.publisher import MANDATORY, PERSISTENT, WINDOW_BYTES, P
 from tests.spark.proxy import Fate, Proxy
 
 PUBLISH = TYPES[BasicPublish]
-RUN = 100
-RUNS = 120
+PER_BATCH = 100
+BATCHES = 120
 
 
 @pytest.fixture
@@ -35,20 +35,20 @@ def ours(broker: Server) -> Iterator[BrokerConnection]:
     ours.close()
 
 
-def run_of(number: int) -> memoryview:
-    return memoryview(records.pack_many([b"%d" % row for row in range(number * RUN, (number + 1) * RUN)]))
+def batch_of(number: int) -> memoryview:
+    return memoryview(records.pack_many([b"%d" % row for row in range(number * PER_BATCH, (number + 1) * PER_BATCH)]))
 
 
 def publish_one(publisher: PublishWindow, exchange: str, key: str, flags: int = PERSISTENT) -> None:
-    publisher.publish(exchange, key, flags, RUN, run_of(0))
+    publisher.publish(exchange, key, flags, PER_BATCH, batch_of(0))
     publisher.flush()
 
 
-def publish_runs(publisher: PublishWindow, queues: list[str], between: Callable[[int], None] = lambda _: None) -> None:
-    """RUNS runs of numbered messages, one queue after the other."""
-    for number in range(RUNS):
+def publish_all(publisher: PublishWindow, queues: list[str], between: Callable[[int], None] = lambda _: None) -> None:
+    """BATCHES batches of numbered messages, one queue after the other."""
+    for number in range(BATCHES):
         between(number)
-        publisher.publish("", queues[number % len(queues)], PERSISTENT, RUN, run_of(number))
+        publisher.publish("", queues[number % len(queues)], PERSISTENT, PER_BATCH, batch_of(number))
     publisher.flush()
 
 
@@ -94,15 +94,15 @@ def test_each_message_is_staged_once_whoever_is_killed(
     number, _ = ours.begin("killed")
     publisher = PublishWindow(ours, number)
 
-    def kill(run: int) -> None:
-        if run in (RUNS // 4, RUNS // 2):
+    def kill(batch: int) -> None:
+        if batch in (BATCHES // 4, BATCHES // 2):
             server.kill_and_wait(victim)
 
-    publish_runs(publisher, names, kill)
-    assert ours.seal(number, publisher.attempt) == RUNS * RUN
-    assert ours.commit("killed", number, [(publisher.attempt, RUNS * RUN)])
-    seen = [row for name in names for row in bodies(channel, name, RUNS * RUN // len(names))]
-    assert sorted(seen) == list(range(RUNS * RUN))
+    publish_all(publisher, names, kill)
+    assert ours.seal(number, publisher.attempt) == BATCHES * PER_BATCH
+    assert ours.commit("killed", number, [(publisher.attempt, BATCHES * PER_BATCH)])
+    seen = [row for name in names for row in bodies(channel, name, BATCHES * PER_BATCH // len(names))]
+    assert sorted(seen) == list(range(BATCHES * PER_BATCH))
     assert [channel.basic_get(name) for name in names] == [None] * len(names)
     ours.close()
 
@@ -121,10 +121,10 @@ def test_what_a_lost_connection_had_is_published_once_without_a_transaction(
             return lossy.get(seen[0], Fate.PASSES) if kind == PUBLISH else Fate.PASSES
 
         proxy.judge = judge
-        publish_runs(publisher, [queue])
+        publish_all(publisher, [queue])
         assert ours.life == 3
         ours.close()
-    assert bodies(channel, queue, RUNS * RUN) == list(range(RUNS * RUN))
+    assert bodies(channel, queue, BATCHES * PER_BATCH) == list(range(BATCHES * PER_BATCH))
     assert channel.basic_get(queue) is None
 
 
@@ -133,7 +133,7 @@ def test_connections_that_are_lost_one_after_the_other_are_given_up(broker: Serv
         ours = BrokerConnection(proxy.url)
         publisher = PublishWindow(ours, timeout=0.3)
         proxy.judge = lambda kind: Fate.IS_LOST if kind == PUBLISH else Fate.PASSES
-        publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
+        publisher.publish("", queue, PERSISTENT, PER_BATCH, batch_of(0))
         with pytest.raises(Timeout, match=f"confirmed nothing for 0 s .* with routing key '{queue}'"):
             publisher.flush()
         assert ours.life > 2
@@ -143,9 +143,9 @@ def test_connections_that_are_lost_one_after_the_other_are_given_up(broker: Serv
 def test_the_window_bounds_what_is_unconfirmed(ours: BrokerConnection, channel: shardmq.Channel, queue: str) -> None:
     publisher = PublishWindow(ours)
     size = 1 << 20
-    run = memoryview(b"\x92\xc0\xc6" + size.to_bytes(4, "big") + bytes(size))
+    batch = memoryview(b"\x92\xc0\xc6" + size.to_bytes(4, "big") + bytes(size))
     for _ in range(40):
-        publisher.publish("", queue, PERSISTENT, 1, run)
+        publisher.publish("", queue, PERSISTENT, 1, batch)
         assert publisher._bytes <= WINDOW_BYTES
     publisher.flush()
     assert publisher._bytes == 0
@@ -190,20 +190,22 @@ def test_what_is_refused_for_now_is_tried_until_the_timeout(
     ours: BrokerConnection, connection: shardmq.Connection
 ) -> None:
     with connection.channel() as channel:
-        channel.queue_declare("small", durable=True, arguments={"x-max-length": RUN, "x-overflow": "reject-publish"})
+        channel.queue_declare(
+            "small", durable=True, arguments={"x-max-length": PER_BATCH, "x-overflow": "reject-publish"}
+        )
         channel.publisher()
         publisher = PublishWindow(ours, timeout=0.5)
         publish_one(publisher, "", "small")
-        publisher.publish("", "small", PERSISTENT, RUN, run_of(1))
+        publisher.publish("", "small", PERSISTENT, PER_BATCH, batch_of(1))
         with pytest.raises(PublishRefused, match=r"routing key 'small' was refused: .*for 0 s, option timeoutMs"):
             publisher.flush()
         patient = PublishWindow(ours, timeout=60)
-        patient.publish("", "small", PERSISTENT, RUN, run_of(2))
+        patient.publish("", "small", PERSISTENT, PER_BATCH, batch_of(2))
         for _ in range(20):
             patient._turn(0.05)
-        assert channel.queue_purge("small") == RUN
+        assert channel.queue_purge("small") == PER_BATCH
         patient.flush()
-        assert bodies(channel, "small", RUN) == list(range(2 * RUN, 3 * RUN))
+        assert bodies(channel, "small", PER_BATCH) == list(range(2 * PER_BATCH, 3 * PER_BATCH))
         channel.queue_delete("small")
 
 
@@ -216,7 +218,7 @@ def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
     ours = BrokerConnection(server.url, timeout=60)
     publisher = PublishWindow(ours, timeout=60)
     with caplog.at_level(logging.WARNING, "shardmq.spark"):
-        publisher.publish("", "full", PERSISTENT, RUN, run_of(0))
+        publisher.publish("", "full", PERSISTENT, PER_BATCH, batch_of(0))
         while not ours.blocked:
             publisher._turn(1.0)
         publisher._timeout = 0.1
@@ -229,7 +231,7 @@ def test_a_broker_that_is_blocked_is_waited_for_and_that_is_said_once(
     server.start()
     publisher.flush()
     with shardmq.connect(server.url) as connection, connection.channel() as channel:
-        assert bodies(channel, "full", RUN) == list(range(RUN))
+        assert bodies(channel, "full", PER_BATCH) == list(range(PER_BATCH))
     ours.close()
 
 
@@ -237,12 +239,12 @@ def test_the_time_a_program_takes_itself_is_none_that_the_broker_took(
     ours: BrokerConnection, channel: shardmq.Channel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher = PublishWindow(ours, timeout=30)
-    publisher.publish("", queue, PERSISTENT, RUN, run_of(0))
+    publisher.publish("", queue, PERSISTENT, PER_BATCH, batch_of(0))
     began = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: began + 3600)
-    publisher.publish("", queue, PERSISTENT, RUN, run_of(1))
+    publisher.publish("", queue, PERSISTENT, PER_BATCH, batch_of(1))
     publisher.flush()
-    assert channel.queue_purge(queue) == 2 * RUN
+    assert channel.queue_purge(queue) == 2 * PER_BATCH
 
 
 def test_attempts_are_of_those_that_send_again_in_the_same_frames(ours: BrokerConnection) -> None:
@@ -257,8 +259,8 @@ def test_a_peer_that_writes_before_it_reads_is_no_deadlock() -> None:
         ours = BrokerConnection(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/", timeout=30)
         publisher = PublishWindow(ours)
         body = secrets.token_bytes(6 << 20)  # more than the buffers of both ends
-        run = memoryview(b"\x92\xc0\xc6" + len(body).to_bytes(4, "big") + body)
-        publisher.publish("", "work", PERSISTENT, 1, run)
+        batch = memoryview(b"\x92\xc0\xc6" + len(body).to_bytes(4, "big") + body)
+        publisher.publish("", "work", PERSISTENT, 1, batch)
         publisher.flush()
         ours.close()
 

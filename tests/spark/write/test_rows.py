@@ -1,4 +1,4 @@
-"""Rows cut into runs: which columns there may be, what goes together, and in which order."""
+"""Rows cut into record batches: which columns there may be, what goes together, and in which order."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types
 
 from shardmq.errors import InvalidRequest
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message import record as records
 from shardmq.spark.options import Options
 from shardmq.spark.write.rows import BATCH_BYTES, GATHERED_BYTES, RowBatch, RowSplitter, check_columns
@@ -23,8 +23,8 @@ def cut(batches: list[pa.RecordBatch], options: Options = OPTIONS) -> list[RowBa
     return list(RowSplitter(batches[0].schema.names, options).split(batches))
 
 
-def bodies(run: RowBatch) -> list[bytes]:
-    return [record.body for record in records.unpack(bytes(run.records), run.count)]
+def bodies(piece: RowBatch) -> list[bytes]:
+    return [record.body for record in records.unpack(bytes(piece.records), piece.count)]
 
 
 @given(
@@ -40,7 +40,7 @@ def bodies(run: RowBatch) -> list[bytes]:
     ),
     st.integers(1, 4),
 )
-def test_rows_that_go_the_same_way_share_a_run_and_keep_their_order(
+def test_rows_that_go_the_same_way_share_a_batch_and_keep_their_order(
     routes: list[tuple[str | None, str, int | None, int | None]], parts: int
 ) -> None:
     batch = pa.record_batch(
@@ -59,14 +59,14 @@ def test_rows_that_go_the_same_way_share_a_run_and_keep_their_order(
         wanted[exchange, "UA" if key is None else key, 0 if mode == 1 else 1, 7 if delay is None else delay].append(
             b"%d" % number
         )
-    runs = cut(batches, Options(url="shardmq://x/", routing_key="UA", delay_ms=7))
-    assert {(run.exchange, run.routing_key, run.flags, run.delay_ms): bodies(run) for run in runs} == wanted
-    assert len(runs) == len(wanted), "batches were put together before they were cut"
+    pieces = cut(batches, Options(url="shardmq://x/", routing_key="UA", delay_ms=7))
+    assert {(each.exchange, each.routing_key, each.flags, each.delay_ms): bodies(each) for each in pieces} == wanted
+    assert len(pieces) == len(wanted), "batches were put together before they were cut"
 
 
-def test_rows_of_one_target_are_one_run_for_each_batch_without_a_sort() -> None:
+def test_rows_of_one_target_are_one_row_batch_for_each_batch_without_a_sort() -> None:
     batches = [pa.record_batch({"value": pa.array([b"a", b"b"])}), pa.record_batch({"value": pa.array([b"c"])})]
-    assert [(run.exchange, run.routing_key, run.flags, bodies(run)) for run in cut(batches)] == [
+    assert [(piece.exchange, piece.routing_key, piece.flags, bodies(piece)) for piece in cut(batches)] == [
         ("flights", "", 1, [b"a", b"b"]),
         ("flights", "", 1, [b"c"]),
     ]
@@ -77,20 +77,20 @@ def test_a_batch_without_rows_gives_no_run() -> None:
 
 
 def test_an_option_makes_all_rows_transient() -> None:
-    [run] = cut([pa.record_batch({"value": pa.array([b"a"])})], Options(url="x", routing_key="q", delivery_mode=1))
-    assert (run.exchange, run.routing_key, run.flags) == ("", "q", 0)
+    [piece] = cut([pa.record_batch({"value": pa.array([b"a"])})], Options(url="x", routing_key="q", delivery_mode=1))
+    assert (piece.exchange, piece.routing_key, piece.flags) == ("", "q", 0)
 
 
 @pytest.mark.parametrize("keys", [1, 2])
-def test_runs_are_no_larger_than_a_publish_may_be(keys: int) -> None:
+def test_row_batches_are_no_larger_than_a_publish_may_be(keys: int) -> None:
     many = pa.record_batch(
         {"value": pa.array([b""] * 150_000), "routing_key": pa.array([str(number % keys) for number in range(150_000)])}
     )
-    runs = cut([many])
-    assert sum(run.count for run in runs) == 150_000
-    assert max(run.count for run in runs) <= RUN_RECORDS_MAX
+    pieces = cut([many])
+    assert sum(piece.count for piece in pieces) == 150_000
+    assert max(piece.count for piece in pieces) <= RECORD_BATCH_RECORDS_MAX
     large = pa.record_batch({"value": pa.array([bytes(300_000)] * 10 + [bytes(3 * BATCH_BYTES)] + [b"x"])})
-    assert [run.count for run in cut([large])] == [3, 3, 3, 1, 1, 1]
+    assert [piece.count for piece in cut([large])] == [3, 3, 3, 1, 1, 1]
 
 
 @pytest.mark.parametrize("columns", [{}, {"routing_key": pa.array(["a", "b"] * 24)}])
@@ -100,9 +100,9 @@ def test_large_batches_are_cut_a_part_at_a_time(columns: dict[str, Any]) -> None
     batch = pa.record_batch({"value": values, "headers": headers, **columns})
     before = pa.total_allocated_bytes()
     seen = []
-    for run in RowSplitter(batch.schema.names, OPTIONS).split([batch]):
+    for piece in RowSplitter(batch.schema.names, OPTIONS).split([batch]):
         assert pa.total_allocated_bytes() - before < 4 * GATHERED_BYTES
-        for record in records.unpack(bytes(run.records), run.count):
+        for record in records.unpack(bytes(piece.records), piece.count):
             seen.append(record.body[:2])
             assert record.properties.headers == {"n": str(int(record.body[:2]))}
     assert sorted(seen) == [b"%02d" % number for number in range(48)]
@@ -110,7 +110,7 @@ def test_large_batches_are_cut_a_part_at_a_time(columns: dict[str, Any]) -> None
 
 def test_large_batches_are_not_gathered() -> None:
     batch = pa.record_batch({"value": pa.array([bytes(5 << 20)]), "routing_key": pa.array(["a"])})
-    assert [run.count for run in cut([batch] * 3)] == [1, 1, 1]
+    assert [piece.count for piece in cut([batch] * 3)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

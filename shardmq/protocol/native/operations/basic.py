@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RUN_RECORDS_MAX
+from shardmq.limits import DELAY_MS_MAX, PREFETCH_MAX, RECORD_BATCH_RECORDS_MAX
 from shardmq.protocol.native.operations.fields import (
     AfterLoss,
     Arguments,
@@ -34,7 +34,7 @@ class BasicPublish(Operation, frozen=True):
     exchange: Name
     routing_key: Name
     flags: Annotated[int, Meta(ge=0, le=3)]
-    count: Annotated[int, Meta(ge=1, le=RUN_RECORDS_MAX)]
+    count: Annotated[int, Meta(ge=1, le=RECORD_BATCH_RECORDS_MAX)]
     records: bytes
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
     producer: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0

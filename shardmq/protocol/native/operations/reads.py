@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import DELAY_MS_MAX, RUN_RECORDS_MAX, SLICES_MAX
+from shardmq.limits import DELAY_MS_MAX, RECORD_BATCH_RECORDS_MAX, SLICES_MAX
 from shardmq.protocol.native.operations.fields import AfterLoss, ClientRequest, Name
 
 Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -40,7 +40,7 @@ class QueueRead(ClientRequest, frozen=True):
     queue: Name
     first: Position
     end: Position
-    count: Annotated[int, Meta(ge=1, le=RUN_RECORDS_MAX)]
+    count: Annotated[int, Meta(ge=1, le=RECORD_BATCH_RECORDS_MAX)]
     reservation: Name = ""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shardmq.limits import RUN_RECORDS_MAX
+from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.protocol.native.operations.fields import (
     AfterLoss,
     Arguments,
@@ -136,7 +136,7 @@ class QueuePeek(ClientRequest, frozen=True):
 
     queue: Name
     offset: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    count: Annotated[int, Meta(ge=1, le=RUN_RECORDS_MAX)]
+    count: Annotated[int, Meta(ge=1, le=RECORD_BATCH_RECORDS_MAX)]
 
 
 class TopologyList(ClientRequest, frozen=True):

@@ -16,8 +16,8 @@ from shardmq.limits import (
     MESSAGE_BYTES_HIGHEST,
     MESSAGE_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
+    RECORD_BATCH_PROPERTIES_BYTES_MAX,
     REQUEST_BYTES_MAX,
-    RUN_PROPERTIES_BYTES_MAX,
     SETTLEMENT_BYTES_MAX,
     frame_bytes_max,
 )
@@ -207,7 +207,7 @@ def test_the_example_of_the_spec_is_true() -> None:
         MESSAGE_BYTES_MAX,
         MESSAGE_BYTES_HIGHEST,
         PROPERTIES_BYTES_MAX,
-        RUN_PROPERTIES_BYTES_MAX,
+        RECORD_BATCH_PROPERTIES_BYTES_MAX,
     ],
 )
 def test_the_spec_tells_the_limits_in_bytes(number: int) -> None:
