@@ -1,4 +1,4 @@
-"""The command line of `shardmq bench`, its table and its JSON."""
+"""`shardmq bench` and its modes: options, and figures as a table or JSON."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ import click
 
 from shardmq.cmd.bench.compare.command import compare
 from shardmq.cmd.bench.compare.spark import spark
-from shardmq.cmd.bench.connections import crowd
+from shardmq.cmd.bench.connections import queues_command
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.terminal.options import URL
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.tables import print_facts
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.version import VERSION
 
@@ -86,7 +86,7 @@ _OPTIONS: Final = (
 )
 
 MODE_HELP: Final = {
-    "bulk": "publish_many in batches of 500.",
+    "bulk": "publish_many in record batches of 500.",
     "pipelined": "One call a message, up to 2000 unconfirmed.",
     "sync": "Each message is confirmed before the next.",
     "latency": "At a fixed --rate, whatever the broker does.",
@@ -110,14 +110,14 @@ def mode_command(mode: str) -> click.Command:
 for _mode in MESSAGES:
     bench.add_command(mode_command(_mode))
 bench.add_command(features)
-bench.add_command(crowd)
+bench.add_command(queues_command)
 bench.add_command(delays)
 bench.add_command(spark)
 bench.add_command(compare)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:
-    """Measure once and print."""
+    """Measure once and print the figures."""
     from shardmq.cmd.bench.disk import fdatasync_per_s
     from shardmq.cmd.bench.results import figures
     from shardmq.cmd.bench.trial import run
@@ -158,18 +158,16 @@ def progress_bar(settings: Settings, as_json: bool) -> "Iterator[Progress]":
 
 
 def print_table(measured: "Figures") -> None:
-    """The figures for people."""
-    from rich.console import Console
-
-    settings = measured.settings
+    """Print the figures for people."""
+    settings, latency = measured.settings, measured.latency_ms
     kind = "transient" if settings["transient"] else "persistent"
-    title = f"{settings['mode']}: {settings['messages']:,} of {settings['size']} bytes, {kind}"
-    table = new_table(title, ("",), ("",))
-    table.show_header = False
-    table.add_row("published, confirmed", f"{measured.publish_msgs_per_s:,.0f} msgs/s")
-    table.add_row("consumed, acked", f"{measured.consume_msgs_per_s:,.0f} msgs/s")
-    table.add_row("end to end", f"[bold]{measured.end_to_end_msgs_per_s:,.0f} msgs/s[/]")
-    latency = measured.latency_ms
-    table.add_row("latency p50 / p99 / max", f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.max:.2f} ms")
-    table.add_row("this disk", f"{settings['fdatasync_per_s']:,} fdatasync/s")
-    Console().print(table)
+    print_facts(
+        f"{settings['mode']}: {settings['messages']:,} messages of {settings['size']} bytes, {kind}",
+        {
+            "published, confirmed": f"{measured.publish_msgs_per_s:,.0f} msgs/s",
+            "consumed, acked": f"{measured.consume_msgs_per_s:,.0f} msgs/s",
+            "end to end": f"{measured.end_to_end_msgs_per_s:,.0f} msgs/s",
+            "latency p50 / p99 / max": f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.max:.2f} ms",
+            "this disk": f"{settings['fdatasync_per_s']:,} fdatasync/s",
+        },
+    )

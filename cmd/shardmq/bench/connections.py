@@ -10,7 +10,8 @@ import click
 
 from shardmq.cmd.terminal.options import URL
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column
+from shardmq.cmd.terminal.tables import Table
 from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Memory = dict[str, int]
     help="Give up when one part takes so long.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
-def crowd(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
+def queues_command(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
     """Declare many queues, open many connections, and show what each takes of the broker's memory.
 
     The queues are deleted at the end. Figures are of resident memory, by the roles of the processes.
@@ -158,17 +159,17 @@ def rate(count: int, started_at: float) -> float:
 
 
 def print_figures(figures: dict[str, Any], queues: int, connections: int) -> None:
-    """The figures for people."""
-    from rich.console import Console
-
+    """Print the figures for people."""
     from shardmq.cmd.terminal.values import size
 
     roles = tuple(figures["rss_bytes"])
-    table = new_table(f"{counted(queues, 'queue')}, {counted(connections, 'connection')}", ("",), roles)
-    for title, name in (
-        ("a queue", "bytes_per_queue"),
-        ("a connection", "bytes_per_connection"),
-        ("in all", "rss_bytes"),
-    ):
-        table.add_row(title, *(size(max(0, figures[name].get(role, 0))) for role in roles))
-    Console().print(table)
+    columns = (Column("memory"), *(Column(role, is_number=True, text=size) for role in roles))
+    rows = [
+        {"memory": title, **{role: max(0, figures[name].get(role, 0)) for role in roles}}
+        for title, name in (
+            ("of a queue", "bytes_per_queue"),
+            ("of a connection", "bytes_per_connection"),
+            ("in all", "rss_bytes"),
+        )
+    ]
+    Table(f"{counted(queues, 'queue')}, {counted(connections, 'connection')}", columns, rows).print()

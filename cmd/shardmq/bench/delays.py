@@ -13,7 +13,7 @@ import click
 from shardmq.cmd.bench.settings import STAMP
 from shardmq.cmd.terminal.options import URL
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.tables import print_facts
 from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError, Timeout
 
@@ -193,20 +193,16 @@ def consume(channel: "Channel", queue: str, messages: int, deadline: float) -> l
 
 
 def print_figures(figures: dict[str, Any]) -> None:
-    """The figures for people."""
-    from rich.console import Console
-
+    """Print the figures for people."""
     from shardmq.cmd.terminal.values import size
 
     late = figures["late_ms"]
-    table = new_table(f"{figures['settings']['messages']:,} delayed messages", ("",), ("",))
-    table.show_header = False
-    table.add_row("published, confirmed", f"{figures['publish_msgs_per_s']:,.0f} msgs/s")
-    table.add_row("late p50 / p99 / max", f"{late['p50']:.1f} / {late['p99']:.1f} / {late['max']:.1f} ms")
-    table.add_row("earliest", f"{late['min']:.1f} ms")
+    facts = {
+        "published, confirmed": f"{figures['publish_msgs_per_s']:,.0f} msgs/s",
+        "late p50 / p99 / max": f"{late['p50']:.1f} / {late['p99']:.1f} / {late['max']:.1f} ms",
+        "earliest": f"{late['min']:.1f} ms",
+    }
     for moment, shards in figures["shards_rss_bytes"].items():
         if shards:
-            table.add_row(
-                f"memory of shards, {moment.replace('_', ' ')}", " ".join(size(rss) for rss in shards.values())
-            )
-    Console().print(table)
+            facts[f"memory of shards, {moment.replace('_', ' ')}"] = ", ".join(size(rss) for rss in shards.values())
+    print_facts(f"{figures['settings']['messages']:,} delayed messages", facts)

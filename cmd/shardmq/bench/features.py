@@ -13,10 +13,36 @@ import msgspec
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
 from shardmq.cmd.terminal.options import URL
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, Row
+from shardmq.cmd.terminal.tables import Table
 
 ASKED_RATIO: Final = 0.6
-"""What each is to reach of the plain queue's rate."""
+"""The least share of the plain queue's rate that a feature is to reach."""
+
+
+def whole(number: float) -> str:
+    """A rate for people, as "12,345"."""
+    return f"{number:,.0f}"
+
+
+def two_digits(number: float) -> str:
+    """A ratio for people, as "0.85"."""
+    return f"{number:.2f}"
+
+
+def ratio_style(row: Row) -> str:
+    """Red where the ratio is less than asked."""
+    return "bold" if row["ratio"] >= ASKED_RATIO else "bold red"
+
+
+COLUMNS: Final = (
+    Column("feature"),
+    Column("msgs/s", lambda row: row["end_to_end_msgs_per_s"], is_number=True, text=whole),
+    Column("plain", lambda row: row["plain_msgs_per_s"], is_number=True, text=whole),
+    Column("ratio", is_number=True, text=two_digits, style=ratio_style),
+    Column("min", lambda row: row["ratio_min"], is_number=True, text=two_digits),
+    Column("max", lambda row: row["ratio_max"], is_number=True, text=two_digits),
+)
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -63,26 +89,26 @@ def features(
     plain queues.
     """
     wanted = names or tuple(FEATURES)[1:]
-    plan = Settings("pipelined", url, messages, size, 1, 1, 1, 1.0, False, timeout)
+    settings = Settings("pipelined", url, messages, size, 1, 1, 1, 1.0, False, timeout)
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in wanted}
-    for number, name, plain, rate in measurements(plan, wanted, rounds):
+    for number, name, plain, rate in measurements(settings, wanted, rounds):
         rates[name].append((rate, plain))
         if not as_json:
             click.echo(f"round {number} of {rounds}: {name}: {rate:,.0f} msgs/s, {rate / plain:.2f} of plain", err=True)
     costs = [cost(name, pairs) for name, pairs in rates.items()]
     if as_json:
-        print_json({"features": costs, "settings": {**msgspec.to_builtins(plan), "rounds": rounds}})
+        print_json({"features": costs, "settings": {**msgspec.to_builtins(settings), "rounds": rounds}})
     else:
-        print_costs(costs, plan)
+        print_costs(costs, settings)
 
 
-def measurements(plan: Settings, names: tuple[str, ...], rounds: int) -> Iterator[tuple[int, str, float, float]]:
+def measurements(settings: Settings, names: tuple[str, ...], rounds: int) -> Iterator[tuple[int, str, float, float]]:
     """Measure: (round, feature, mean rate of the plain ones around it, its rate)."""
-    before = end_to_end(plan)
+    before = end_to_end(settings)
     for number in range(1, rounds + 1):
         for name in names:
-            rate = end_to_end(msgspec.structs.replace(plan, feature=name))
-            after = end_to_end(plan)
+            rate = end_to_end(msgspec.structs.replace(settings, feature=name))
+            after = end_to_end(settings)
             yield number, name, (before + after) / 2, rate
             before = after
 
@@ -109,22 +135,7 @@ def cost(name: str, pairs: list[tuple[float, float]]) -> Cost:
     )
 
 
-def print_costs(costs: list[Cost], plan: Settings) -> None:
-    """The figures for people."""
-    from rich.console import Console
-
-    table = new_table(
-        f"pipelined, {plan.messages:,} of {plan.size} bytes, persistent",
-        ("",),
-        ("msgs/s", "plain", "ratio", "min … max"),
-    )
-    for row in costs:
-        style = "bold" if row.ratio >= ASKED_RATIO else "bold red"
-        table.add_row(
-            row.feature,
-            f"{row.end_to_end_msgs_per_s:,.0f}",
-            f"{row.plain_msgs_per_s:,.0f}",
-            f"[{style}]{row.ratio:.2f}[/]",
-            f"{row.ratio_min:.2f} … {row.ratio_max:.2f}",
-        )
-    Console().print(table)
+def print_costs(costs: list[Cost], settings: Settings) -> None:
+    """Print the figures for people."""
+    title = f"pipelined, {settings.messages:,} messages of {settings.size} bytes, persistent"
+    Table(title, COLUMNS, msgspec.to_builtins(costs)).print()

@@ -9,12 +9,24 @@ import click
 
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, names, numbers
+from shardmq.cmd.terminal.tables import Table
 
 if TYPE_CHECKING:
     from shardmq.cmd.demo.flights import Tally
 
 EXIT_WRONG: Final = 1
+
+COLUMNS: Final = (
+    *names("queue", "binding key"),
+    *numbers("pandas", "shardmq"),
+    Column("in order"),
+    Column(
+        "right",
+        text=lambda is_right: "✓" if is_right else "✗",
+        style=lambda row: "green" if row["right"] else "red",
+    ),
+)
 
 
 @click.command(short_help="Send 336,776 flights through a broker that is killed.")
@@ -64,33 +76,26 @@ def demo(*, shards: int, as_json: bool) -> int:
         }
         print_json({"ok": all(tally.is_right for tally in tallies), "queues": rows, "seconds": round(seconds, 3)})
     else:
-        print_table(tallies, seconds)
+        print_table(tallies)
+        right = all(tally.is_right for tally in tallies)
+        verdict = "everything arrived, in order" if right else "not everything arrived as it should"
+        console.print(f"{verdict}, after {seconds:.1f} s")
     return 0 if all(tally.is_right for tally in tallies) else EXIT_WRONG
 
 
-def print_table(tallies: "list[Tally]", seconds: float) -> None:
-    """The result for people."""
-    from rich.console import Console
-
+def print_table(tallies: "list[Tally]") -> None:
+    """Print the counts for people."""
     from shardmq.cmd.demo.flights import QUEUES
 
-    right = all(tally.is_right for tally in tallies)
-    table = new_table(
-        "flights by queue, as pandas counts them and as they came",
-        ("queue", "binding key"),
-        ("pandas", "shardmq"),
-        caption=f"{'everything is there, in order' if right else 'something is not as it should be'}, "
-        f"after {seconds:.1f} s",
-    )
-    table.add_column("in order")
-    table.add_column("")
-    for tally in tallies:
-        table.add_row(
-            tally.queue,
-            QUEUES[tally.queue][0],
-            f"{tally.expected:,}",
-            f"{tally.count:,}",
-            "yes" if tally.in_order else "no",
-            "[green]✓[/]" if tally.is_right else "[red]✗[/]",
-        )
-    Console().print(table)
+    rows = [
+        {
+            "queue": tally.queue,
+            "binding key": QUEUES[tally.queue][0],
+            "pandas": tally.expected,
+            "shardmq": tally.count,
+            "in order": tally.in_order,
+            "right": tally.is_right,
+        }
+        for tally in tallies
+    ]
+    Table("flights by queue, as pandas counts them and as they arrived", COLUMNS, rows).print()

@@ -9,7 +9,8 @@ import click
 from shardmq.cmd.spark.session import check_installed, spark_options
 from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, names, numbers
+from shardmq.cmd.terminal.tables import Table
 from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
@@ -84,19 +85,32 @@ def deadletters(
 
 def print_groups(report: "Report", queue: str) -> None:
     """Print the table of reasons, queues, exchanges and hours."""
-    from rich.console import Console
-    from rich.markup import escape
-
     from shardmq.cmd.terminal.values import duration
 
     now = datetime.now(UTC)
+
+    def age(came: datetime) -> str:
+        return duration(max(0.0, (now - came).total_seconds()))
+
+    columns = (
+        *names("reason", "queue", "exchange"),
+        *numbers("messages"),
+        Column("hour (UTC)", is_number=True),
+        Column("oldest", is_number=True, text=age),
+        Column("newest", is_number=True, text=age),
+    )
+    rows = [
+        {
+            "reason": group.reason or "no x-death",
+            "queue": group.queue,
+            "exchange": group.exchange,
+            "messages": group.count,
+            "hour (UTC)": None if group.hour is None else f"{group.hour:%Y-%m-%d %H}h",
+            "oldest": group.oldest,
+            "newest": group.newest,
+        }
+        for group in report.groups
+    ]
     count = counted(sum(group.count for group in report.groups), "message")
-    table = new_table("", ("reason", "queue", "exchange"), ("hour (UTC)", "messages", "oldest", "newest"), count)
-    for group in report.groups:
-        names = (group.reason or "no x-death", group.queue or "", group.exchange or "")
-        hour = "" if group.hour is None else f"{group.hour:%m-%d %H}h"
-        ages = (duration(max(0.0, (now - came).total_seconds())) for came in (group.oldest, group.newest))
-        table.add_row(*map(escape, names), hour, f"{group.count:,}", *ages)
-    console = Console()
-    console.print(f"dead letters in queue '{queue}'", style="italic", highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
+    click.echo(f"dead letters in queue '{queue}': {count}")
+    Table("", columns, rows).print()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import names, numbers
+from shardmq.cmd.terminal.tables import Table, print_facts
 from shardmq.cmd.terminal.values import counted
 
 if TYPE_CHECKING:
@@ -157,29 +158,22 @@ def print_summary(summary: "Summary", title: str, more: Callable[[], None] | Non
         title: the line above the table.
         more: prints what stands before the summary.
     """
-    from rich.console import Console
-    from rich.markup import escape
-
     from shardmq.cmd.terminal.values import size
 
     if more is not None:
         more()
-    table = new_table("", ("",), ("",))
-    table.show_header = False
-    table.add_row("rows", f"{summary.rows:,}")
-    table.add_row("messages", f"{summary.messages:,}")
-    table.add_row("bytes of bodies", size(summary.bytes))
-    table.add_row("seconds", f"{summary.seconds:.1f}")
-    table.add_row("rows a second", f"[bold]{summary.rows_per_s:,.0f}[/]")
-    console = Console()
-    console.print(title, style="italic", highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
-    if summary.transaction:
-        console.print(f"transaction: {summary.transaction}", highlight=False, markup=False, soft_wrap=True)
+    click.echo(title)
+    facts = {
+        "rows": f"{summary.rows:,}",
+        "messages": f"{summary.messages:,}",
+        "bytes of bodies": size(summary.bytes),
+        "seconds": f"{summary.seconds:.1f}",
+        "rows a second": f"{summary.rows_per_s:,.0f}",
+    }
+    print_facts("", facts | ({"transaction": summary.transaction} if summary.transaction else {}))
     for note in summary.notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        click.echo(note)
     if summary.queues:
-        queues = new_table("ready now", ("queue",), ("messages",), counted(len(summary.queues), "queue"))
-        for queue, messages in summary.queues.items():
-            queues.add_row(escape(queue), f"{messages:,}")
-        console.print(queues)
+        rows = [{"queue": queue, "ready now": messages} for queue, messages in summary.queues.items()]
+        columns = (*names("queue"), *numbers("ready now"))
+        Table("", columns, rows, counted(len(summary.queues), "queue")).print()

@@ -38,7 +38,7 @@ def check(*, folder: Path, as_json: bool) -> int:
         )
         return EXIT_DAMAGE if damage else 0
     if looked.findings:
-        print_findings(Console(), looked.findings)
+        print_findings(looked.findings)
     stores_read = f"Read {counted(looked.rows, 'row')} in {counted(len(looked.stores), 'store')}"
     if damage:
         click.echo(f"{stores_read}: {len(damage)} damaged. `shardmq store repair {folder}` shows what it would do.")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, Row
+from shardmq.cmd.terminal.tables import Table
 from shardmq.errors import StoreDamaged, StoreRefused
 
 if TYPE_CHECKING:
@@ -193,14 +194,29 @@ def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
     return layout.FORMAT, layout.DATABASES, closed.is_well
 
 
-def print_findings(console: "Console", findings: list["Finding"]) -> None:
-    """A table of what was found; names are folded where they are long, and never cut."""
-    from rich.markup import escape
+def print_findings(findings: list["Finding"]) -> None:
+    """Print a table of what was found."""
+    Table("found", FINDING_COLUMNS, [finding.table() for finding in findings]).print()
 
-    table = new_table("found", ("store", "what is wrong", "a repair"))
-    for finding in findings:
-        where = f"database {finding.database}, key {finding.key}" if finding.key else finding.file
-        about = f"{finding.title}: " if finding.title else ""
-        mend = finding.mend or ("can do nothing; restore a copy" if finding.is_damage else "leaves it")
-        table.add_row(finding.store, escape(f"{about}{finding.what} ({where})"), escape(mend))
-    console.print(table)
+
+def _what(row: Row) -> str:
+    return f"{row['title']}: {row['what']}" if row["title"] else str(row["what"])
+
+
+def _repair(row: Row) -> str:
+    return str(row["repair"]) or ("none; restore a copy" if row["damage"] else "leaves it")
+
+
+def _place(row: Row) -> str:
+    if row["key"]:
+        return f"database {row['database']}, key {row['key']}"
+    return str(row["file"]).rpartition(f"/{row['store']}/")[2]
+
+
+FINDING_COLUMNS: Final = (
+    Column("store"),
+    Column("what is wrong", _what, is_wrapped=True),
+    Column("repair", _repair, is_wrapped=True),
+    Column("place", _place, is_wrapped=True),
+)
+"""The place comes last: it is the longest, and JSON has it too."""

@@ -71,7 +71,7 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
         click.echo(f"Repaired. The original is in {aside}; delete it when nothing is missed.")
         if left:
             click.echo("Still damaged:")
-            print_findings(Console(), left)
+            print_findings(left)
     elif damage:
         click.echo("Nothing was changed; --apply does it.")
     return EXIT_DAMAGE if left else 0
@@ -79,12 +79,10 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
 
 def _say(folder: Path, looked: Looked) -> None:
     """What would be done, and what would be lost."""
-    from rich.console import Console
-
     if not looked.damage:
         click.echo(f"{folder}: all is well; there is nothing to repair.")
         return
-    print_findings(Console(), looked.damage)
+    print_findings(looked.damage)
     messages = sum([finding.messages for finding in looked.damage])
     click.echo(f"{counted(messages, 'message')} would be lost, as far as that can be counted.")
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,9 @@ GAP: Final = 2
 
 TRAILING_SPACES: Final = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$")
 """Spaces at the end of a line, and the escapes after them."""
+
+FACTS: Final = (Column("fact"), Column("value", is_number=True))
+"""The columns of a table that has one row for each fact."""
 
 
 def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice: RowChoice, as_json: bool) -> None:
@@ -47,6 +50,17 @@ def print_list(noun: str, rows: Sequence[Row], columns: Sequence[Column], choice
     if len(chosen) < len(rows):
         caption = f"{len(chosen):,} of {caption}"
     Table(noun, shown, chosen, caption, is_whole=bool(choice.columns)).print()
+
+
+def print_facts(title: str, facts: Mapping[str, str]) -> None:
+    """Print facts, one a line.
+
+    Args:
+        title: stands above them on a terminal.
+        facts: name to value, both as people read them.
+    """
+    rows: list[Row] = [{"fact": fact, "value": value} for fact, value in facts.items()]
+    Table(title, FACTS, rows, has_header=False, is_whole=True).print()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +111,35 @@ class Table:
 
         while not self.is_whole and len(fitting) > 1 and needed() > width:
             fitting.pop()
+        room = max(0, width - needed())
         table = _empty_table(self.has_header)
+        widths = _widths(fitting, least, texts, room)
         for column in fitting:
             table.add_column(
                 column.title if self.has_header else "",
                 justify="right" if column.is_number else "left",
                 no_wrap=not column.is_wrapped,
                 overflow="fold" if column.is_wrapped else "crop",
-                min_width=least[column.name],
+                width=widths[column.name],
             )
         for place, row in enumerate(self.rows):
             cells = [Text(texts[column.name][place], column.style(row) if column.style else "") for column in fitting]
             table.add_row(*cells)
         left_out = ", ".join(column.name for column in self.columns[len(fitting) :])
         hidden = left_out and f"not shown for want of room: {left_out}"
-        below = [Text(text, "dim") for text in (self.caption, hidden) if text]
-        return Group(*([Text(self.title, "bold")] if self.title else []), table, *below), needed()
+        below = [Text(text, "dim", overflow="ignore") for text in (self.caption, hidden) if text]
+        return Group(*([Text(self.title, "bold", overflow="ignore")] if self.title else []), table, *below), needed()
 
 
 def print_fitted(console: "Console", table: "Group", width: int) -> None:
     """Print what `Table.fitted` made. Where a name is longer than the terminal, only its own line is too long."""
     room = console.width
     if width <= room:
-        console.print(table)
+        console.print(table, crop=False)
         return
     console.width = width
     with console.capture() as capture:
-        console.print(table)
+        console.print(table, crop=False)
     console.width = room
     for line in capture.get().splitlines():
         click.echo(TRAILING_SPACES.sub(r"\1", line.replace("─" * width, "─" * room)), color=True)
@@ -136,6 +152,20 @@ def _empty_table(has_header: bool) -> "RichTable":
     return RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=has_header)
 
 
+def _widths(columns: Sequence[Column], least: dict[str, int], texts: dict[str, list[str]], room: int) -> dict[str, int]:
+    """Give the room that is left to the columns that may be wrapped, first to those with the most lines."""
+    from rich.cells import cell_len
+
+    widths = {column.name: least[column.name] for column in columns}
+    whole = {column.name: max(map(cell_len, texts[column.name]), default=0) for column in columns if column.is_wrapped}
+    for _ in range(room if whole else 0):
+        widest = max(whole, key=lambda name: whole[name] / max(1, widths[name]))
+        if whole[widest] <= widths[widest]:
+            break
+        widths[widest] += 1
+    return widths
+
+
 def _least(column: Column, texts: Sequence[str], has_header: bool) -> int:
     """The least width of a column: its widest text, or its longest word where it may be wrapped."""
     from rich.cells import cell_len
@@ -146,26 +176,3 @@ def _least(column: Column, texts: Sequence[str], has_header: bool) -> int:
         if not has_header
         else max([cell_len(column.title), *map(cell_len, pieces)])
     )
-
-
-def new_table(
-    title: str, names: tuple[str, ...], numbers: tuple[str, ...] = (), caption: str | None = None
-) -> "RichTable":
-    """An empty table: columns of names, which are never wrapped, then columns of numbers."""
-    from rich import box
-    from rich.table import Table as RichTable
-
-    table = RichTable(
-        title=title,
-        caption=caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
-    for name in names:
-        table.add_column(name, no_wrap=True, overflow="crop")
-    for number in numbers:
-        table.add_column(number, justify="right", no_wrap=True)
-    return table

@@ -11,7 +11,9 @@ from shardmq.cmd.bench.results import check, percentile, sample
 from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
+from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
+from tests.cmd.pseudo_terminal import Terminal
 
 SETTINGS = Settings("bulk", "shardmq://nowhere/", 4, 16, 1, 2, 1, 1000.0, False, 10.0)
 
@@ -59,19 +61,18 @@ def test_each_mode_prints_one_json_object_with_all_figures(
 def test_features_are_compared_with_plain_queues(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     names = ["priority, alternating", "ttl of messages"]
     only = [word for name in names for word in ("--only", name)]
-    command = ["bench", "features", *only, "--rounds", "1", "--messages", "1000", "--url", broker.url]
-    assert run([*command, "--json"]) == 0
+    words = ["bench", "features", *only, "--rounds", "1", "--messages", "1000", "--url", broker.url]
+    assert run([*words, "--json"]) == 0
     (line,) = capsysbinary.readouterr().out.splitlines()
     rows = {row["feature"]: row for row in json.loads(line)["features"]}
     assert set(rows) == set(names)
     assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in rows.values())
-    assert run(command) == 0
-    assert b"alternating" in capsysbinary.readouterr().out
+    assert run(words) == 0
+    shown = [line.split("\t") for line in capsysbinary.readouterr().out.decode().splitlines()]
+    assert [(row[0], len(row)) for row in shown] == [(name, 6) for name in names]
 
 
-def test_a_crowd_of_queues_and_connections_is_measured(
-    broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_many_queues_and_connections_are_measured(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["bench", "queues", "--queues", "250", "--connections", "8", "--url", broker.url, "--json"]) == 0
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     rates = ("declare_one_by_one_per_s", "declare_per_s", "delete_per_s", "connect_per_s")
@@ -85,8 +86,8 @@ def test_delayed_messages_are_timed_also_when_the_shards_are_killed(
     start_broker: Callable[..., Broker], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     broker = start_broker(shards=1)
-    command = ["bench", "delays", "--messages", "3000", "--lead", "4", "--spread", "0.5", "--kill", "--url", broker.url]
-    assert run([*command, "--json"]) == 0
+    words = ["bench", "delays", "--messages", "3000", "--lead", "4", "--spread", "0.5", "--kill", "--url", broker.url]
+    assert run([*words, "--json"]) == 0
     figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
     late = figures["late_ms"]
     assert late["min"] <= late["p50"] <= late["p99"] <= late["max"]
@@ -96,17 +97,29 @@ def test_delayed_messages_are_timed_also_when_the_shards_are_killed(
 def test_delayed_messages_that_cannot_be_published_in_time_say_so(
     broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["bench", "delays", "--messages", "5000000", "--lead", "1", "--spread", "0.1", "--url", broker.url]
-    assert run(command) == 1
+    words = ["bench", "delays", "--messages", "5000000", "--lead", "1", "--spread", "0.1", "--url", broker.url]
+    assert run(words) == 1
     assert "give more --lead" in capsys.readouterr().err
 
 
 def test_without_json_there_is_a_table_alone(broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["bench", "bulk", "--messages", "1000", "--url", broker.url]) == 0
-    shown = capsysbinary.readouterr().out
-    assert len(shown.splitlines()) > 5
-    assert b"end to end" in shown
-    assert b"{" not in shown
+    shown = dict(line.split("\t") for line in capsysbinary.readouterr().out.decode().splitlines())
+    facts = ["published, confirmed", "consumed, acked", "end to end", "latency p50 / p99 / max", "this disk"]
+    assert list(shown) == facts
+    assert shown["end to end"].endswith(" msgs/s")
+
+
+def test_on_a_terminal_of_80_columns_a_measurement_has_a_title_and_whole_lines(broker: Broker) -> None:
+    words = ("bench", "bulk", "--messages", "1000", "--url", broker.url)
+    terminal = Terminal(command(*words), environment(), 80)
+    try:
+        assert terminal.wait() == 0, terminal.text
+        lines = terminal.text.splitlines()
+    finally:
+        terminal.close()
+    assert "bulk: 1,000 messages of 100 bytes, persistent" in lines
+    assert all(len(line) <= 80 for line in lines[lines.index("bulk: 1,000 messages of 100 bytes, persistent") :])
 
 
 def test_a_measurement_that_takes_too_long_is_given_up(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,12 +5,15 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+from rich.console import Console
 
 import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
+from shardmq.cmd.store.progress import FINDING_COLUMNS
 from shardmq.cmd.terminal.rows import Column, names, numbers
-from shardmq.cmd.terminal.tables import Table
+from shardmq.cmd.terminal.tables import Table, print_facts, print_fitted
+from shardmq.storage.repair.findings import Finding
 from tests.cmd.pseudo_terminal import Terminal
 
 Parsed = Callable[..., object]
@@ -79,6 +82,35 @@ def test_a_table_is_never_wider_than_the_terminal_but_for_one_name() -> None:
     for width in range(10, 60):
         _, needed = Table("queues", columns, rows).fitted(width)
         assert needed == (42 if width >= 42 else 27 if width >= 27 else 20)
+
+
+@pytest.mark.parametrize("key", ["00ff", "ab" * 60])
+def test_what_a_store_check_finds_and_its_repair_are_whole_at_80_columns(key: str) -> None:
+    finding = Finding(
+        store="shard-12",
+        file=f"/{LONG}/shard-12/data.mdb",
+        what="row is not what was written",
+        database="segments",
+        key=key,
+        title=f"queue '{LONG[:40]}' in vhost '/'",
+        mend="deletes the row; 10 messages are lost: 20 to 29",
+    )
+    group, needed = Table("found", FINDING_COLUMNS, [finding.table()]).fitted(80)
+    assert needed <= 80
+    console = Console(width=80, highlight=False)
+    with console.capture() as capture:
+        print_fitted(console, group, needed)
+    shown = capture.get()
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    words = [*finding.what.split(), *finding.title.split(), *finding.mend.split()]
+    assert all(word in shown for word in words)
+    assert (key in shown) == (len(key) < 20)
+    assert ("not shown for want of room: place" in shown) == (len(key) > 20)
+
+
+def test_a_fact_is_a_line_whatever_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    print_facts("done", {"rows": "1,000", "transaction": WIDE})
+    assert capsys.readouterr().out == f"rows\t1,000\ntransaction\t{WIDE}\n"
 
 
 def test_in_a_pipe_a_row_is_a_line_with_tabs(full: Broker) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from shardmq.cmd.bench.compare.load import compiled_program, pika_program
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Outcome, rate_of
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, Row
+from shardmq.cmd.terminal.tables import Table
 from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
@@ -188,33 +190,43 @@ def measure(course: Comparison, rounds: int, as_json: bool) -> None:
 
 
 def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings: dict[str, Any]) -> None:
-    """The figures for people."""
-    from rich.console import Console
-
-    console = Console()
+    """Print the figures for people."""
     title = (
         f"{' and '.join(settings['brokers'])}, msgs/s, medians of {counted(settings['rounds'], 'round')}; 100-byte "
         f"persistent messages with confirms; {settings['cpus']} CPUs, {settings['fdatasync_per_s']:,} fdatasync/s"
     )
-    console.print(title, style="italic", highlight=False, soft_wrap=True)
-    table = new_table("", ("",), ("shardmq", "RabbitMQ", "ratio", "min … max", "asked"))
-    for row in outcomes:
-        table.add_row(label(row), f"{row.shardmq_msgs_per_s:,.0f}", *compared(row))
-    console.print(table)
+    Table(title, COLUMNS, [{**msgspec.to_builtins(row), "load": label(row)} for row in outcomes]).print()
     for reason in absent:
-        console.print(reason, highlight=False, markup=False, soft_wrap=True)
+        click.echo(reason)
 
 
 def label(row: Outcome) -> str:
-    """What a line of the table is about."""
+    """The name of a row in the table."""
     return row.text if len(ROWS[row.row].figures) == 1 else f"{row.text}: {row.figure}"
 
 
-def compared(row: Outcome) -> tuple[str, ...]:
-    """The columns that need RabbitMQ; what is asked and not reached is red."""
-    asked = "" if row.asked is None else f"{row.asked:g} x"
-    if row.ratio is None or row.rabbitmq_msgs_per_s is None:
-        return "", "", "", asked
-    style = "bold red" if row.asked is not None and row.ratio < row.asked else "bold"
-    span = f"{row.ratio_min:.2f} … {row.ratio_max:.2f}"
-    return f"{row.rabbitmq_msgs_per_s:,.0f}", f"[{style}]{row.ratio:.2f} x[/]", span, asked
+def whole(number: float) -> str:
+    """A rate for people, as "12,345"."""
+    return f"{number:,.0f}"
+
+
+def times(number: float) -> str:
+    """A ratio for people, as "1.25 x"."""
+    return f"{number:.2f} x"
+
+
+def ratio_style(row: Row) -> str:
+    """Red where the ratio is less than asked."""
+    asked, ratio = row["asked"], row["ratio"]
+    return "bold red" if asked is not None and ratio is not None and ratio < asked else "bold"
+
+
+COLUMNS: Final = (
+    Column("load"),
+    Column("shardmq", lambda row: row["shardmq_msgs_per_s"], is_number=True, text=whole),
+    Column("RabbitMQ", lambda row: row["rabbitmq_msgs_per_s"], is_number=True, text=whole),
+    Column("ratio", is_number=True, text=times, style=ratio_style),
+    Column("asked", is_number=True, text=lambda asked: f"{asked:g} x"),
+    Column("min", lambda row: row["ratio_min"], is_number=True, text=times),
+    Column("max", lambda row: row["ratio_max"], is_number=True, text=times),
+)

@@ -14,7 +14,8 @@ import msgspec
 
 from shardmq.cmd.terminal.options import BrokerUrl
 from shardmq.cmd.terminal.output import print_json
-from shardmq.cmd.terminal.tables import new_table
+from shardmq.cmd.terminal.rows import Column, Row
+from shardmq.cmd.terminal.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,26 +184,27 @@ def outcome(sink: "Sink", rows: int, rates: list[float]) -> Outcome:
 
 
 def print_outcomes(outcomes: list[Outcome], rows: int, size: int, turns: int, master: str) -> None:
-    """The figures for people."""
-    from rich.console import Console
-
+    """Print the figures for people."""
     first = outcomes[0].rows_per_s
-    table = new_table("", ("published by",), ("rows", "rows/s", "min … max", "exactly-once is"))
-    for row in outcomes:
-        if row.rows_per_s is None or row.rows_per_s_min is None or row.rows_per_s_max is None or first is None:
-            table.add_row(f"{row.sink}: {row.note}", "", "", "", "")
-            continue
-        table.add_row(
-            row.sink,
-            f"{row.rows:,}",
-            f"[bold]{row.rows_per_s:,.0f}[/]",
-            f"{row.rows_per_s_min:,.0f} … {row.rows_per_s_max:,.0f}",
-            f"{first / row.rows_per_s:.1f} x",
-        )
-    console = Console()
+
+    def exactly_once_is(row: Row) -> float | None:
+        return first / row["rows_per_s"] if first and row["rows_per_s"] else None
+
+    columns = (
+        Column("published by", lambda row: row["sink"]),
+        Column("rows", is_number=True),
+        Column("rows/s", lambda row: row["rows_per_s"], is_number=True, text=whole, style=lambda _row: "bold"),
+        Column("exactly-once is", exactly_once_is, is_number=True, text=lambda ratio: f"{ratio:.1f} x"),
+        Column("min", lambda row: row["rows_per_s_min"], is_number=True, text=whole),
+        Column("max", lambda row: row["rows_per_s_max"], is_number=True, text=whole),
+    )
     title = f"{rows:,} rows of {size} bytes, {master}, {turns} turns: from the job's start until all is in its queues"
-    console.print(title, style="italic", highlight=False, soft_wrap=True)
-    console.print(table)
+    Table(title, columns, msgspec.to_builtins(outcomes)).print()
     for row in outcomes:
-        if row.rows_per_s is not None and row.note:
-            console.print(f"{row.sink}: {row.note}", highlight=False, markup=False, soft_wrap=True)
+        if row.note:
+            click.echo(f"{row.sink}: {row.note}")
+
+
+def whole(number: float) -> str:
+    """A rate for people, as "12,345"."""
+    return f"{number:,.0f}"
