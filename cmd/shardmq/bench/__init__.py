@@ -1,15 +1,15 @@
 """`shardmq bench`.
 
-command.py             The command line, its table and its JSON.
+command.py             The command line of the modes, and their figures.
 settings.py            What is measured, and who publishes what to which queue.
-trial.py               One measurement: queues, processes, a common start, results.
+trial.py               One measurement: its queues, its processes, their common start, their results.
 producers.py           The producers' processes.
 consumers.py           The consumers' processes.
-results.py             Rates, percentiles, and that every message came once.
+results.py             Rates, percentiles, and the check that every message arrived once.
 features.py            `bench features`.
 delays.py              `bench delays`.
 connections.py         `bench queues`: thousands of queues and connections.
 connection_holders.py  The processes that hold those connections.
-disk.py                How many fdatasync a second the disk does.
+disk.py                The number of fdatasync a second of the disk.
 compare/               Against RabbitMQ, on the same machine.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def bench() -> None:
-    """Measure a broker that runs: how fast (bulk, pipelined, sync, latency), what features cost, how much it holds."""
+    """Measure a running broker: rates and latency, what features cost, thousands of queues, delays, other brokers."""
 
 
 def options_of(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,17 +40,21 @@ def options_of(command: Callable[..., None]) -> Callable[..., None]:
 
 _OPTIONS: Final = (
     URL,
-    click.option("--messages", type=click.IntRange(1), help="How many in all.  [default: a few seconds' worth]"),
+    click.option("--messages", type=click.IntRange(1), help="Messages in all.  [default: a few seconds' worth]"),
     click.option(
         "--size",
         type=click.IntRange(STAMP.size, MESSAGE_BYTES_MAX // 2),
         default=100,
         show_default=True,
         metavar="BYTES",
-        help=f"Of a body; its first {STAMP.size} are number and time.",
+        help=f"Size of a body; its first {STAMP.size} bytes are number and time.",
     ),
     click.option(
-        "--queues", type=click.IntRange(1, 1000), default=1, show_default=True, help="Producers go round them."
+        "--queues",
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        help="Queues; producers publish to them in turn.",
     ),
     click.option("--producers", type=click.IntRange(1, 256), default=1, show_default=True, help="Producer processes."),
     click.option(
@@ -58,7 +62,7 @@ _OPTIONS: Final = (
         type=click.IntRange(1, 256),
         default=1,
         show_default=True,
-        help="Consumer processes; they share the queues, ack each message or batch.",
+        help="Consumer processes; they share the queues, and ack each batch.",
     ),
     click.option(
         "--rate",
@@ -67,29 +71,29 @@ _OPTIONS: Final = (
         show_default=True,
         help="Messages a second, in mode latency.",
     ),
-    click.option("--transient", is_flag=True, help="Messages and queues that do not survive a restart."),
+    click.option("--transient", is_flag=True, help="Transient messages and queues: they do not survive a restart."),
     click.option(
         "--timeout",
         type=click.FloatRange(1),
         default=300.0,
         show_default=True,
         metavar="SECONDS",
-        help="Give up after so long.",
+        help="Give up after this time.",
     ),
     click.option(
         "--disk",
         type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
         default=Path(),
-        help="Directory on the broker's disk, for its fdatasync/s.  [default: here]",
+        help="Directory on the broker's disk, to measure its fdatasync/s.  [default: the current one]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout, without table and progress bar."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
 MODE_HELP: Final = {
     "bulk": "publish_many in record batches of 500.",
-    "pipelined": "One call a message, up to 2000 unconfirmed.",
+    "pipelined": "One publish() a message, up to 2,000 unconfirmed.",
     "sync": "Each message is confirmed before the next.",
-    "latency": "At a fixed --rate, whatever the broker does.",
+    "latency": "At a fixed --rate, whether or not the broker keeps up.",
 }
 
 
@@ -101,8 +105,8 @@ def mode_command(mode: str) -> click.Command:
         measure(Settings(mode, messages=messages or MESSAGES[mode], **more), disk, as_json)
 
     text = (
-        f"{MODE_HELP[mode]}\n\nProducers and consumers are processes of their own; consumers ack. It is an error when "
-        "a message does not come or comes twice."
+        f"{MODE_HELP[mode]}\n\nProducers and consumers are processes of their own. A message that is lost or "
+        "delivered twice is an error."
     )
     return click.command(mode, help=text, short_help=MODE_HELP[mode])(measure_mode)
 
@@ -139,7 +143,7 @@ def measure(settings: Settings, disk: Path, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def progress_bar(settings: Settings, as_json: bool) -> "Iterator[Progress]":
-    """What `run` tells about its progress, on stderr."""
+    """A progress bar on stderr."""
     if as_json:
         yield lambda _published, _consumed: None
         return

@@ -1,4 +1,4 @@
-"""Processes that hold many connections open, each with a channel, until they are told to let go."""
+"""Processes that hold many connections open, each with a channel, until they are ended."""
 
 import asyncio
 import multiprocessing
@@ -11,19 +11,19 @@ from typing import Any, Final
 from shardmq.errors import ShardmqError, Timeout
 
 AT_ONCE: Final = 32
-"""Connections one process opens at a time: no more than a gateway's backlog takes."""
+"""Connections that a process opens at the same time: no more than fit into a gateway's backlog."""
 
 PER_PROCESS: Final = 1500
 """Connections of one client process."""
 
 
 class ConnectionHolders:
-    """Client processes with connections.
+    """Client processes that hold connections.
 
     Args:
-        url: the broker.
-        connections: how many in all.
-        timeout: seconds they may take to open.
+        url: of the broker.
+        connections: number of connections in all.
+        timeout: seconds until all must be open.
     """
 
     def __init__(self, url: str, connections: int, timeout: float) -> None:
@@ -42,11 +42,11 @@ class ConnectionHolders:
             self._pipes.append(ours)
 
     def wait(self) -> None:
-        """Until all connections are open.
+        """Wait until all connections are open.
 
         Raises:
-            ShardmqError: what went wrong in one of the processes.
-            Timeout: they are not in time.
+            ShardmqError: a process could not open its connections.
+            Timeout: they were not open in time.
         """
         for pipe in self._pipes:
             if not pipe.poll(self._timeout):
@@ -56,7 +56,7 @@ class ConnectionHolders:
                 raise ShardmqError(fault)
 
     def close(self) -> None:
-        """End the processes, and so their connections."""
+        """End the processes, which closes their connections."""
         for process in self._processes:
             process.terminate()
             process.join()
@@ -65,14 +65,14 @@ class ConnectionHolders:
 
 
 def raise_file_limit() -> None:
-    """Let this process have as many sockets as the system allows it."""
+    """Raise the limit of open files of this process as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _hold(url: str, connections: int, timeout: float, pipe: Pipe) -> None:
-    """A process's main function: open, tell, and keep them until it is terminated."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is our parent's business, which ends us
+    """The main function of a process: open connections, report it, and keep them until the process is ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends us
     raise_file_limit()
     asyncio.run(_open_and_keep(url, connections, timeout, pipe))
 

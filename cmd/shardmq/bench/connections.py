@@ -1,4 +1,4 @@
-"""`shardmq bench queues`: thousands of queues and connections at once, and what each of them costs in memory."""
+"""`shardmq bench queues`: thousands of queues and connections, and the memory that each takes."""
 
 import asyncio
 import secrets
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from shardmq.client.sync.connection import Connection
 
 AT_ONCE: Final = 64
-"""Declarations under way at a time."""
+"""Requests under way at the same time."""
 
 ONE_BY_ONE: Final = 200
-"""Declarations measured one after the other, each waiting for the one before."""
+"""Queues that are declared one after the other."""
 
 Say = Callable[[str], None]
 Memory = dict[str, int]
@@ -30,20 +30,24 @@ Memory = dict[str, int]
 
 @click.command("queues")
 @URL
-@click.option("--queues", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="How many queues.")
+@click.option("--queues", type=click.IntRange(1, 100_000), default=10_000, show_default=True, help="Number of queues.")
 @click.option(
-    "--connections", type=click.IntRange(0, 50_000), default=5_000, show_default=True, help="Each with one channel."
+    "--connections",
+    type=click.IntRange(0, 50_000),
+    default=5_000,
+    show_default=True,
+    help="Number of connections; each has one channel.",
 )
-@click.option("--transient", is_flag=True, help="Queues that do not survive a restart.")
+@click.option("--transient", is_flag=True, help="Transient queues: they do not survive a restart.")
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when one part takes so long.",
+    help="Give up when one step takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def queues_command(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
     """Declare many queues, open many connections, and show what each takes of the broker's memory.
 
@@ -88,7 +92,7 @@ def queues_command(*, url: str, queues: int, connections: int, transient: bool, 
 
 
 def memory(connection: "Connection") -> Memory:
-    """What the broker's processes take, by role, and together as "all"."""
+    """Resident bytes of the broker's processes, by role, and of all as "all"."""
     sums: Memory = {}
     for process in connection.status()["processes"]:
         for role in (process["role"], "all"):
@@ -97,12 +101,12 @@ def memory(connection: "Connection") -> Memory:
 
 
 def per(count: int, before: Memory, after: Memory) -> dict[str, int]:
-    """How many bytes more for each of so many things."""
+    """Growth in bytes for each of `count` things, by role."""
     return {role: round((after[role] - before.get(role, 0)) / count) for role in after} if count else {}
 
 
 def publish_once(connection: "Connection", queue: str) -> float:
-    """Seconds a publish takes among all of them."""
+    """Seconds that one confirmed publish takes."""
     channel = connection.channel()
     started_at = time.monotonic()
     channel.basic_publish("", queue, b"there")
@@ -139,7 +143,7 @@ def delete(url: str, names: list[str], timeout: float, say: Say) -> dict[str, An
 
 
 async def _at_once(url: str, names: Iterable[str], timeout: float, action: Callable[[Any, str], Any]) -> None:
-    """Do something with every name, AT_ONCE at a time, over one connection."""
+    """Do `action` for every name, AT_ONCE at a time, over one connection."""
     from shardmq import aio
 
     waiting = iter(names)
@@ -154,7 +158,7 @@ async def _at_once(url: str, names: Iterable[str], timeout: float, action: Calla
 
 
 def rate(count: int, started_at: float) -> float:
-    """So many since then, a second."""
+    """Rate a second since `started_at`."""
     return round(count / max(time.monotonic() - started_at, 1e-9), 1)
 
 

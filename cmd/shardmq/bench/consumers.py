@@ -1,4 +1,4 @@
-"""The consumers' processes. They only note what came and when; it is looked at afterwards."""
+"""The consumers' processes. They note what arrived and when; it is evaluated afterwards."""
 
 import threading
 import time
@@ -11,15 +11,15 @@ from shardmq.cmd.bench.settings import STAMP, Settings
 from shardmq.errors import ShardmqError, Timeout
 
 IDLE_SECONDS: Final = 0.3
-"""A consumer that gets nothing for so long looks whether others have got the rest."""
+"""A consumer that gets nothing for this long checks whether other consumers have got the rest."""
 
 
 class Notes:
-    """What one consumer process got.
+    """What one consumer process received.
 
     Attributes:
         heads: the heads of all bodies.
-        times: when each batch was there, CLOCK_MONOTONIC in ns.
+        times: when each batch arrived, CLOCK_MONOTONIC in ns.
         counts: how many messages each batch had.
         redelivered: messages that had been delivered before.
     """
@@ -39,18 +39,18 @@ def consume(
     note: Callable[[int, int], None],
     is_done: Callable[[int], bool],
 ) -> Notes:
-    """Read queues until nothing more will come.
+    """Consume queues until all their messages were delivered.
 
     Args:
         connection: of this process.
-        queues: those to read, number to name.
+        queues: number to name.
         settings: of the measurement.
-        begin: called once all is ready to be consumed; returns when every process is.
-        note: told (queue, messages) that came.
-        is_done: whether a queue's messages have all come to somebody.
+        begin: called when all queues are ready to be consumed; returns when every process is ready.
+        note: called with (queue, number of messages) for each batch.
+        is_done: whether all messages of a queue were delivered.
 
     Raises:
-        ShardmqError: what went wrong first.
+        ShardmqError: the first failure.
         BrokenBarrierError: another process failed.
     """
     notes = [Notes() for _ in queues]

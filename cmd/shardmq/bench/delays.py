@@ -1,4 +1,4 @@
-"""`shardmq bench delays`: many delayed messages pending, and how punctually they come."""
+"""`shardmq bench delays`: how punctually many delayed messages are delivered."""
 
 import os
 import secrets
@@ -25,26 +25,28 @@ BATCH_RECORDS: Final = 500
 """Messages that are due together; each of their publishes has a delay of its own."""
 
 WINDOW: Final = 10_000
-"""Unconfirmed messages: few, for the time on the way counts as lateness."""
+"""Most unconfirmed messages: few, because the time until a message is stored counts as lateness."""
 
 PREFETCH: Final = 50_000
 RETURN_SECONDS: Final = 60.0
-"""Within this time shards that were killed are back."""
+"""Killed shards must be back within this time."""
 
 Say = Callable[[str], None]
 
 
 @click.command()
 @URL
-@click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many.")
-@click.option("--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Of a body.")
+@click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Number of messages.")
+@click.option(
+    "--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body."
+)
 @click.option(
     "--lead",
     type=click.FloatRange(1, 3600),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="From the start until the first is due; all must be published before.",
+    help="Time from the start until the first message is due; all must be published before.",
 )
 @click.option(
     "--spread",
@@ -52,24 +54,24 @@ Say = Callable[[str], None]
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="From the first that is due to the last.",
+    help="Time from the first message that is due to the last.",
 )
-@click.option("--kill", is_flag=True, help="Kill the shards (SIGKILL) while all are pending; only on this machine.")
+@click.option("--kill", is_flag=True, help="Kill the shards (SIGKILL) while all messages wait; only on this machine.")
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when nothing has come for so long after the last was due.",
+    help="Give up this long after the last message was due.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def delays(
     *, url: str, messages: int, size: int, lead: float, spread: float, kill: bool, timeout: float, as_json: bool
 ) -> None:
-    """Publish messages that are all due between --lead and --lead + --spread seconds from now, and see when they come.
+    """Publish messages due between --lead and --lead + --spread seconds from now, and measure how late they arrive.
 
-    Lateness is from the moment a message was due, by this process's clock, to a consumer's hands.
+    Lateness is the time from when a message was due, by the clock of this process, to its delivery.
     """
     from shardmq.client.sync.connection import connect
     from shardmq.cmd.bench.results import percentile
@@ -117,7 +119,7 @@ def shard_bytes(connection: "Connection") -> dict[str, int]:
 
 
 def publish(channel: "Channel", queue: str, messages: int, size: int, first_due: float, spread: float) -> float:
-    """Publish all; returns how many seconds it took.
+    """Publish all messages; returns the seconds it took.
 
     Raises:
         ShardmqError: the first is due before the last is published.
@@ -142,11 +144,11 @@ def publish(channel: "Channel", queue: str, messages: int, size: int, first_due:
 
 
 def kill_shards(connection: "Connection") -> float:
-    """Kill all shards and wait until their successors answer; returns how many seconds it took.
+    """Kill all shards and wait until their successors answer; returns the seconds it took.
 
     Raises:
-        ShardmqError: they are not processes of this machine, or not ours to kill.
-        Timeout: they do not come back.
+        ShardmqError: a shard is on another machine, or this user may not kill it.
+        Timeout: the shards did not come back.
     """
     old = {row["process"]: row["pid"] for row in connection.status()["processes"] if row["role"] == "shard"}
     started_at = time.monotonic()
@@ -164,10 +166,10 @@ def kill_shards(connection: "Connection") -> float:
 
 
 def consume(channel: "Channel", queue: str, messages: int, deadline: float) -> list[int]:
-    """Take all; returns how late each was in ns, sorted.
+    """Consume all messages; returns the lateness of each in ns, sorted.
 
     Raises:
-        ShardmqError: some came early by more than a millisecond's rounding, twice, or not at all.
+        ShardmqError: messages were lost or delivered twice.
     """
     lateness: list[int] = []
     seen = bytearray(messages)

@@ -1,4 +1,4 @@
-"""How many fdatasync a second the disk does: the yardstick beside every figure of confirmed messages."""
+"""The number of fdatasync a second of the disk, which bounds the rate of confirmed messages."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ BLOCK: Final = b"\0" * 4096
 
 
 def fdatasync_per_s(directory: Path) -> int:
-    """Overwrite one page and sync it, for half a second, in a file that is gone afterwards."""
+    """Overwrite and sync one page of a temporary file for half a second; returns the rate."""
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         descriptor = file.fileno()
         os.pwrite(descriptor, BLOCK, 0)

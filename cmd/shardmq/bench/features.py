@@ -1,6 +1,7 @@
-"""`shardmq bench features`: the pipelined benchmark with and without what queues and messages can have.
+"""`shardmq bench features`: the pipelined benchmark with and without features of queues and messages.
 
-Each is measured between two plain ones and compared with their mean: what else the machine does then moves both.
+Each feature is measured between two plain measurements and compared with their mean, so that other load on the machine
+affects both.
 """
 
 import statistics
@@ -46,12 +47,12 @@ COLUMNS: Final = (
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a feature costs.
+    """The cost of a feature.
 
     Attributes:
         feature: its name.
-        end_to_end_msgs_per_s: median.
-        plain_msgs_per_s: median of the plain ones beside it.
+        end_to_end_msgs_per_s: median rate.
+        plain_msgs_per_s: median rate of the plain measurements beside it.
         ratio: median of the rounds' ratios.
         ratio_min: the least of them.
         ratio_max: the greatest.
@@ -67,23 +68,35 @@ class Cost(msgspec.Struct, frozen=True):
 
 @click.command()
 @URL
-@click.option("--messages", type=click.IntRange(1000), default=200_000, show_default=True, help="In each measurement.")
-@click.option("--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Of a body.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Medians are over them.")
-@click.option("--only", "names", multiple=True, type=click.Choice(tuple(FEATURES)[1:]), help="Only this feature, …")
+@click.option(
+    "--messages", type=click.IntRange(1000), default=200_000, show_default=True, help="Messages of each measurement."
+)
+@click.option(
+    "--size", type=click.IntRange(STAMP.size, 65_536), default=100, show_default=True, help="Bytes of a body."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Rounds that medians are taken over."
+)
+@click.option(
+    "--only",
+    "names",
+    multiple=True,
+    type=click.Choice(tuple(FEATURES)[1:]),
+    help="Measure only this feature; may be repeated.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when one measurement takes so long.",
+    help="Give up when one measurement takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def features(
     *, url: str, messages: int, size: int, rounds: int, names: tuple[str, ...], timeout: float, as_json: bool
 ) -> None:
-    """What TTL, priority, a dead-letter exchange and length limits cost, as a share of the plain queue's rate.
+    """Measure what TTL, priority, a dead-letter exchange and length limits cost, compared with a plain queue.
 
     One producer, one consumer, one message a call, end to end. Every measurement of a feature stands between two of
     plain queues.
@@ -103,7 +116,7 @@ def features(
 
 
 def measurements(settings: Settings, names: tuple[str, ...], rounds: int) -> Iterator[tuple[int, str, float, float]]:
-    """Measure: (round, feature, mean rate of the plain ones around it, its rate)."""
+    """Measure; yields (round, feature, mean rate of the plain measurements around it, its rate)."""
     before = end_to_end(settings)
     for number in range(1, rounds + 1):
         for name in names:
@@ -114,7 +127,7 @@ def measurements(settings: Settings, names: tuple[str, ...], rounds: int) -> Ite
 
 
 def end_to_end(settings: Settings) -> float:
-    """Messages a second, first publish to last message in the consumer's hands."""
+    """Messages a second, from the first publish to the last delivery."""
     from shardmq.cmd.bench.results import figures
     from shardmq.cmd.bench.trial import run
 

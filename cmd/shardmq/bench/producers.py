@@ -12,7 +12,7 @@ from shardmq.cmd.bench.settings import FEATURES, NUMBER_BITS, STAMP, Settings
 from shardmq.message.properties import Properties
 
 Progress = Callable[[int], None]
-"""Told how many messages are published so far."""
+"""Called with the number of messages published so far."""
 
 TELL_EVERY: Final = 256
 
@@ -52,7 +52,7 @@ def pipelined(channel: Channel, queues: list[str], settings: Settings, producer:
 
 
 def prioritized(channel: Channel, queues: list[str], settings: Settings, producer: int, progress: Progress) -> None:
-    """As `pipelined`, with priorities in turn."""
+    """One call for each message, a window of them unconfirmed, with priorities in turn."""
     feature = FEATURES[settings.feature]
     mode = 1 if settings.transient else None
     turns = [Properties(delivery_mode=mode, priority=priority) for priority in feature.priorities]
@@ -101,7 +101,7 @@ def latency(channel: Channel, queues: list[str], settings: Settings, producer: i
 
 
 def properties_of(settings: Settings) -> Properties | None:
-    """None is persistent."""
+    """The properties of all messages; None for persistent ones without others."""
     more = FEATURES[settings.feature].properties
     if not settings.transient and not more:
         return None

@@ -1,4 +1,4 @@
-"""Rates, percentiles, and the check that every message came exactly once."""
+"""Rates, percentiles, and the check that every message arrived exactly once."""
 
 from array import array
 from typing import Any, Final
@@ -11,11 +11,11 @@ from shardmq.cmd.bench.trial import Published
 from shardmq.errors import ShardmqError
 
 SAMPLES_MAX: Final = 500_000
-"""Latencies that percentiles are made of; above it, every second, third, … message counts."""
+"""Most latencies that percentiles are made of; of more messages, every second, third, … counts."""
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """From publish (or the time it was due) to a consumer's hands, in milliseconds."""
+    """Time from the publish (or the time it was due) to the delivery to a consumer, in milliseconds."""
 
     p50: float
     p99: float
@@ -23,12 +23,12 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What `shardmq bench` prints as its last line. Rates are messages a second.
+    """The figures of a measurement. Rates are messages a second.
 
     Attributes:
         publish_msgs_per_s: first publish to last confirm.
-        consume_msgs_per_s: first to last message in a consumer's hands.
-        end_to_end_msgs_per_s: first publish to last message in a consumer's hands.
+        consume_msgs_per_s: first delivery to last delivery.
+        end_to_end_msgs_per_s: first publish to last delivery.
         latency_ms: of single messages.
         settings: what was measured, and the machine.
     """
@@ -41,13 +41,13 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def figures(settings: Settings, published: list[Published], notes: list[Notes], more: dict[str, Any]) -> Figures:
-    """The figures of one course.
+    """The figures of one measurement.
 
     Args:
         settings: what was measured.
         published: what the producers noted.
         notes: what the consumers noted.
-        more: goes into the settings.
+        more: facts of the machine; they go into the settings.
 
     Raises:
         ShardmqError: messages are missing, or came twice.
@@ -75,10 +75,10 @@ def figures(settings: Settings, published: list[Published], notes: list[Notes], 
 
 
 def check(settings: Settings, notes: list[Notes]) -> None:
-    """Make sure that every message that was published came to one consumer, once.
+    """Check that every published message arrived exactly once.
 
     Raises:
-        ShardmqError: how many did not, how many came again, and how many nobody published.
+        ShardmqError: messages were lost, delivered twice, or not published by this measurement.
     """
     seen = [bytearray(settings.share(producer)) for producer in range(settings.producers)]
     mask = (1 << NUMBER_BITS) - 1
@@ -102,7 +102,7 @@ def check(settings: Settings, notes: list[Notes]) -> None:
 
 
 def sample(messages: int, notes: list[Notes]) -> tuple[list[int], int]:
-    """Latencies in ns, sorted, and of every how-many-th message."""
+    """Latencies in ns, sorted, of every n-th message; and n."""
     every = -(-messages // SAMPLES_MAX)
     latencies = []
     place = 0

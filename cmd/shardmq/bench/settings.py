@@ -9,13 +9,13 @@ BATCH_RECORDS: Final = 500
 """Messages in one batch of mode bulk."""
 
 STAMP: Final = struct.Struct("<QQ")
-"""Head of every body: the message's number, and when it was published (ns of CLOCK_MONOTONIC)."""
+"""Head of every body: the number of the message, and its time of publishing (CLOCK_MONOTONIC, ns)."""
 
 NUMBER_BITS: Final = 40
-"""A message's number is its producer's, shifted by so much, plus its place among that producer's messages."""
+"""A message's number is its producer's, shifted by this many bits, plus its place among that producer's messages."""
 
 MESSAGES: Final = {"bulk": 1_000_000, "pipelined": 200_000, "sync": 2_000, "latency": 10_000}
-"""How many messages unless told otherwise: a few seconds' worth."""
+"""Default number of messages: a few seconds' worth."""
 
 WINDOWS: Final = {"bulk": 50_000, "pipelined": 2_000, "sync": 1, "latency": 10_000}
 """Messages a producer has unconfirmed at most."""
@@ -41,7 +41,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 LONG_MS: Final = 3_600_000
-"""A time to live that no measurement lasts."""
+"""A time to live that is longer than any measurement."""
 
 PRIORITIES: Final = tuple(range(11))
 
@@ -55,8 +55,8 @@ FEATURES: Final = {
     "dead-letter exchange": Feature({"x-dead-letter-exchange": "amq.fanout"}),
     "max-length": Feature({"x-max-length": 10**9, "x-max-length-bytes": 10**12}),
 }
-"""What `bench features` compares, by name; the first with all others. The second is what any property costs, also of
-messages whose properties mean nothing to the broker."""
+"""What `bench features` measures, by name. All others are compared with the first; the second shows what a property
+costs that means nothing to the broker."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -68,12 +68,12 @@ class Settings(msgspec.Struct, frozen=True):
         url: the broker.
         messages: in all.
         size: bytes of a body.
-        queues: producers go round them.
+        queues: number of queues; producers publish to them in turn.
         producers: processes.
         consumers: processes; they share the queues out among themselves.
         rate: messages a second of all producers together, in mode latency.
         transient: messages and queues that do not survive a restart.
-        timeout: seconds after which it is given up.
+        timeout: seconds after which the measurement is given up.
         feature: what queues and messages have that plain ones have not (`FEATURES`).
     """
 

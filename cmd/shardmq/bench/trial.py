@@ -1,4 +1,4 @@
-"""One course of a measurement: queues, processes, a common start, results, and an end in any case."""
+"""One measurement: its queues, its processes, their common start, their results."""
 
 import contextlib
 import multiprocessing
@@ -23,25 +23,25 @@ from shardmq.errors import ShardmqError, Timeout
 POLL_SECONDS: Final = 0.1
 
 Progress = Callable[[int, int], None]
-"""Told (published, consumed) now and then."""
+"""Called with (published, consumed) several times a second."""
 
 
 class Published(msgspec.Struct):
-    """What a producer tells at its end: just before its first publish, just after its last confirm (ns)."""
+    """A producer's result: the times just before its first publish and just after its last confirm, in ns."""
 
     first_ns: int
     last_ns: int
 
 
 class Fault(msgspec.Struct):
-    """What a process tells instead when it fails. `follows`: only because another one did, or was too slow."""
+    """The result of a process that failed. `follows`: it failed because another one did, or was too slow."""
 
     text: str
     follows: bool = False
 
 
 class Stage:
-    """What all processes of a course share: settings, queue names, the start, the counts."""
+    """What the processes of a measurement share: settings, queue names, the start, the counts."""
 
     def __init__(self, context: SpawnContext, settings: Settings, queues: list[str]) -> None:
         self.settings = settings
@@ -52,7 +52,7 @@ class Stage:
         self.consumed = context.RawArray("Q", settings.consumers * settings.queues)
 
     def is_done(self, queue: int) -> bool:
-        """Whether all messages of a queue have come to somebody."""
+        """Whether all messages of a queue were delivered."""
         consumed: int = sum(self.consumed[queue :: self.settings.queues])
         return consumed >= self.expected[queue]
 
@@ -61,8 +61,8 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
     """Measure once.
 
     Args:
-        settings: what.
-        progress: told how far it is.
+        settings: of the measurement.
+        progress: called with the counts so far.
 
     Returns:
         What the producers and the consumers noted.
@@ -99,7 +99,7 @@ def run(settings: Settings, progress: Progress) -> tuple[list[Published], list[N
 
 @contextlib.contextmanager
 def bench_queues(settings: Settings) -> Iterator[list[str]]:
-    """Queues of our own, deleted at the end with all that is in them."""
+    """Declare the queues of a measurement; they are deleted at the end."""
     prefix = f"bench-{secrets.token_hex(4)}"
     arguments = FEATURES[settings.feature].arguments
     names = [f"{prefix}-{place}" for place in range(settings.queues)]
@@ -127,7 +127,9 @@ def _collect(stage: Stage, pipes: list[Pipe], progress: Progress) -> list[Any]:
             try:
                 results[pipe] = pipe.recv()
             except EOFError:
-                results[pipe] = Fault(f"{_name(stage.settings, pipes.index(pipe))} died without a word", follows=True)
+                results[pipe] = Fault(
+                    f"{_name(stage.settings, pipes.index(pipe))} ended without a result", follows=True
+                )
             if isinstance(results[pipe], Fault):
                 faults.append(results[pipe])
         progress(sum(stage.published), sum(stage.consumed))
@@ -147,8 +149,8 @@ def _name(settings: Settings, place: int) -> str:
 
 
 def _work(work: Callable[[Stage, int], Any], stage: Stage, place: int, pipe: Pipe) -> None:
-    """A process's main function: do the work, tell the result."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is our parent's business, which ends us
+    """The main function of a process: do the work, send the result."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends us
     try:
         pipe.send(work(stage, place))
     except threading.BrokenBarrierError:

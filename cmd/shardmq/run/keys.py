@@ -1,4 +1,4 @@
-"""`shardmq keys`: pairs of keys for the processes of a broker that speak over TCP."""
+"""`shardmq keys`: key pairs for the processes of a broker that talk over TCP."""
 
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ COLUMNS: Final = (
 
 @click.group()
 def keys() -> None:
-    """Keys for processes that speak over TCP: create, list."""
+    """Create and list keys of processes that talk over TCP."""
 
 
 @keys.command("create")
@@ -39,7 +39,7 @@ def keys() -> None:
 @KEYS_DIR
 @JSON
 def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """Make a pair of keys for each process NAME, as coordinator, shard-0 or gateway-0.
+    """Create a key pair for each process NAME, such as coordinator, shard-0 or gateway-0.
 
     DIR/NAME.key_secret stays with that process alone; DIR/allowed/NAME.key is copied to all it talks with. NAME says
     what the process is: coordinator, shard-0 and so on are those, any other is the --name of a gateway.
@@ -65,7 +65,7 @@ def keys_create(*, names: tuple[str, ...], folder: Path, as_json: bool) -> None:
 @KEYS_DIR
 @LIST
 def keys_list(*, folder: Path, choice: RowChoice, as_json: bool) -> None:
-    """Show whose keys are in the folder: all that are allowed, and the secrets that are here."""
+    """List the keys in the folder: which are allowed, and whose secret key is here."""
     from shardmq.bus.curve import held
 
     if not folder.is_dir():

@@ -1,6 +1,6 @@
-"""What a broker must have for itself while it runs: its data directory, its port, a directory for its sockets.
+"""What a running broker has to itself: its data directory, its port, a directory for its sockets.
 
-A lock is a file held by flock(2): the kernel lets go of it when its owner dies, however that happens.
+A lock is a file locked by flock(2): the kernel releases it when the owner ends, whatever the reason.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ IPC_PATH_BYTES_MAX: Final = 107
 
 @contextlib.contextmanager
 def hold_data_dir(data_dir: Path) -> Iterator[None]:
-    """Make the data directory and hold its lock.
+    """Create the data directory and hold its lock.
 
     Raises:
         StoreRefused: it is in use, or not a directory we can write in.
@@ -50,7 +50,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_port(host: str, port: int, options: str = "--") -> Iterator[int]:
-    """Find out whether the clients' port is free, and keep it so between the lives of the gateways.
+    """Check that the port for clients is free, and keep it reserved while gateways restart.
 
     Gateways share the port by SO_REUSEPORT, and so would a second broker's: its clients would reach either at random.
     Binding without SO_REUSEPORT shows whether anybody listens there.
@@ -58,7 +58,7 @@ def hold_port(host: str, port: int, options: str = "--") -> Iterator[int]:
     Args:
         host: address.
         port: 0 takes a free one.
-        options: how the two options begin that choose them, for the error.
+        options: prefix of the options that choose address and port, for the error.
 
     Raises:
         StartupRefused: somebody listens there, or it is no address of this machine.
@@ -88,16 +88,16 @@ def hold_port(host: str, port: int, options: str = "--") -> Iterator[int]:
 def private_directory() -> Iterator[Path]:
     """A directory for the processes' sockets that only this user can enter, with a path short enough for them.
 
-    What brokers that were killed have left behind is removed.
+    Directories that killed brokers left behind are removed.
 
     Raises:
-        StartupRefused: the system's directory for temporary files has too long a name.
+        StartupRefused: the path of the directory for temporary files is too long.
     """
     sweep(Path(tempfile.gettempdir()))
     path = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
     lock = os.open(path / "new-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        # Renamed when it is held: a file of the name `lock` that is not held has no owner any more.
+        # Renamed once it is locked: a file `lock` that nobody holds has no owner any more.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         (path / "new-lock").rename(path / "lock")
         longest = len(os.fsencode(path / "notify-coordinator"))
@@ -113,7 +113,7 @@ def private_directory() -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the socket directories in `folder` whose owners are dead, as far as they are this user's."""
+    """Remove this user's socket directories in `folder` whose owners have ended."""
     for path in folder.glob(f"{SOCKETS_PREFIX}*"):
         try:
             status = path.lstat()
@@ -124,10 +124,10 @@ def sweep(folder: Path) -> None:
             continue  # just being made, or just being removed
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # else somebody else has removed it meanwhile
+            if os.fstat(lock).st_nlink:  # 0 when another process removed it meanwhile
                 shutil.rmtree(path)
         except BlockingIOError:
-            continue  # its owner lives
+            continue  # its owner is running
         finally:
             os.close(lock)
 

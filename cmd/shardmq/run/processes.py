@@ -1,4 +1,4 @@
-"""`shardmq shard`, `gateway` and `coordinator`: one process of the broker, alone, for systemd and for other hosts."""
+"""`shardmq shard`, `gateway` and `coordinator`: single processes of a broker, for systemd and several hosts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,12 +31,12 @@ MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ
 
 
 def listen_option(help: str) -> Callable[[Command], Command]:
-    """The option for where a process listens for the other processes of the broker."""
+    """The option for the address at which a process listens for the others."""
     return click.option("--listen", metavar="ADDRESS", envvar="SHARDMQ_LISTEN", show_envvar=True, help=help)
 
 
 def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
-    """What protects the links of the process of that name."""
+    """Keys that protect the links of a process."""
     from shardmq.bus.curve import CurveKeys
 
     return CurveKeys(keys, name, insecure_bus)
@@ -49,7 +49,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
     required=True,
     envvar="SHARDMQ_INDEX",
     show_envvar=True,
-    help="Which shard this is; counts from 0.",
+    help="Number of this shard, from 0.",
 )
 @DATA_DIR
 @listen_option("Address for gateways and coordinator, as tcp://10.0.0.2:5680.  [default: its own of --shard]")
@@ -69,7 +69,7 @@ def security(keys: Path | None, name: str, insecure_bus: bool) -> "CurveKeys":
     envvar="SHARDMQ_MEMORY_BYTES",
     show_envvar=True,
     show_default=True,
-    help="Message bytes kept in memory; what is above is read back from disk.",
+    help="Bytes of messages kept in memory; further messages are read from disk.",
 )
 @MEMORY_WATERMARK
 @DISK_FREE_LIMIT
@@ -122,7 +122,7 @@ def shard(
     metavar="ADDRESS",
     envvar="SHARDMQ_COORDINATOR",
     show_envvar=True,
-    help="Address by which gateways call it.",
+    help="Address at which gateways reach it.",
 )
 @SHARDS
 @click.option(
@@ -130,7 +130,7 @@ def shard(
     default="",
     envvar="SHARDMQ_BOOT_ID",
     show_envvar=True,
-    help="What is not durable lives as long as this stays the same.  [default: the kernel's boot id]",
+    help="Transient queues and messages last until this changes.  [default: the kernel's boot id]",
 )
 @bus_options
 @log_options

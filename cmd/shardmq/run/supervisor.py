@@ -1,8 +1,8 @@
 """The supervisor behind `shardmq up`: one broker on one machine, kept running until it is told to stop.
 
-A broker is a coordinator, shards and gateways. All start at once and find one another over ipc sockets in a private
-directory. What dies is started again, what refuses to start (exit 78) ends everything. Stopping goes backwards:
-gateways first, so that they can hand clients the confirms that are still due, then shards, then the coordinator.
+A broker is a coordinator, shards and gateways. All start at once and reach one another over ipc sockets in a private
+directory. A process that ends is restarted; one that refuses to start (exit code 78) stops the broker. Gateways stop
+first, so that they can still send clients the confirms that are due, then shards, then the coordinator.
 """
 
 import asyncio
@@ -32,31 +32,37 @@ if TYPE_CHECKING:
 
 RESTART_SECONDS: Final = 0.1
 RESTART_SECONDS_MAX: Final = 5.0
-"""Pause before a restart: doubles from one to the other, so that a process that cannot live costs little."""
+"""Pause before a restart: doubles from one to the other, so that a process that keeps failing costs little."""
 
 STEADY_SECONDS: Final = 10.0
-"""A process that lived this long was healthy: its next restart is quick again."""
+"""A process that ran this long was healthy: its next restart is quick again."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""How often it is said who is still being waited for at the start."""
+"""Seconds between two notices at the start that name the processes that are not ready."""
 
 LEVELS: Final = {"exited": "warning", "waiting": "warning", "killed": "error", "refused": "error"}
-"""Levels of events; that of all others is info."""
+"""Log levels of events; all others are info."""
 
 COORDINATOR, SHARD, GATEWAY = range(3)
-"""Stages; the highest stops first."""
+"""Stages of stopping; the highest stops first."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """What to run.
+    """The options of a whole broker on one machine.
 
     Attributes:
-        memory_bytes: what shards and gateways may take together before publishers are blocked; None for the default.
-        disk_free_bytes: what must be left of the disk, else they are too; None for the default.
-        tls: another port for clients, with TLS, or the only one.
-        message_bytes_max: of a message's body.
-        log: how its processes log.
+        shards: number of shard processes.
+        gateways: number of gateway processes.
+        host: address for clients.
+        port: port for clients without TLS; 0 takes a free one.
+        data_dir: data directory of the broker.
+        memory_bytes: memory watermark of shards and gateways together; publishers are blocked above it. None for the
+            default.
+        disk_free_bytes: free disk space below which publishers are blocked; None for the default.
+        tls: the port for clients with TLS; None without TLS.
+        message_bytes_max: largest body of a message.
+        log: log level and format of the processes.
     """
 
     shards: int
@@ -77,7 +83,7 @@ class BrokerOptions:
 
     @property
     def url(self) -> str:
-        """For clients on this machine: of the plain port, where there is one."""
+        """The URL for clients on this machine; that of the port without TLS where there is one."""
         if self.has_plain or self.tls is None:
             return f"shardmq://guest:guest@{client_host(self.host)}:{self.port}/"
         return f"shardmqs://guest:guest@{client_host(self.tls_host)}:{self.tls.port}/"
@@ -89,19 +95,19 @@ class BrokerOptions:
 
     @property
     def watermarks(self) -> tuple[str, ...]:
-        """What each shard and gateway is told of memory: its part of what all may take."""
+        """Command-line words for the memory watermark of one process: its part of the broker's."""
         members = self.shards + self.gateways
         wanted = self.memory_bytes
         return "--memory-watermark", f"{memory_default(members) if wanted is None else max(wanted // members, 2)}B"
 
     @property
     def disk_limit(self) -> tuple[str, ...]:
-        """What shards are told of the disk."""
+        """Command-line words for the disk limit of a shard."""
         return () if self.disk_free_bytes is None else ("--disk-free-limit", str(self.disk_free_bytes))
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something the operator wants to know; `text` says it, the rest is for machines.
+    """An event of the broker; `text` is for people, the other fields are for programs.
 
     `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped. Without a plain port there are no
     `host` and `port`.
@@ -125,16 +131,16 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def level(self) -> str:
-        """How much it matters, as the log says it."""
+        """The log level."""
         return LEVELS.get(self.event, "info")
 
 
-def supervise(plan: BrokerOptions, announce: Callable[[Notice], None]) -> int:
+def supervise(options: BrokerOptions, announce: Callable[[Notice], None]) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
     Args:
-        plan: what to run; port 0 takes a free one.
-        announce: called with everything worth saying.
+        options: of the broker.
+        announce: called with each notice.
 
     Returns:
         The exit code: 0 after a clean stop.
@@ -143,22 +149,22 @@ def supervise(plan: BrokerOptions, announce: Callable[[Notice], None]) -> int:
         StartupRefused: the data directory or the port are in use, or not usable.
     """
     with (
-        hold_data_dir(plan.data_dir),
-        hold_port(plan.host, plan.port) if plan.has_plain else contextlib.nullcontext(plan.port) as port,
-        contextlib.nullcontext() if plan.tls is None else hold_port(plan.tls_host, plan.tls.port, "--tls-"),
+        hold_data_dir(options.data_dir),
+        hold_port(options.host, options.port) if options.has_plain else contextlib.nullcontext(options.port) as port,
+        contextlib.nullcontext() if options.tls is None else hold_port(options.tls_host, options.tls.port, "--tls-"),
         private_directory() as run_dir,
     ):
-        plan = replace(plan, port=port, data_dir=plan.data_dir.resolve())
-        return asyncio.run(Supervisor(plan, run_dir, announce).run())
+        options = replace(options, port=port, data_dir=options.data_dir.resolve())
+        return asyncio.run(Supervisor(options, run_dir, announce).run())
 
 
 class Supervisor:
-    """The children of one broker and what happens to them."""
+    """Starts, restarts and stops the processes of one broker."""
 
-    def __init__(self, plan: BrokerOptions, run_dir: Path, announce: Callable[[Notice], None]) -> None:
-        self._plan = plan
+    def __init__(self, options: BrokerOptions, run_dir: Path, announce: Callable[[Notice], None]) -> None:
+        self._options = options
         self._announce = announce
-        self._children = children(plan, run_dir, secrets.token_hex(16), self._child_ready)
+        self._children = children(options, run_dir, secrets.token_hex(16), self._child_ready)
         self._started_at = time.monotonic()
         self._is_up = False
         self._stopping = asyncio.Event()
@@ -166,13 +172,13 @@ class Supervisor:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Start everything, keep it running, stop it when told; returns the exit code."""
+        """Run the broker until it is told to stop; returns the exit code."""
         loop = asyncio.get_running_loop()
         StopSignal.on_loop(loop, self._told_to_stop)
         loop.call_later(PATIENCE_SECONDS, self._say_who_is_missing)
         keepers = [asyncio.create_task(self._keep(child)) for child in self._children]
         stop = asyncio.create_task(self._stopping.wait())
-        # Before it is told to, a keeper only ends by a fault of ours: that ends everything and is raised below.
+        # A keeper that ends before the stop has a bug: everything is stopped, and the exception is raised below.
         await asyncio.wait([stop, *keepers], return_when=asyncio.FIRST_COMPLETED)
         self._stopping.set()
         await self._stop()
@@ -181,10 +187,10 @@ class Supervisor:
         return self._exit_code
 
     async def _keep(self, child: Child) -> None:
-        """Start a child whenever it is not running."""
+        """Start a process, and restart it whenever it ends, until the broker stops."""
         pause = RESTART_SECONDS
         while not self._stopping.is_set():
-            code = await child.live()
+            code = await child.run()
             if self._stopping.is_set():
                 return
             if code == EXIT_CONFIG:
@@ -200,7 +206,7 @@ class Supervisor:
             pause = min(pause * 2, RESTART_SECONDS_MAX)
 
     async def _stop(self) -> None:
-        """Stop all children, stage by stage."""
+        """Stop all processes, stage by stage."""
         notify.stopping()
         if not self._exit_code:
             self._announce(Notice("stopping", "stopping: gateways, then shards, then the coordinator"))
@@ -221,7 +227,7 @@ class Supervisor:
 
     def _child_ready(self, child: Child) -> None:
         seconds = time.monotonic() - child.started_at
-        if child.lives > 1:
+        if child.starts > 1:
             self._say(
                 "ready",
                 child,
@@ -234,20 +240,20 @@ class Supervisor:
             self._say_up()
 
     def _say_up(self) -> None:
-        plan, seconds = self._plan, time.monotonic() - self._started_at
+        options, seconds = self._options, time.monotonic() - self._started_at
         pids = {child.name: child.pid for child in self._children}
         self._announce(
             Notice(
                 "up",
-                f"ready after {seconds:.1f} s at {plan.url}",
+                f"ready after {seconds:.1f} s at {options.url}",
                 seconds=round(seconds, 3),
-                host=plan.host if plan.has_plain else None,
-                port=plan.port if plan.has_plain else None,
-                url=plan.url,
-                tls_host=plan.tls_host if plan.tls else None,
-                tls_port=plan.tls.port if plan.tls else None,
-                tls_verify=plan.tls.verify_client if plan.tls else None,
-                data_dir=str(plan.data_dir),
+                host=options.host if options.has_plain else None,
+                port=options.port if options.has_plain else None,
+                url=options.url,
+                tls_host=options.tls_host if options.tls else None,
+                tls_port=options.tls.port if options.tls else None,
+                tls_verify=options.tls.verify_client if options.tls else None,
+                data_dir=str(options.data_dir),
                 processes=pids,
             )
         )
@@ -287,31 +293,31 @@ class Supervisor:
         )
 
 
-def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
-    """The processes of a broker, and what each needs to be told."""
+def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callable[[Child], None]) -> list[Child]:
+    """The processes of a broker, with the command line of each."""
 
     def address(name: str) -> str:
         return f"ipc://{run_dir / name}"
 
-    data_dir = ("--data-dir", str(plan.data_dir))
-    shards = [f"shard-{index}" for index in range(plan.shards)]
+    data_dir = ("--data-dir", str(options.data_dir))
+    shards = [f"shard-{index}" for index in range(options.shards)]
     to_shards = tuple(word for name in shards for word in ("--shard", address(name)))
-    log = plan.log.words
+    log = options.log.words
     to_coordinator = address("coordinator")
     coordinator = ("coordinator", *data_dir, "--listen", to_coordinator, *to_shards, "--boot-id", boot_id, *log)
     gateway = (
         "gateway",
         "--host",
-        plan.host,
+        options.host,
         "--port",
-        str(plan.port),
+        str(options.port),
         "--coordinator",
         address("coordinator"),
         *to_shards,
-        *plan.watermarks,
+        *options.watermarks,
         "--message-size-max",
-        str(plan.message_bytes_max),
-        *tls_words(plan.tls),
+        str(options.message_bytes_max),
+        *tls_words(options.tls),
         *log,
     )
     members = [Child("coordinator", COORDINATOR, coordinator, run_dir, on_ready)]
@@ -323,12 +329,12 @@ def children(plan: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Callabl
             *data_dir,
             "--listen",
             address(name),
-            *plan.watermarks,
-            *plan.disk_limit,
+            *options.watermarks,
+            *options.disk_limit,
             *log,
         )
         members.append(Child(name, SHARD, shard, run_dir, on_ready))
-    for index in range(plan.gateways):
+    for index in range(options.gateways):
         name = f"gateway-{index}"
         members.append(Child(name, GATEWAY, (*gateway, "--name", name), run_dir, on_ready))
     return members

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
     show_default=True,
     envvar="SHARDMQ_UP_SHARDS",
     show_envvar=True,
-    help="Shard processes. More than before is fine; fewer than hold data is refused.",
+    help="Number of shard processes. It may grow; a number that leaves out shards with data is refused.",
 )
 @click.option(
     "--gateways",
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
     show_default=True,
     envvar="SHARDMQ_UP_GATEWAYS",
     show_envvar=True,
-    help="Gateway processes; they share the port.",
+    help="Number of gateway processes; they share the port.",
 )
 @click.option(
     "--host",
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 @MESSAGE_SIZE_MAX
 @tls_options
 @log_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout, for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one a line.")
 def up(
     *,
     shards: int,
@@ -92,16 +92,16 @@ def up(
 ) -> int:
     """Run a broker: coordinator, shards and gateways.
 
-    It stays in the foreground, starts again what dies, and stops cleanly on Ctrl-C or SIGTERM.
+    It runs in the foreground, restarts processes that end, and stops cleanly on Ctrl-C or SIGTERM.
     """
     log.begin("up")
     notify.die_with_parent()
-    plan = BrokerOptions(
+    options = BrokerOptions(
         shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max, log
     )
     if as_json:
-        return supervise(plan, print_event)
-    return supervise(plan, log_notice if log.format == "json" else show_notice)
+        return supervise(options, print_event)
+    return supervise(options, log_notice if log.format == "json" else show_notice)
 
 
 def print_event(notice: Notice) -> None:
@@ -116,7 +116,7 @@ def log_notice(notice: Notice) -> None:
 
 
 def show_notice(notice: Notice) -> None:
-    """Greet people when the broker is up; log every other notice."""
+    """Print a welcome when the broker is up; log every other notice."""
     if notice.event == "up":
         print_welcome(notice)
     else:
@@ -124,7 +124,7 @@ def show_notice(notice: Notice) -> None:
 
 
 def print_welcome(notice: Notice) -> None:
-    """Where the broker is, and what to try next."""
+    """Print where the broker is, and what to try next."""
     from rich.console import Console
     from rich.panel import Panel
     from rich.table import Table

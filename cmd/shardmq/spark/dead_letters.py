@@ -106,8 +106,8 @@ def print_groups(report: "Report", queue: str) -> None:
             "exchange": group.exchange,
             "messages": group.count,
             "hour (UTC)": None if group.hour is None else f"{group.hour:%Y-%m-%d %H}h",
-            "oldest": group.oldest,
-            "newest": group.newest,
+            "oldest": group.oldest.replace(microsecond=0),
+            "newest": group.newest.replace(microsecond=0),
         }
         for group in report.groups
     ]

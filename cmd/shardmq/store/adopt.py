@@ -1,4 +1,4 @@
-"""`shardmq store adopt`: a coordinator's store made anew from what the shards have recorded."""
+"""`shardmq store adopt`: rebuilds a lost coordinator's store from the shards'."""
 
 import os
 import re
@@ -25,7 +25,7 @@ NEW = "coordinator.adopting"
 
 @click.command(short_help="Rebuild a lost coordinator's store from the shards'.")
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--apply", is_flag=True, help="Do it; without, say what would be done.")
+@click.option("--apply", is_flag=True, help="Carry it out; without this, only show what would be done.")
 @JSON
 def adopt(*, data_dir: Path, apply: bool, as_json: bool) -> None:
     """Rebuild the coordinator's store in DATA_DIR from what the shards there have recorded.
@@ -84,7 +84,7 @@ def _recorded(folder: Path, number: int) -> "Recorded":
 
 
 def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]":
-    """Make the new store aside; returns what came of it, and why the old one was of no use, if it was not."""
+    """Build the new store beside the old one; returns the outcome, and why the old one was not used."""
     from shardmq.coordinator.storage.adoption import adopt as adopt_shards
     from shardmq.coordinator.storage.adoption import broker_of
     from shardmq.storage.lmdb_environment import lock_folder

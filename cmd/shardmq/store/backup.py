@@ -33,7 +33,7 @@ LOOK_SECONDS: Final = 0.2
     type=ByteCount(),
     show_default=True,
     metavar="BYTES",
-    help="Bytes a second at most, of all shards together.",
+    help="Bytes a second that all shards together copy at most.",
 )
 @URL
 @JSON
@@ -67,12 +67,12 @@ def backup(*, directory: Path, rate: int, url: str, as_json: bool) -> int:
     return 0
 
 
-@click.command(short_help="Make a data directory of a backup.")
+@click.command(short_help="Make a data directory from a backup.")
 @click.argument("directory", metavar="BACKUP", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("data_dir", type=click.Path(path_type=Path))
 @JSON
 def restore(*, directory: Path, data_dir: Path, as_json: bool) -> None:
-    """Make the data directory DATA_DIR, which must be empty or not there, of BACKUP.
+    """Make the data directory DATA_DIR, which must be empty or missing, from BACKUP.
 
     Everything is checked against the backup's manifest. The restored broker gets an id of its own: none of its stores
     can be mixed up with those that the backup is of.
@@ -138,7 +138,7 @@ def _advance(progress: "Progress", task: Any) -> "Callable[[int], None]":
 
 
 def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
-    """Open every store once, which checks it, and give it its new broker's id."""
+    """Open every store, which checks it, and write the new broker's id into it."""
     from shardmq.coordinator.storage.store import Store as CoordinatorStore
     from shardmq.shards.storage.store import Store as ShardStore
     from shardmq.shards.storage.write_batch import WriteBatch

@@ -1,4 +1,4 @@
-"""`shardmq store check`: is everything that is stored what was written?"""
+"""`shardmq store check`: reads all that is stored, and shows what is damaged."""
 
 from pathlib import Path
 from typing import Final

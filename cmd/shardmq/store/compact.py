@@ -1,4 +1,4 @@
-"""`shardmq store compact`: files without their free pages."""
+"""`shardmq store compact`: gives the free pages of files back to the disk."""
 
 import contextlib
 import sys
@@ -25,18 +25,18 @@ LEAST_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 0.2
 
 Show = Callable[[int, int], None]
-"""How many bytes of how many are copied."""
+"""Called with the bytes copied, and the bytes in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of a store.
+    """The outcome for a store.
 
     Attributes:
         store: its folder's name.
-        bytes_before: that its file took of the disk.
-        bytes_after: that it takes now.
-        error: why it was left as it was; "" where nothing went wrong.
+        bytes_before: size of its file on the disk before.
+        bytes_after: size of its file on the disk now.
+        error: why it was not changed; "" without an error.
     """
 
     store: str
@@ -76,7 +76,7 @@ def _folders(data_dir: Path) -> list[Path]:
 
 
 def _compact(folder: Path, as_json: bool) -> Compacted:
-    """Compact one store, if that is worth it and there is room."""
+    """Compact one store, if that saves enough and the disk has room."""
     from shardmq.storage.compaction import clear
 
     environment = _opened(folder)
@@ -103,7 +103,7 @@ def _opened(folder: Path) -> "LmdbEnvironment":
 
 
 def _copied(environment: "LmdbEnvironment", show: Show) -> "LmdbEnvironment":
-    """The store with its new file; as it is where that would not pay.
+    """Copy the store into a new file, unless that saves too little; returns the open store.
 
     Raises:
         StoreUnwritable: there is no room for the copy, or it could not be made.
@@ -136,7 +136,7 @@ def _disk_bytes(file: Path) -> int:
 
 @contextlib.contextmanager
 def _progress(name: str, as_json: bool) -> Iterator[Show]:
-    """Shows how far a copy is, on stderr, where somebody watches."""
+    """Show the progress of a copy on stderr when it is a terminal."""
     if as_json or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,4 +1,4 @@
-"""A look through all stores of a data directory, which no process may have open meanwhile; and what it found."""
+"""Reading all stores of a stopped broker's data directory, and printing what was found."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,23 +26,23 @@ FOLDER: Final = click.argument("folder", metavar="DIR", type=click.Path(file_oka
 
 COORDINATOR: Final = "coordinator"
 REBUILDS: Final = "makes a new file with"
-"""How the repair of a whole file is told from that of rows."""
+"""The repair of a whole file begins with these words; that of rows does not."""
 
 ROWS_AT_ONCE: Final = 256
-"""The progress bar moves so many rows at a time."""
+"""Rows between two updates of the progress bar."""
 
 Begun = Callable[[str, int], Callable[[], None]]
-"""Called with a store's name and about how many rows it has; what it returns is called for every row."""
+"""Called with a store's name and its approximate number of rows; returns a function to call for every row."""
 
 
 @dataclass(slots=True)
 class Looked:
-    """What a look found.
+    """What was found in all stores.
 
     Attributes:
-        findings: everything.
+        findings: damage, and what is worth knowing.
         stores: names of the stores.
-        rows: how many were read.
+        rows: number of rows read.
     """
 
     findings: list["Finding"] = field(default_factory=list)
@@ -51,13 +51,13 @@ class Looked:
 
     @property
     def damage(self) -> list["Finding"]:
-        """What is damage, of all that was found."""
+        """The findings that are damage."""
         return [finding for finding in self.findings if finding.is_damage]
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[list[Path]]:
-    """The folders of all stores, the coordinator's first; nobody else opens them meanwhile.
+    """Lock the folders of all stores, and return them, the coordinator's first.
 
     Raises:
         StoreRefused: there are none, or a process has one open.
@@ -76,11 +76,11 @@ def held(folder: Path) -> Iterator[list[Path]]:
 
 
 def look_through(stores: list[Path], console: "Console") -> Looked:
-    """Read every row of every store. On a terminal, a bar shows how far that is.
+    """Read every row of every store; a terminal shows a progress bar.
 
     Args:
-        stores: their folders, held.
-        console: of that terminal, or of none.
+        stores: their folders, locked.
+        console: where the bar is shown.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -145,7 +145,7 @@ def _look_at_shard(
 
 
 def _take_from_shards(looked: Looked, queues: "dict[bytes, Queue]") -> None:
-    """What the coordinator has lost of queues, their shards know."""
+    """Complete findings about queues that the coordinator lost with what the shards know of them."""
     from shardmq.coordinator.storage.check import taken_from_shard
 
     looked.findings[:] = [
@@ -154,7 +154,7 @@ def _take_from_shards(looked: Looked, queues: "dict[bytes, Queue]") -> None:
 
 
 def _registry(name: str, known: "Known") -> "Registry":
-    """What the coordinator knows of that shard."""
+    """The coordinator's knowledge of a shard."""
     from shardmq.shards.check.queues import Registry
 
     number = int(name.removeprefix("shard-"))
@@ -168,7 +168,7 @@ def _registry(name: str, known: "Known") -> "Registry":
 
 
 def _whole_file(store: Path, damage: StoreDamaged) -> "Finding":
-    """A store that cannot be looked into row by row; and how much of it can be reached nevertheless."""
+    """The finding for a store that cannot be read row by row, with the number of rows that are lost."""
     from shardmq.storage.repair.findings import Finding
     from shardmq.storage.repair.rebuild import reachable, shortfall
 
@@ -182,7 +182,7 @@ def _whole_file(store: Path, damage: StoreDamaged) -> "Finding":
 
 
 def kind_of(store: Path) -> "tuple[bytes, tuple[bytes, ...], IsWell]":
-    """The format of a store, its databases, and what tells rows that were written from others."""
+    """The format of a store, its databases, and the check that a row is what was written."""
     if store.name == COORDINATOR:
         from shardmq.coordinator.storage import check as checkup
         from shardmq.coordinator.storage.schema import DATABASES, FORMAT

@@ -1,4 +1,4 @@
-"""`shardmq store repair`: what is damaged is taken out, or made anew; everything else stays."""
+"""`shardmq store repair`: removes or rebuilds what is damaged, and keeps the rest."""
 
 import sys
 import time
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 EXIT_DAMAGE: Final = 1
 
 
-@click.command(short_help="Take out what is damaged, keeping the original.")
+@click.command(short_help="Remove or rebuild what is damaged, keeping the original.")
 @FOLDER
-@click.option("--apply", "is_applied", is_flag=True, help="Do it; without this, only show what would be done.")
+@click.option("--apply", "is_applied", is_flag=True, help="Carry the repair out; without this, only show it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
 def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
@@ -68,7 +68,7 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
             }
         )
     elif after is not None:
-        click.echo(f"Repaired. The original is in {aside}; delete it when nothing is missed.")
+        click.echo(f"Repaired. The original is in {aside}; delete it when you miss nothing.")
         if left:
             click.echo("Still damaged:")
             print_findings(left)
@@ -78,7 +78,7 @@ def repair(*, folder: Path, is_applied: bool, yes: bool, as_json: bool) -> int:
 
 
 def _say(folder: Path, looked: Looked) -> None:
-    """What would be done, and what would be lost."""
+    """Print what would be done, and what would be lost."""
     if not looked.damage:
         click.echo(f"{folder}: all is well; there is nothing to repair.")
         return

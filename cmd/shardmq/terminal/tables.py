@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -127,8 +128,10 @@ class Table:
             table.add_row(*cells)
         left_out = ", ".join(column.name for column in self.columns[len(fitting) :])
         hidden = left_out and f"not shown for want of room: {left_out}"
-        below = [Text(text, "dim", overflow="ignore") for text in (self.caption, hidden) if text]
-        return Group(*([Text(self.title, "bold", overflow="ignore")] if self.title else []), table, *below), needed()
+        below = [Text(_lines(text, width), "dim", overflow="ignore") for text in (self.caption, hidden) if text]
+        return Group(
+            *([Text(_lines(self.title, width), "bold", overflow="ignore")] if self.title else []), table, *below
+        ), needed()
 
 
 def print_fitted(console: "Console", table: "Group", width: int) -> None:
@@ -150,6 +153,11 @@ def _empty_table(has_header: bool) -> "RichTable":
     from rich.table import Table as RichTable
 
     return RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=has_header)
+
+
+def _lines(text: str, width: int) -> str:
+    """Break a text between words; names that are wider stay whole."""
+    return fill(text, max(1, width), break_long_words=False, break_on_hyphens=False)
 
 
 def _widths(columns: Sequence[Column], least: dict[str, int], texts: dict[str, list[str]], room: int) -> dict[str, int]:

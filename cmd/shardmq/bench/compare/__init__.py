@@ -2,9 +2,9 @@
 
 command.py       `bench compare`.
 rows.py          What is measured, round by round, and the ratios.
-load.py          The programs that load: amqpload.c is compiled, pika is run.
-pika_program.py  The one of pika's.
-rabbitmq.py      A RabbitMQ of the bench's own.
+load.py          The programs that make the load: amqpload.c, which is compiled, and pika_program.py.
+pika_program.py  Publishes with pika.
+rabbitmq.py      Starts and stops a RabbitMQ of its own.
 spark.py         `bench spark`.
-spark_sinks.py   What a DataFrame is published by.
+spark_sinks.py   The ways of publishing a DataFrame.
 """

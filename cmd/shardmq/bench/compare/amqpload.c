@@ -46,7 +46,7 @@ enum {
   SILENCE_SECONDS = 60 /* from a broker that owes something: it will not come */
 };
 
-/* One queue, with who publishes to it and consumes from it. */
+/* One queue, with its producer and its consumer. */
 typedef struct {
   char name[256];
   int number;
@@ -54,7 +54,7 @@ typedef struct {
   uint8_t *is_confirmed; /* one for each message */
   uint64_t confirmed, all_up_to, refused, returned;
   double published_from, confirmed_at, consumed_from, consumed_at;
-} lane_t;
+} load_t;
 
 static const char *host;
 static int port, is_distinct;
@@ -138,18 +138,18 @@ typedef struct {
 
 enum { BODY_BYTES_MIN = 10 };
 
-static void make_body(char *body, const lane_t *lane, uint64_t number) {
-  uint16_t queue = (uint16_t)lane->number;
+static void make_body(char *body, const load_t *load, uint64_t number) {
+  uint16_t queue = (uint16_t)load->number;
   memcpy(body, &number, sizeof number);
   memcpy(body + sizeof number, &queue, sizeof queue);
 }
 
-static int write_id(char *id, const lane_t *lane, uint64_t number) {
-  return snprintf(id, ID_BYTES_MAX, "%s-%012" PRIu64, lane->name, number);
+static int write_id(char *id, const load_t *load, uint64_t number) {
+  return snprintf(id, ID_BYTES_MAX, "%s-%012" PRIu64, load->name, number);
 }
 
-static int write_source(char *source, const lane_t *lane, uint64_t number) {
-  return snprintf(source, ID_BYTES_MAX, "sensor %" PRIu64 " of %d", number * 2654435761u, lane->number);
+static int write_source(char *source, const load_t *load, uint64_t number) {
+  return snprintf(source, ID_BYTES_MAX, "sensor %" PRIu64 " of %d", number * 2654435761u, load->number);
 }
 
 static void begin_message(message_t *m) {
@@ -170,14 +170,14 @@ static void begin_message(message_t *m) {
   m->properties.headers.entries = m->headers;
 }
 
-static void fill_message(message_t *m, const lane_t *lane, uint64_t number) {
-  make_body(m->body, lane, number);
+static void fill_message(message_t *m, const load_t *load, uint64_t number) {
+  make_body(m->body, load, number);
   if (!is_distinct) return;
   m->properties.message_id.bytes = m->id;
-  m->properties.message_id.len = (size_t)write_id(m->id, lane, number);
+  m->properties.message_id.len = (size_t)write_id(m->id, load, number);
   m->headers[0].value.value.i64 = (int64_t)number;
   m->headers[1].value.value.bytes.bytes = m->source;
-  m->headers[1].value.value.bytes.len = (size_t)write_source(m->source, lane, number);
+  m->headers[1].value.value.bytes.len = (size_t)write_source(m->source, load, number);
   m->headers[2].value.value.f64 = (double)number / 8;
 }
 
@@ -185,18 +185,18 @@ static int is_same(amqp_bytes_t bytes, const char *text, int length) {
   return bytes.len == (size_t)length && !memcmp(bytes.bytes, text, bytes.len);
 }
 
-static void check_body(const lane_t *lane, uint64_t number, const char *body, size_t bytes) {
+static void check_body(const load_t *load, uint64_t number, const char *body, size_t bytes) {
   char wanted[BODY_BYTES_MIN];
   uint64_t found;
-  make_body(wanted, lane, number);
+  make_body(wanted, load, number);
   if (bytes != body_bytes)
-    die("message %" PRIu64 " of %s has %zu bytes instead of %zu", number, lane->name, bytes, body_bytes);
+    die("message %" PRIu64 " of %s has %zu bytes instead of %zu", number, load->name, bytes, body_bytes);
   memcpy(&found, body, sizeof found);
   if (memcmp(body, wanted, sizeof wanted))
-    die("%s: message %" PRIu64 " came where %" PRIu64 " was due", lane->name, found, number);
+    die("%s: message %" PRIu64 " came where %" PRIu64 " was due", load->name, found, number);
 }
 
-static void check_properties(const lane_t *lane, uint64_t number, const amqp_basic_properties_t *p) {
+static void check_properties(const load_t *load, uint64_t number, const amqp_basic_properties_t *p) {
   char id[ID_BYTES_MAX], source[ID_BYTES_MAX];
   int right = 0;
   for (int i = 0; i < p->headers.num_entries; i++) {
@@ -205,61 +205,61 @@ static void check_properties(const lane_t *lane, uint64_t number, const amqp_bas
       right += value->kind == AMQP_FIELD_KIND_I64 && value->value.i64 == (int64_t)number;
     else if (is_same(p->headers.entries[i].key, "source", 6))
       right += value->kind == AMQP_FIELD_KIND_UTF8 &&
-               is_same(value->value.bytes, source, write_source(source, lane, number));
+               is_same(value->value.bytes, source, write_source(source, load, number));
     else if (is_same(p->headers.entries[i].key, "measured", 8))
       right += value->kind == AMQP_FIELD_KIND_F64 && value->value.f64 == (double)number / 8;
   }
-  if (right != 3 || !is_same(p->message_id, id, write_id(id, lane, number)))
-    die("message %" PRIu64 " of %s came with another's message id or headers", number, lane->name);
+  if (right != 3 || !is_same(p->message_id, id, write_id(id, load, number)))
+    die("message %" PRIu64 " of %s came with another's message id or headers", number, load->name);
 }
 
 /* --- publishing ------------------------------------------------------------------------------------------------ */
 
-static void publish(amqp_connection_state_t c, const lane_t *lane, message_t *m, uint64_t number) {
+static void publish(amqp_connection_state_t c, const load_t *load, message_t *m, uint64_t number) {
   amqp_bytes_t body = {body_bytes, m->body};
-  fill_message(m, lane, number);
+  fill_message(m, load, number);
   int status =
-      amqp_basic_publish(c, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(lane->name), 0, 0, &m->properties, body);
+      amqp_basic_publish(c, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(load->name), 0, 0, &m->properties, body);
   if (status) die("publish: %s", amqp_error_string2(status));
 }
 
-static void confirm_one(lane_t *lane, uint64_t tag) {
-  if (lane->is_confirmed[tag - 1]) die("%s: message %" PRIu64 " was confirmed twice", lane->name, tag);
-  lane->is_confirmed[tag - 1] = 1;
-  lane->confirmed++;
+static void confirm_one(load_t *load, uint64_t tag) {
+  if (load->is_confirmed[tag - 1]) die("%s: message %" PRIu64 " was confirmed twice", load->name, tag);
+  load->is_confirmed[tag - 1] = 1;
+  load->confirmed++;
 }
 
 /* Tags come in any order, and `multiple` means all up to it that are not confirmed yet. */
-static void confirm(lane_t *lane, uint64_t tag, int is_multiple, uint64_t sent) {
-  uint64_t before = lane->confirmed;
-  if (!tag || tag > sent) die("%s: tag %" PRIu64 " was confirmed, of %" PRIu64 " published", lane->name, tag, sent);
+static void confirm(load_t *load, uint64_t tag, int is_multiple, uint64_t sent) {
+  uint64_t before = load->confirmed;
+  if (!tag || tag > sent) die("%s: tag %" PRIu64 " was confirmed, of %" PRIu64 " published", load->name, tag, sent);
   if (!is_multiple) {
-    confirm_one(lane, tag);
+    confirm_one(load, tag);
     return;
   }
-  for (; lane->all_up_to < tag; lane->all_up_to++)
-    if (!lane->is_confirmed[lane->all_up_to]) confirm_one(lane, lane->all_up_to + 1);
-  if (lane->confirmed == before) die("%s: tag %" PRIu64 " and all before were confirmed already", lane->name, tag);
+  for (; load->all_up_to < tag; load->all_up_to++)
+    if (!load->is_confirmed[load->all_up_to]) confirm_one(load, load->all_up_to + 1);
+  if (load->confirmed == before) die("%s: tag %" PRIu64 " and all before were confirmed already", load->name, tag);
 }
 
 /* What a publisher hears. Returns 0 for what is none of its business. */
-static int hear(lane_t *lane, const amqp_frame_t *f, uint64_t sent) {
+static int hear(load_t *load, const amqp_frame_t *f, uint64_t sent) {
   if (f->frame_type != AMQP_FRAME_METHOD) return 0;
   switch (f->payload.method.id) {
     case AMQP_BASIC_ACK_METHOD: {
       const amqp_basic_ack_t *ack = f->payload.method.decoded;
-      confirm(lane, ack->delivery_tag, ack->multiple, sent);
+      confirm(load, ack->delivery_tag, ack->multiple, sent);
       return 1;
     }
     case AMQP_BASIC_NACK_METHOD: {
       const amqp_basic_nack_t *nack = f->payload.method.decoded;
-      uint64_t before = lane->confirmed;
-      confirm(lane, nack->delivery_tag, nack->multiple, sent);
-      lane->refused += lane->confirmed - before;
+      uint64_t before = load->confirmed;
+      confirm(load, nack->delivery_tag, nack->multiple, sent);
+      load->refused += load->confirmed - before;
       return 1;
     }
     case AMQP_BASIC_RETURN_METHOD:
-      lane->returned++;
+      load->returned++;
       return 1;
     case AMQP_BASIC_DELIVER_METHOD:
       return 0;
@@ -269,23 +269,23 @@ static int hear(lane_t *lane, const amqp_frame_t *f, uint64_t sent) {
   }
 }
 
-static void *produce(void *lane_) {
-  lane_t *lane = lane_;
+static void *produce(void *load_) {
+  load_t *load = load_;
   amqp_connection_state_t c = open_channel();
   message_t m;
   uint64_t sent = 0;
   begin_message(&m);
   amqp_confirm_select(c, CHANNEL);
   check("confirm.select", amqp_get_rpc_reply(c));
-  lane->published_from = now();
-  while (lane->confirmed < lane->messages) {
+  load->published_from = now();
+  while (load->confirmed < load->messages) {
     amqp_frame_t f;
-    while (sent < lane->messages && sent - lane->confirmed < window) publish(c, lane, &m, sent++);
+    while (sent < load->messages && sent - load->confirmed < window) publish(c, load, &m, sent++);
     next_frame(c, &f, "waiting for confirms");
-    hear(lane, &f, sent);
+    hear(load, &f, sent);
     amqp_maybe_release_buffers(c);
   }
-  lane->confirmed_at = now();
+  load->confirmed_at = now();
   close_connection(c);
   free(m.body);
   return NULL;
@@ -293,10 +293,10 @@ static void *produce(void *lane_) {
 
 /* --- consuming ------------------------------------------------------------------------------------------------- */
 
-static void subscribe(amqp_connection_state_t c, const lane_t *lane, int prefetch) {
+static void subscribe(amqp_connection_state_t c, const load_t *load, int prefetch) {
   amqp_basic_qos(c, CHANNEL, 0, (uint16_t)prefetch, 0);
   check("basic.qos", amqp_get_rpc_reply(c));
-  amqp_basic_consume(c, CHANNEL, amqp_cstring_bytes(lane->name), amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+  amqp_basic_consume(c, CHANNEL, amqp_cstring_bytes(load->name), amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
   check("basic.consume", amqp_get_rpc_reply(c));
 }
 
@@ -305,48 +305,48 @@ static void ack(amqp_connection_state_t c, uint64_t tag) {
   if (status) die("ack: %s", amqp_error_string2(status));
 }
 
-static void *consume(void *lane_) {
-  lane_t *lane = lane_;
+static void *consume(void *load_) {
+  load_t *load = load_;
   amqp_connection_state_t c = open_channel();
-  subscribe(c, lane, PREFETCH);
-  for (uint64_t got = 0; got < lane->messages;) {
+  subscribe(c, load, PREFETCH);
+  for (uint64_t got = 0; got < load->messages;) {
     struct timeval patience = {SILENCE_SECONDS, 0};
     amqp_envelope_t e;
     check("waiting for messages", amqp_consume_message(c, &e, &patience, 0));
-    if (!got) lane->consumed_from = now();
-    if (e.redelivered) die("message %" PRIu64 " of %s is marked redelivered", got, lane->name);
-    check_body(lane, got, e.message.body.bytes, e.message.body.len);
-    if (++got % ACK_EVERY == 0 || got == lane->messages) ack(c, e.delivery_tag);
+    if (!got) load->consumed_from = now();
+    if (e.redelivered) die("message %" PRIu64 " of %s is marked redelivered", got, load->name);
+    check_body(load, got, e.message.body.bytes, e.message.body.len);
+    if (++got % ACK_EVERY == 0 || got == load->messages) ack(c, e.delivery_tag);
     amqp_destroy_envelope(&e);
     amqp_maybe_release_buffers(c);
   }
-  lane->consumed_at = now();
+  load->consumed_at = now();
   close_connection(c);
   return NULL;
 }
 
 /* The rest of a message whose basic.deliver has come: nothing else comes on its channel meanwhile. */
-static void take_message(amqp_connection_state_t c, const lane_t *lane, char *body, uint64_t number) {
+static void take_message(amqp_connection_state_t c, const load_t *load, char *body, uint64_t number) {
   amqp_frame_t f;
   size_t bytes = 0;
   next_frame(c, &f, "waiting for a message's header");
-  if (f.frame_type != AMQP_FRAME_HEADER) die("%s: no header came behind basic.deliver", lane->name);
+  if (f.frame_type != AMQP_FRAME_HEADER) die("%s: no header came behind basic.deliver", load->name);
   if (f.payload.properties.body_size != body_bytes)
-    die("message %" PRIu64 " of %s announces %" PRIu64 " bytes", number, lane->name, f.payload.properties.body_size);
-  check_properties(lane, number, f.payload.properties.decoded);
+    die("message %" PRIu64 " of %s announces %" PRIu64 " bytes", number, load->name, f.payload.properties.body_size);
+  check_properties(load, number, f.payload.properties.decoded);
   while (bytes < body_bytes) {
     next_frame(c, &f, "waiting for a message's body");
     if (f.frame_type != AMQP_FRAME_BODY || bytes + f.payload.body_fragment.len > body_bytes)
-      die("%s: no body, or too long a one, came behind a header", lane->name);
+      die("%s: no body, or too long a one, came behind a header", load->name);
     memcpy(body + bytes, f.payload.body_fragment.bytes, f.payload.body_fragment.len);
     bytes += f.payload.body_fragment.len;
   }
-  check_body(lane, number, body, bytes);
+  check_body(load, number, body, bytes);
 }
 
 /* Publish and consume on one connection, by one thread. */
-static void *exchange(void *lane_) {
-  lane_t *lane = lane_;
+static void *exchange(void *load_) {
+  load_t *load = load_;
   amqp_connection_state_t c = open_channel();
   char *body = malloc(body_bytes);
   message_t m;
@@ -354,22 +354,22 @@ static void *exchange(void *lane_) {
   begin_message(&m);
   amqp_confirm_select(c, CHANNEL);
   check("confirm.select", amqp_get_rpc_reply(c));
-  subscribe(c, lane, EACH_PREFETCH);
+  subscribe(c, load, EACH_PREFETCH);
   pthread_barrier_wait(&everybody);
-  lane->published_from = lane->consumed_from = now();
-  while (lane->confirmed < lane->messages || got < lane->messages) {
+  load->published_from = load->consumed_from = now();
+  while (load->confirmed < load->messages || got < load->messages) {
     amqp_frame_t f;
-    while (sent < lane->messages && sent - lane->confirmed < window) publish(c, lane, &m, sent++);
+    while (sent < load->messages && sent - load->confirmed < window) publish(c, load, &m, sent++);
     next_frame(c, &f, "waiting for confirms and messages");
-    if (!hear(lane, &f, sent) && f.frame_type == AMQP_FRAME_METHOD) {
+    if (!hear(load, &f, sent) && f.frame_type == AMQP_FRAME_METHOD) {
       const amqp_basic_deliver_t *deliver = f.payload.method.decoded;
       uint64_t tag = deliver->delivery_tag;
-      if (deliver->redelivered) die("message %" PRIu64 " of %s is marked redelivered", got, lane->name);
-      take_message(c, lane, body, got);
-      if (++got % EACH_ACK_EVERY == 0 || got == lane->messages) ack(c, tag);
-      if (got == lane->messages) lane->consumed_at = now();
-    } else if (lane->confirmed == lane->messages && !lane->confirmed_at) {
-      lane->confirmed_at = now();
+      if (deliver->redelivered) die("message %" PRIu64 " of %s is marked redelivered", got, load->name);
+      take_message(c, load, body, got);
+      if (++got % EACH_ACK_EVERY == 0 || got == load->messages) ack(c, tag);
+      if (got == load->messages) load->consumed_at = now();
+    } else if (load->confirmed == load->messages && !load->confirmed_at) {
+      load->confirmed_at = now();
     }
     amqp_maybe_release_buffers(c);
   }
@@ -381,51 +381,51 @@ static void *exchange(void *lane_) {
 
 /* --- a run ----------------------------------------------------------------------------------------------------- */
 
-static void run(pthread_t *thread, void *(*work)(void *), lane_t *lane) {
-  if (pthread_create(thread, NULL, work, lane)) die("no thread for %s", lane->name);
+static void run(pthread_t *thread, void *(*work)(void *), load_t *load) {
+  if (pthread_create(thread, NULL, work, load)) die("no thread for %s", load->name);
 }
 
-static void run_both(lane_t *lane) {
+static void run_both(load_t *load) {
   pthread_t producer, consumer;
-  run(&consumer, consume, lane);
-  run(&producer, produce, lane);
+  run(&consumer, consume, load);
+  run(&producer, produce, load);
   pthread_join(producer, NULL);
   pthread_join(consumer, NULL);
 }
 
-static void run_each(lane_t *lanes, int count) {
+static void run_each(load_t *loads, int count) {
   pthread_t *threads = calloc((size_t)count, sizeof *threads);
   pthread_barrier_init(&everybody, NULL, (unsigned)count);
-  for (int i = 0; i < count; i++) run(&threads[i], exchange, &lanes[i]);
+  for (int i = 0; i < count; i++) run(&threads[i], exchange, &loads[i]);
   for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
   free(threads);
 }
 
-static void declare(amqp_connection_state_t c, lane_t *lane) {
+static void declare(amqp_connection_state_t c, load_t *load) {
   const amqp_queue_declare_ok_t *ok =
-      amqp_queue_declare(c, CHANNEL, amqp_cstring_bytes(lane->name), 0, 1, 0, 0, amqp_empty_table);
+      amqp_queue_declare(c, CHANNEL, amqp_cstring_bytes(load->name), 0, 1, 0, 0, amqp_empty_table);
   check("queue.declare", amqp_get_rpc_reply(c));
-  if (ok->message_count) die("%u messages are in %s already", ok->message_count, lane->name);
+  if (ok->message_count) die("%u messages are in %s already", ok->message_count, load->name);
 }
 
-static void delete(amqp_connection_state_t c, const lane_t *lane) {
-  const amqp_queue_delete_ok_t *ok = amqp_queue_delete(c, CHANNEL, amqp_cstring_bytes(lane->name), 0, 0);
+static void delete(amqp_connection_state_t c, const load_t *load) {
+  const amqp_queue_delete_ok_t *ok = amqp_queue_delete(c, CHANNEL, amqp_cstring_bytes(load->name), 0, 0);
   check("queue.delete", amqp_get_rpc_reply(c));
-  if (ok->message_count) die("%u messages were left in %s", ok->message_count, lane->name);
-  if (lane->refused || lane->returned)
-    die("%s: %" PRIu64 " messages were refused, %" PRIu64 " returned", lane->name, lane->refused, lane->returned);
+  if (ok->message_count) die("%u messages were left in %s", ok->message_count, load->name);
+  if (load->refused || load->returned)
+    die("%s: %" PRIu64 " messages were refused, %" PRIu64 " returned", load->name, load->refused, load->returned);
 }
 
 static double min(double a, double b) { return a < b ? a : b; }
 static double max(double a, double b) { return a > b ? a : b; }
 
-static void print_rates(const lane_t *lanes, int count, uint64_t messages, double started_at) {
-  lane_t all = lanes[0];
+static void print_rates(const load_t *loads, int count, uint64_t messages, double started_at) {
+  load_t all = loads[0];
   for (int i = 1; i < count; i++) {
-    all.published_from = min(all.published_from, lanes[i].published_from);
-    all.confirmed_at = max(all.confirmed_at, lanes[i].confirmed_at);
-    all.consumed_from = min(all.consumed_from, lanes[i].consumed_from);
-    all.consumed_at = max(all.consumed_at, lanes[i].consumed_at);
+    all.published_from = min(all.published_from, loads[i].published_from);
+    all.confirmed_at = max(all.confirmed_at, loads[i].confirmed_at);
+    all.consumed_from = min(all.consumed_from, loads[i].consumed_from);
+    all.consumed_at = max(all.consumed_at, loads[i].consumed_at);
   }
   printf("{\"messages\":%" PRIu64 ",\"publish_msgs_per_s\":%.1f,\"consume_msgs_per_s\":%.1f,"
          "\"end_to_end_msgs_per_s\":%.1f}\n",
@@ -446,30 +446,30 @@ int main(int argc, char **argv) {
   is_distinct = !strcmp(mode, "each");
   if (body_bytes < BODY_BYTES_MIN || count < 1 || messages < (uint64_t)count || !window)
     die("at least %d bytes, one message for each connection, and a window of 1", BODY_BYTES_MIN);
-  lane_t *lanes = calloc((size_t)count, sizeof *lanes);
+  load_t *loads = calloc((size_t)count, sizeof *loads);
   amqp_connection_state_t c = open_channel();
   for (int i = 0; i < count; i++) {
-    snprintf(lanes[i].name, sizeof lanes[i].name, "%s-%d", queue, i);
-    lanes[i].number = i;
-    lanes[i].messages = messages / (uint64_t)count + ((uint64_t)i < messages % (uint64_t)count);
-    lanes[i].is_confirmed = calloc(lanes[i].messages, 1);
-    declare(c, &lanes[i]);
+    snprintf(loads[i].name, sizeof loads[i].name, "%s-%d", queue, i);
+    loads[i].number = i;
+    loads[i].messages = messages / (uint64_t)count + ((uint64_t)i < messages % (uint64_t)count);
+    loads[i].is_confirmed = calloc(loads[i].messages, 1);
+    declare(c, &loads[i]);
   }
   double started_at = now();
   if (!strcmp(mode, "both")) {
-    run_both(lanes);
+    run_both(loads);
   } else if (!strcmp(mode, "seq")) {
-    produce(lanes);
-    consume(lanes);
+    produce(loads);
+    consume(loads);
   } else if (!strcmp(mode, "each")) {
-    run_each(lanes, count);
-    started_at = lanes[0].published_from; /* connecting is not what is measured */
-    for (int i = 1; i < count; i++) started_at = min(started_at, lanes[i].published_from);
+    run_each(loads, count);
+    started_at = loads[0].published_from; /* connecting is not what is measured */
+    for (int i = 1; i < count; i++) started_at = min(started_at, loads[i].published_from);
   } else {
     die("mode %s? There are both, seq and each", mode);
   }
-  for (int i = 0; i < count; i++) delete(c, &lanes[i]);
-  print_rates(lanes, count, messages, started_at);
+  for (int i = 0; i < count; i++) delete(c, &loads[i]);
+  print_rates(loads, count, messages, started_at);
   close_connection(c);
   return 0;
 }

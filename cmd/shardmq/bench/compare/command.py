@@ -22,26 +22,32 @@ from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
 
 DISKS: Final = (Path("/var/tmp"), Path(tempfile.gettempdir()))
-"""Where the brokers' data is put, the first that can be written to: what is temporary elsewhere is often no disk."""
+"""Folders for the brokers' data; the first that is writable is taken. /tmp is often not on a disk."""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command("compare")
-@click.option("--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Medians are over them.")
+@click.option(
+    "--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Rounds that medians are taken over."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 60),
     default=3.0,
     show_default=True,
-    help="What one measurement is to take; as many messages are sent.",
+    help="Time of one measurement; the number of messages follows.",
 )
-@click.option("--messages", type=click.IntRange(1), help="In each measurement, instead of --seconds.")
-@click.option("--only", "names", multiple=True, type=click.Choice(tuple(ROWS)), help="Only this row, …")
+@click.option("--messages", type=click.IntRange(1), help="Messages of each measurement, instead of --seconds.")
 @click.option(
-    "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the shardmq that is started."
+    "--only", "names", multiple=True, type=click.Choice(tuple(ROWS)), help="Measure only this row; may be repeated."
 )
-@click.option("--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Beside it, where there is one.")
+@click.option(
+    "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
+)
+@click.option(
+    "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
+)
 @click.option(
     "--disk",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
@@ -53,9 +59,9 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when one measurement takes so long.",
+    help="Give up when one measurement takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Only the line of JSON, without table and progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
     *,
     rounds: int,
@@ -68,11 +74,11 @@ def compare(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Load shardmq and RabbitMQ with the same AMQP clients, in turns: messages a second, and the ratios.
+    """Measure shardmq and RabbitMQ in turns with the same AMQP clients: messages a second, and the ratios.
 
-    Both are started for it, on free ports, with their data on the same disk, and are gone afterwards. The load is made
-    by a C program on librabbitmq, compiled for it, and by pika. Every message is checked: none may be lost, doubled,
-    changed or out of order.
+    The command starts both brokers on free ports, with their data on the same disk, and stops them at the end. The
+    clients are a C program with librabbitmq, compiled on the spot, and pika. Every message is checked: none may be
+    lost, delivered twice, changed or out of order.
     """
     from shardmq.cmd.bench.disk import fdatasync_per_s
 
@@ -92,7 +98,7 @@ def compare(
             "fdatasync_per_s": fdatasync_per_s(disk),
             "cpus": len(os.sched_getaffinity(0)),
         }
-        course = Comparison(
+        comparison = Comparison(
             tuple(programs),
             contestants,
             programs,
@@ -101,11 +107,11 @@ def compare(
             messages=messages,
             timeout=timeout,
         )
-        measure(course, rounds, as_json)
+        measure(comparison, rounds, as_json)
     if as_json:
-        print_json({"compare": course.outcomes(), "absent": absent, "settings": settings})
+        print_json({"compare": comparison.outcomes(), "absent": absent, "settings": settings})
     else:
-        print_outcomes(course.outcomes(), absent, settings)
+        print_outcomes(comparison.outcomes(), absent, settings)
 
 
 @contextlib.contextmanager
@@ -123,10 +129,10 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """The command that loads, by row, and what is missing for others.
+    """The command that makes the load, by row; and what is missing for other rows.
 
     Raises:
-        ShardmqError: it is missing for all of them.
+        ShardmqError: no row can be measured.
     """
     programs: dict[str, list[str]] = {}
     absent: list[str] = []
@@ -150,7 +156,7 @@ def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, list[str]
 
 @contextlib.contextmanager
 def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[list[Contestant], list[str]]]:
-    """Start the brokers there are, shardmq first; and why others are not there."""
+    """Start the brokers, shardmq first; yields them, and why others are missing."""
     from shardmq.cmd.run.broker import Broker
 
     with contextlib.ExitStack() as stack:
@@ -166,19 +172,19 @@ def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[
         try:
             yield contestants, absent
         finally:
-            for number in ENDING:  # what is being stopped is stopped to the end
+            for number in ENDING:  # stopping must not be interrupted
                 signal.signal(number, signal.SIG_IGN)
 
 
-def measure(course: Comparison, rounds: int, as_json: bool) -> None:
-    """Go through all rounds, and show how far they are on stderr."""
+def measure(comparison: Comparison, rounds: int, as_json: bool) -> None:
+    """Measure all rounds, with the progress on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "{task.description}")
     with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
-        task = bar.add_task("", total=course.steps)
-        for turn, name, who, make in course.run():
+        task = bar.add_task("", total=comparison.steps)
+        for turn, name, who, make in comparison.run():
             when = f"round {turn} of {rounds}" if turn else "warming up"
             bar.update(task, description=f"{when}: {name}, {who.name}")
             rates = make()

@@ -1,4 +1,4 @@
-"""What `bench compare` loads brokers with: a C program of ours, compiled when it is needed, and pika."""
+"""The programs that make the load of `bench compare`: a C program, compiled when it is needed, and pika."""
 
 import importlib.util
 import os
@@ -23,16 +23,16 @@ SOURCE: Final = Path(__file__).with_name("amqpload.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
 
 MISSING_LIBRARY: Final = re.compile(r"amqp(_\w+)?\.h|-lrabbitmq")
-"""In what a compiler says when librabbitmq, or what it takes to compile with it, is not there."""
+"""Found in the errors of a compiler when librabbitmq or its headers are missing."""
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """What one run of a load reaches, in messages a second; every message was checked.
+    """The rates of one measurement, in messages a second; every message was checked.
 
     Attributes:
         messages: in all.
         publish_msgs_per_s: first publish to last confirm.
-        consume_msgs_per_s: first to last message in a consumer's hands; 0 where nothing was consumed.
+        consume_msgs_per_s: first to last delivery; 0 where nothing was consumed.
         end_to_end_msgs_per_s: from the start until both are done; 0 where nothing was consumed.
     """
 
@@ -46,10 +46,10 @@ class Load(msgspec.Struct, frozen=True):
     """One kind of load.
 
     Attributes:
-        mode: both, seq or each, as the C program has them; confirmed or unconfirmed are pika's.
-        window: messages unconfirmed at most.
+        mode: both, seq or each for the C program; confirmed or unconfirmed for pika.
+        window: most unconfirmed messages.
         size: bytes of a body.
-        connections: of mode each.
+        connections: number of connections, in mode each.
     """
 
     mode: str
@@ -59,11 +59,11 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def is_pikas(self) -> bool:
-        """Whether a Python program makes it."""
+        """Whether the pika program makes it."""
         return self.mode in compare_pika.MODES
 
     def arguments(self, port: int, messages: int) -> list[str]:
-        """For the program."""
+        """The arguments of the program."""
         queue = f"bench-compare-{secrets.token_hex(4)}"
         if self.is_pikas:
             return [self.mode, str(port), queue, str(messages), str(self.size)]
@@ -72,10 +72,10 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def pika_program() -> list[str]:
-    """The command that loads with pika.
+    """The command of the pika program.
 
     Raises:
-        Absent: it is not installed.
+        Absent: pika is not installed.
     """
     if importlib.util.find_spec("pika") is None:
         raise Absent("pika is not installed: pip install 'shardmq[bench]'")
@@ -86,11 +86,11 @@ def compiled_program(folder: Path) -> list[str]:
     """Compile the C program; returns the command that runs it.
 
     Args:
-        folder: where the program is put.
+        folder: folder for the program.
 
     Raises:
-        Absent: what it takes is not installed; the text says what, and how to get it.
-        ShardmqError: the compiler does not like it.
+        Absent: the compiler or the library is not installed; the text says how to install it.
+        ShardmqError: the program cannot be compiled.
     """
     named = shlex.split(os.environ.get("CC", ""))
     compiler = named or [path for path in map(shutil.which, COMPILERS) if path][:1]
@@ -107,7 +107,7 @@ def compiled_program(folder: Path) -> list[str]:
 
 
 def run_load(program: Sequence[str], load: Load, port: int, messages: int, timeout: float) -> Rates:
-    """Load the broker on this port once.
+    """Put the load on the broker at this port once.
 
     Raises:
         Timeout: it takes too long.
@@ -115,7 +115,7 @@ def run_load(program: Sequence[str], load: Load, port: int, messages: int, timeo
     """
     command = [*program, *load.arguments(port, messages)]
     try:
-        # A process group of its own: Ctrl-C is for us, who end it.
+        # It has its own process group: Ctrl-C reaches this process alone, which then ends it.
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, env=environment(), process_group=0, check=False
         )
@@ -127,6 +127,6 @@ def run_load(program: Sequence[str], load: Load, port: int, messages: int, timeo
 
 
 def last_line(text: str) -> str:
-    """Of what a program said."""
+    """The last line of a text, or nothing."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""The Python program of `bench compare`: pika publishes; what a Python user of a broker has.
+"""The Python program of `bench compare`: it publishes with pika.
 
 python -m shardmq.cmd.bench.compare.pika_program confirmed|unconfirmed PORT QUEUE MESSAGES BODY_BYTES
 """
@@ -9,18 +9,18 @@ import time
 from typing import Final
 
 MODES: Final = ("confirmed", "unconfirmed")
-"""A confirm for each message before the next, which is what pika has; or none, until the queue has them all."""
+"""With a confirm for each message before the next, or without confirms until the queue has all messages."""
 
 LOOK_SECONDS: Final = 0.005
 ARRIVE_SECONDS: Final = 60.0
-"""Unconfirmed messages that are not in their queue after so long never will be."""
+"""Unconfirmed messages must be in their queue after this time."""
 
 
 def publish(mode: str, port: int, queue: str, messages: int, size: int) -> float:
-    """Publish persistent messages to a durable queue; returns how many a second it has.
+    """Publish persistent messages to a durable queue; returns messages a second.
 
     Raises:
-        SystemExit: the queue has not as many as were published.
+        SystemExit: the queue does not have as many messages as were published.
         pika.exceptions.AMQPError: one was refused, or the connection was lost.
     """
     import pika
@@ -47,7 +47,7 @@ def publish(mode: str, port: int, queue: str, messages: int, size: int) -> float
 
 
 def main() -> None:
-    """The program's entry point; prints one line of JSON, as the C program does."""
+    """Publish, and print one line of JSON."""
     mode, port, queue, messages, size = sys.argv[1:]
     rate = publish(mode, int(port), queue, int(messages), int(size))
     print(json.dumps({"messages": int(messages), "publish_msgs_per_s": round(rate, 1)}))

@@ -1,4 +1,4 @@
-"""A RabbitMQ of the bench's own, where one is installed: its folder, ports and epmd are temporary."""
+"""Starting and stopping a RabbitMQ for benchmarks, with a temporary folder, free ports and its own epmd."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from shardmq.protocol.amqp.methods.codec import decode
 from shardmq.protocol.amqp.methods.connection import ConnectionStart
 
 PLACES: Final = ("/usr/lib/rabbitmq/bin", "/usr/lib/rabbitmq/sbin", "/usr/local/sbin", "/opt/rabbitmq/sbin")
-"""Where packages put rabbitmq-server itself: what is on the PATH may be a script that changes the user first."""
+"""Where packages install rabbitmq-server itself; the one on the PATH may be a script that changes the user."""
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
@@ -31,15 +31,15 @@ class Absent(Exception):
 
 
 class Server:
-    """A RabbitMQ that runs while the block does.
+    """A RabbitMQ that runs inside a `with` block.
 
     Args:
-        folder: where its own is made; the system's for temporary files when None.
+        folder: parent of its temporary folder; the system's folder for temporary files when None.
 
     Attributes:
-        port: of AMQP, on 127.0.0.1.
-        pid: of the process that does it all.
-        version: its.
+        port: AMQP port, on 127.0.0.1.
+        pid: process id of the Erlang machine.
+        version: version of RabbitMQ.
 
     Raises:
         Absent: it is not installed, or does not start.
@@ -92,7 +92,7 @@ class Server:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
         }
-        # An epmd of our own: Erlang would start one that nobody stops.
+        # Without an epmd of its own, Erlang would start one that nobody stops.
         assert self._epmd is not None
         names = self._child([self._epmd], environment, folder)
         server = self._child([self._program], environment, folder)
@@ -122,10 +122,10 @@ class Server:
 
 
 def greeted_by(port: int) -> str:
-    """The version that the broker on this port says it has; it serves.
+    """The version of the broker at this port, from its greeting.
 
     Raises:
-        OSError: nobody is there, or does not speak AMQP 0-9-1 yet.
+        OSError: nothing listens there, or it does not speak AMQP 0-9-1 yet.
     """
     with socket.create_connection(("127.0.0.1", port), GREETING_SECONDS) as connection:
         connection.sendall(PROTOCOL_HEADER)
@@ -139,7 +139,7 @@ def greeted_by(port: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has at the moment."""
+    """Ports of 127.0.0.1 that are free now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -148,7 +148,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _stop(server: "subprocess.Popen[bytes]", pid_file: Path) -> None:
-    """Stop the Erlang that the script has started, by its pid; the script ends with it."""
+    """Stop the Erlang machine that the script started, by its pid; the script ends with it."""
     if pid_file.exists() and (pid := pid_file.read_text().strip()).isdecimal() and server.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGTERM)
@@ -157,7 +157,7 @@ def _stop(server: "subprocess.Popen[bytes]", pid_file: Path) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Make sure that a process, and what it has started, has ended."""
+    """End a process and its process group."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

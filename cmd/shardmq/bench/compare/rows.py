@@ -1,4 +1,4 @@
-"""What `bench compare` measures, row by row, and how its rounds are gone through and summed up."""
+"""The rows of `bench compare`: what is measured, in which order, and the medians."""
 
 import math
 import os
@@ -14,15 +14,15 @@ from shardmq.cmd.bench.compare.load import Load, Rates, run_load
 from shardmq.errors import ShardmqError
 
 MESSAGES_MAX: Final = 5_000_000
-"""In one measurement, however fast it goes: a queue that holds them all must fit on the disk."""
+"""Most messages in one measurement: a queue that holds them all must fit on the disk."""
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One of the rates a row is measured for.
+    """A rate that is measured for a row.
 
     Attributes:
         rate: publish, consume or end_to_end, as in `Rates`.
-        asked: what it is to be, in times of RabbitMQ's; None where nothing is asked.
+        asked: the least ratio to RabbitMQ's rate that is asked for; None where none is.
     """
 
     rate: str
@@ -33,10 +33,10 @@ class Row(msgspec.Struct, frozen=True):
     """One load, measured on each broker in each round.
 
     Attributes:
-        text: what it is.
-        load: what is done.
-        first: messages of its first measurement, from which is reckoned how many the others need.
-        figures: what is shown.
+        text: description for people.
+        load: the load.
+        first: messages of the first measurement; the numbers of the others follow from its rate.
+        figures: the rates that are shown.
     """
 
     text: str
@@ -59,7 +59,7 @@ ROWS: Final = {
     "pika": Row("pika, confirmed", Load("confirmed"), 500, (Figure("publish", None),)),
     "pika-unconfirmed": Row("pika, unconfirmed", Load("unconfirmed"), 5_000, (Figure("publish", None),)),
 }
-"""What can be measured, by name. 100-byte persistent messages with confirms, unless they say otherwise."""
+"""All rows, by name; with 100-byte persistent messages and confirms, unless the text says otherwise."""
 
 
 class Contestant(msgspec.Struct, frozen=True):
@@ -76,37 +76,37 @@ class Contestant(msgspec.Struct, frozen=True):
     pids: tuple[int, ...] = ()
 
     def cpu_seconds(self) -> float:
-        """What its processes have had of the processors."""
+        """Processor time of its processes, in seconds."""
         return sum(map(cpu_seconds, self.pids))
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has had of the processors, in user and kernel mode (proc_pid_stat(5))."""
+    """Processor time of a process in user and kernel mode, in seconds (proc_pid_stat(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What one measurement found: the load's rates, and µs of processor time the broker took for each message."""
+    """One measurement: the rates, and the broker's processor time for each message in µs."""
 
     rates: Rates
     cpu_us: float
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a row's figure is. Without RabbitMQ there are no ratios.
+    """A figure of a row. Without RabbitMQ there are no ratios.
 
     Attributes:
-        row: its name.
-        text: what it is.
-        figure: of what: publish, consume or end_to_end.
+        row: name of the row.
+        text: description of the row.
+        figure: publish, consume or end_to_end.
         shardmq_msgs_per_s: median of the rounds.
         rabbitmq_msgs_per_s: the same.
         ratio: median of the rounds' ratios.
         ratio_min: the least of them.
         ratio_max: the greatest.
         asked: what the ratio is to be.
-        shardmq_cpu_us: processor time the broker takes for a message on all its ways of this row; median.
+        shardmq_cpu_us: median processor time of the broker for each message of this row, in µs.
         rabbitmq_cpu_us: the same.
     """
 
@@ -130,10 +130,10 @@ class Comparison:
         names: of rows.
         contestants: shardmq first.
         programs: the command that makes a row's load, by name of the row.
-        rounds: that count; one more goes before them, to warm up and to reckon how many messages are needed.
-        seconds: one measurement is to take; two rates of one row share them.
-        messages: in each measurement, whatever time that takes; None: as many as take `seconds`.
-        timeout: seconds one measurement may take.
+        rounds: rounds that count; one more comes first, to warm up and to find the numbers of messages.
+        seconds: target time of one measurement; two rates of one row share it.
+        messages: messages of each measurement; None for as many as take `seconds`.
+        timeout: seconds after which a measurement is given up.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Comparison:
         return len(self._next) * (self._rounds + 1)
 
     def run(self) -> Iterator[tuple[int, str, Contestant, Callable[[], Rates]]]:
-        """Each measurement in turn: (round, row, broker, what makes it). Who is first in a row alternates."""
+        """Yield each measurement as (round, row, broker, function that measures); the first broker alternates."""
         for turn in range(self._rounds + 1):
             for place, name in enumerate(self._names):
                 order = self._contestants if (turn + place) % 2 else self._contestants[::-1]
@@ -184,7 +184,7 @@ class Comparison:
         return rates
 
     def outcomes(self) -> list[Outcome]:
-        """The figures of all rows, when all is measured."""
+        """The figures of all rows, once everything is measured."""
         return [
             outcome(name, figure, [self._measured[name, who] for who in self._contestants])
             for name in self._names
@@ -200,7 +200,7 @@ def rate_of(rates: Rates, figure: Figure) -> float:
 
 
 def enough(load: Load, rates: Rates, seconds: float) -> int:
-    """How many messages take so long at these rates, to two digits."""
+    """The number of messages that take `seconds` at these rates, rounded to two digits."""
     if load.mode == "seq":
         each = 1 / rates.publish_msgs_per_s + 1 / rates.consume_msgs_per_s
     else:
@@ -211,7 +211,7 @@ def enough(load: Load, rates: Rates, seconds: float) -> int:
 
 
 def outcome(name: str, figure: Figure, measured: Sequence[Sequence[Measured]]) -> Outcome:
-    """The medians of a figure: of shardmq's rounds, and of RabbitMQ's where there are some."""
+    """The medians of a figure, of shardmq and of RabbitMQ where it was measured."""
     rates = [[rate_of(one.rates, figure) for one in rounds] for rounds in measured]
     ours, theirs = medians(rates)
     ours_us, theirs_us = medians([[one.cpu_us for one in rounds] for rounds in measured])
@@ -232,6 +232,6 @@ def outcome(name: str, figure: Figure, measured: Sequence[Sequence[Measured]]) -
 
 
 def medians(of: Sequence[Sequence[float]]) -> tuple[float, float | None]:
-    """Of shardmq's numbers, and of RabbitMQ's where there are some."""
+    """The median of shardmq's numbers, and of RabbitMQ's where there are some."""
     ours, *theirs = [round(statistics.median(numbers), 1) for numbers in of]
     return ours, theirs[0] if theirs else None

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from shardmq.cmd.bench.compare.spark_sinks import Sink
 
 WARM_ROWS: Final = 200_000
-"""Published some times before anything is measured: Java compiles what runs often, python workers import."""
+"""Rows published before the measurement: Java compiles what runs often, Python workers import modules."""
 
 ASKED_ROWS_PER_S: Final = 200_000
-"""What exactly-once is to reach on two cores, broker included."""
+"""The rate asked of exactly-once on two cores, broker included."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one way of publishing reaches.
+    """The figures of one way of publishing.
 
     Attributes:
-        sink: what published.
-        rows: in each turn.
-        rows_per_s: median of the turns, first row to last message in its queue.
+        sink: name of the way of publishing.
+        rows: rows of each turn.
+        rows_per_s: median of the turns, from the job's start to the last message in its queue.
         rows_per_s_min: the least of them.
         rows_per_s_max: the greatest.
-        note: what is to be known of it; why there are no figures where there are none.
+        note: remark for people, such as why there are no figures.
     """
 
     sink: str
@@ -52,9 +52,13 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.command("spark")
 @click.option("--rows", type=click.IntRange(1), default=2_000_000, show_default=True, help="Of the DataFrame.")
 @click.option("--size", type=click.IntRange(8, 1 << 20), default=100, show_default=True, help="Bytes of a body.")
-@click.option("--queues", type=click.IntRange(1, 1000), default=4, show_default=True, help="Rows go round them.")
+@click.option(
+    "--queues", type=click.IntRange(1, 1000), default=4, show_default=True, help="Queues; rows go to them in turn."
+)
 @click.option("--partitions", type=click.IntRange(1), default=8, show_default=True, help="Of the DataFrame.")
-@click.option("--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Medians are over them.")
+@click.option(
+    "--turns", type=click.IntRange(1, 100), default=3, show_default=True, help="Turns that medians are taken over."
+)
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @click.option(
     "--url",
@@ -62,10 +66,12 @@ class Outcome(msgspec.Struct, frozen=True):
     envvar="SHARDMQ_URL",
     show_envvar=True,
     metavar="URL",
-    help="A broker that runs.  [default: one of its own, with 4 shards, in a temporary directory]",
+    help="A running broker.  [default: a new one with 4 shards in a temporary directory]",
 )
-@click.option("--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Beside it, where there is one.")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON on stdout.")
+@click.option(
+    "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def spark(
     *,
     rows: int,
@@ -78,11 +84,11 @@ def spark(
     rabbitmq: bool,
     as_json: bool,
 ) -> None:
-    """Publish a DataFrame from all its partitions: how many rows a second are in their queues, each exactly once.
+    """Measure how many rows a second Spark publishes, exactly once and at least once.
 
-    Measured from the job's start until the queues' counts are right; in turns, one way of publishing after the other.
-    RabbitMQ gets as many rows as it takes in some seconds, from the same DataFrame, by pika in foreachPartition: with a
-    confirm for each message, as pika has it, and without confirms.
+    The time is from the start of the job until the queues have all messages; the ways of publishing take turns.
+    RabbitMQ is given rows of the same DataFrame for a few seconds, by pika in foreachPartition, with a confirm for each
+    message and without confirms.
     """
     from shardmq.cmd.bench.compare.spark_sinks import PROBES, frame
     from shardmq.cmd.spark.session import session
@@ -119,7 +125,7 @@ def _broker() -> Iterator[str]:
 
 @contextlib.contextmanager
 def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink], list[Outcome]]]":
-    """The ways of publishing there are here, and those there are not, with the reason."""
+    """The ways of publishing that are installed, and outcomes that say why others are missing."""
     from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
     from shardmq.cmd.bench.compare.spark_sinks import PikaSink, ShardmqSink
 
@@ -144,7 +150,7 @@ def sinks_of(url: str, queues: int, rabbitmq: bool) -> "Iterator[tuple[list[Sink
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is published in each turn.
+    """The DataFrame of each turn.
 
     Attributes:
         rows: of the DataFrame.
@@ -160,7 +166,7 @@ class Load:
 def measure(
     session: "SparkSession", sinks: "list[Sink]", load: Load, turns: int, say: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Publish in turns, each sink in each of them: rows a second, by sink."""
+    """Publish by each sink in each turn; returns rows a second, by sink."""
     from shardmq.cmd.bench.compare.spark_sinks import frame
 
     rates: dict[str, list[float]] = {sink.name: [] for sink in sinks}

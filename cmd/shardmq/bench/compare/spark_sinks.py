@@ -1,4 +1,4 @@
-"""What a DataFrame is published by: the data source, exactly once or at least once; and pika."""
+"""The ways of publishing a DataFrame: the data source, exactly once or at least once, and pika."""
 
 import secrets
 import time
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from shardmq.cmd.bench.compare.rabbitmq import Server
 
 VISIBLE_SECONDS: Final = 120.0
-"""After the job, counts that are not right for so long never will be."""
+"""The queues must have all messages this long after the job."""
 
 LOOK_SECONDS: Final = 0.005
 PIKA_SECONDS: Final = 8.0
-"""What one turn of pika's is to take."""
+"""Target time of one turn of pika."""
 
 PROBE_ROWS: Final = 2_000
 PROBES: Final = 3
-"""How often it is found out how many rows that are: the first time is slow, with workers and connections to start."""
+"""Trial turns that find the number of rows: the first is slow, as it starts workers and connections."""
 
 
 class Sink(Protocol):
     """A way of publishing.
 
     Attributes:
-        name: what it is called.
-        queues: their names, which are the routing keys to them.
-        rows_max: it publishes no more in one turn; None is no limit. It is right after `PROBES` times.
-        note: what is to be known.
+        name: name for people.
+        queues: names of the queues, which are the routing keys.
+        rows_max: most rows in one turn, found by `PROBES` trial turns; None without a limit.
+        note: remark for people.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Sink(Protocol):
         """Publish rows; returns the seconds until all were in their queues, which are empty afterwards."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Delete the queues, and close the connection."""
 
 
 def frame(spark: "SparkSession", rows: int, size: int, queues: list[str], partitions: int) -> "DataFrame":
-    """Rows whose bodies are their numbers, filled up to `size` bytes; they go round the queues."""
+    """A DataFrame whose bodies are row numbers, padded to `size` bytes; rows go to the queues in turn."""
     from pyspark.sql import functions as F
 
     names = F.array(*map(F.lit, queues))
@@ -76,7 +76,7 @@ class ShardmqSink:
             self._channel.queue_declare(queue, durable=True)
 
     def publish(self, rows: "DataFrame") -> float:
-        """As the protocol has it. Exactly-once: staged, committed and visible."""
+        """Publish rows; returns the seconds until they are committed and visible."""
         total = rows.count()
         writer = rows.write.format("shardmq").options(url=self._url, exchange="", delivery=self._delivery)
         started_at = time.perf_counter()
@@ -98,7 +98,7 @@ class ShardmqSink:
 
 
 class PikaSink:
-    """A connection of pika's in each partition, as its users write it; messages and queues are durable."""
+    """Pika, with a connection in each partition; messages are persistent and queues durable."""
 
     def __init__(self, server: "Server", queues: int, confirms: bool) -> None:
         import pika
@@ -116,7 +116,7 @@ class PikaSink:
             self._channel.queue_declare(queue, durable=True)
 
     def publish(self, rows: "DataFrame") -> float:
-        """As the protocol has it."""
+        """Publish rows; returns the seconds until all were in their queues, which are empty afterwards."""
         total = rows.count()
         started_at = time.perf_counter()
         rows.foreachPartition(partial(publish_partition, self._server.port, self._confirms))
@@ -134,12 +134,12 @@ class PikaSink:
         return sum(counts)
 
     def close(self) -> None:
-        """Close the connection; the server goes with its folder."""
+        """Close the connection; the queues end with the server."""
         self._connection.close()
 
 
 def publish_partition(port: int, confirms: bool, rows: Iterable[Any]) -> None:
-    """Publish the rows of a partition by a connection of their own; in a python worker of Spark's."""
+    """Publish the rows of a partition over a connection of its own, in a Python worker of Spark."""
     import pika
 
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
@@ -153,10 +153,10 @@ def publish_partition(port: int, confirms: bool, rows: Iterable[Any]) -> None:
 
 
 def until_all(count: Callable[[], int], total: int) -> None:
-    """Wait until so many messages are there.
+    """Wait until `count` returns `total`.
 
     Raises:
-        ShardmqError: there are more, or never as many.
+        ShardmqError: there are more messages, or still fewer after VISIBLE_SECONDS.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS
     while (found := count()) != total:
