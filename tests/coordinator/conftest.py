@@ -46,7 +46,7 @@ Kind = TypeVar("Kind")
 
 
 class GatewayEnd:
-    """A gateway's end of its link: keeps a replica, and says Synced unless told not to."""
+    """A gateway's end of its link: keeps a replica, and says TopologyApplied unless told not to."""
 
     def __init__(self, room: "Room", name: str) -> None:
         self.topology = Topology()
@@ -56,7 +56,7 @@ class GatewayEnd:
         self.heard: list[BusMessage | LinkOpened | LinkLost] = []
         self.answers: dict[int, Answer | Refusal] = {}
         self.shards: list[str] = []
-        self.syncs = True
+        self.applies = True
         self._request = 0
 
     def ask(self, command: Command) -> int:
@@ -72,7 +72,7 @@ class GatewayEnd:
         self.dialer.post(Call(self._request, AdmitConnection(vhost, user)))
         return self._request
 
-    def say_synced(self) -> None:
+    def say_applied(self) -> None:
         self.dialer.post(TopologyApplied(self.topology.version))
 
     def work(self) -> None:
@@ -89,8 +89,8 @@ class GatewayEnd:
                     self.topology.version = event.version
                 case Answer() | Refusal():
                     self.answers[event.request] = event
-            if self.syncs and isinstance(event, Snapshot | Changes):
-                self.say_synced()
+            if self.applies and isinstance(event, Snapshot | Changes):
+                self.say_applied()
 
 
 class Clock(SteadyClock):
@@ -103,7 +103,7 @@ class Clock(SteadyClock):
 
 
 class ShardEnd:
-    """A shard's end of its link: answers Assign, Condemn, Drop, Prepare and Conclude, unless told not to.
+    """A shard's end of its link: answers what a coordinator asks of a shard, unless told not to.
 
     A queue in `busy` is in use. `counts` has what attempts have here, 0 where it says nothing. Decisions are not
     followed unless it `follows`.
@@ -120,7 +120,7 @@ class ShardEnd:
         self.queues: dict[str, int] = {}
         self.dropped: list[int] = []
         self.busy: set[int] = set()
-        self.condemned: set[int] = set()
+        self.prepared_deletions: set[int] = set()
         self.peers: set[Peer] = set()
         self.assigns = 0
         self.answers = True
@@ -129,7 +129,7 @@ class ShardEnd:
         self.counts: dict[int, int] = {}
         self.follows = True
         self.prepared: list[tuple[int, list[int]]] = []
-        self.concluded: list[tuple[int, list[int]]] = []
+        self.decisions: list[tuple[int, list[int]]] = []
 
     def say_unused(self, queue: int) -> None:
         for peer in self.peers:
@@ -164,7 +164,7 @@ class ShardEnd:
                 self.room.enroll(self.number, message.broker, message.generation)
                 return Answer(request, None)
             case PrepareDelete():
-                self.condemned |= {message.queue} - self.busy
+                self.prepared_deletions |= {message.queue} - self.busy
                 if message.queue in self.busy:
                     return Refusal(request, 406, "queue in use")
                 return Answer(request, None)
@@ -174,12 +174,12 @@ class ShardEnd:
             case AssignQueue():
                 self.assigns += 1
                 self.queues.update({queue.name: queue.id for queue in message.queues})
-                self.condemned -= {queue.id for queue in message.queues}
+                self.prepared_deletions -= {queue.id for queue in message.queues}
             case Prepare():
                 self.prepared.append((message.transaction, message.attempts))
                 result = [self.counts.get(attempt, 0) for attempt in message.attempts]
             case FollowDecision():
-                self.concluded.append((message.transaction, message.attempts))
+                self.decisions.append((message.transaction, message.attempts))
                 if not self.follows:
                     return None
         return Refusal(request, 506, self.refusal) if self.refusal else Answer(request, result)

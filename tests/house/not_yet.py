@@ -3,9 +3,7 @@
 UPWARD_IMPORTS: set[str] = set()
 CIRCLES: dict[str, int] = {}
 WITHOUT_TWIN: set[str] = set()
-LONG_FILES: set[str] = {
-    "tests/coordinator/test_endings.py",
-}
+LONG_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 MANY_PARAMETERS: set[str] = set()
 MODULE_STATE: set[str] = set()

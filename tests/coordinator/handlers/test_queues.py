@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
-from shardmq.coordinator.handlers import commands as desk
+from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
 
 if TYPE_CHECKING:
-    from conftest import GatewayEnd, Room, ShardEnd
+    from tests.coordinator.conftest import GatewayEnd, Room, ShardEnd
 
 NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
 OTHER = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("other", f"q{number}") == 0)
@@ -34,7 +34,7 @@ def test_a_queue_is_deleted_when_its_shard_agrees(room: "Room", shard: "ShardEnd
     gateway = room.gateway()
     number = declared(room, gateway)
     assert room.perform(gateway, command) == Answer(2, 42)
-    assert shard.condemned == {number}
+    assert shard.prepared_deletions == {number}
     assert shard.dropped == [number]
 
 
@@ -48,14 +48,14 @@ def test_a_queue_stays_when_its_shard_does_not_agree(room: "Room", shard: "Shard
     assert isinstance(room.perform(gateway, DeclareQueue("/", NAME, True, {})), Answer)
 
 
-def test_what_names_a_condemned_queue_waits(room: "Room", shard: "ShardEnd") -> None:
+def test_what_names_a_queue_about_to_be_deleted_waits(room: "Room", shard: "ShardEnd") -> None:
     room.start()
     gateway = room.gateway()
     number = declared(room, gateway)
     shard.answers = False
     deleted = gateway.ask(IF_UNUSED)
     again = gateway.ask(DeclareQueue("/", NAME, True, {}))
-    room.until(lambda: shard.condemned)
+    room.until(lambda: shard.prepared_deletions)
     room.settle(gateway)
     assert not {deleted, again} & gateway.answers.keys()
     shard.answers = True
@@ -70,38 +70,38 @@ def test_a_shard_that_comes_back_is_asked_again(room: "Room") -> None:
     number = declared(room, gateway)
     shard.answers = False
     request = gateway.ask(IF_UNUSED)
-    room.until(lambda: shard.condemned)
+    room.until(lambda: shard.prepared_deletions)
     room.hang_up(shard)
     back = room.shard(0)
     assert room.until(lambda: gateway.answers.get(request)) == Answer(request, 42)
     assert back.dropped == [number]
 
 
-def test_a_queue_whose_shard_is_away_stays_and_is_pardoned(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_whose_shard_is_away_stays_and_is_usable_again(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
     room.start()
     gateway, shard = room.gateway(), room.shard(0)
     declared(room, gateway)
     shard.answers = False
-    monkeypatch.setattr(desk, "SHARD_SECONDS", 0.3)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.3)
     answer = room.perform(gateway, IF_UNUSED)
     assert isinstance(answer, Refusal)
     assert answer.text.startswith("shard-0 is not reachable")
-    room.until(lambda: not shard.condemned)
+    room.until(lambda: not shard.prepared_deletions)
     assert ("/", NAME) in gateway.topology.queues
 
 
-def test_a_coordinator_killed_after_the_condemnation_lifts_it(room: "Room", shard: "ShardEnd") -> None:
+def test_a_coordinator_killed_between_asking_and_deleting_keeps_the_queue(room: "Room", shard: "ShardEnd") -> None:
     room.spawn()
     gateway = room.gateway()
     number = declared(room, gateway)
     shard.answers = False
     gateway.ask(IF_UNUSED)
-    room.until(lambda: shard.condemned)
+    room.until(lambda: shard.prepared_deletions)
     room.kill()
     shard.withheld.clear()
     shard.answers = True
     room.spawn()
-    room.until(lambda: not shard.condemned)
+    room.until(lambda: not shard.prepared_deletions)
     assert room.gateway("gateway-1").topology.queue("/", NAME).id == number
 
 

@@ -30,7 +30,7 @@ from shardmq.topology.passwords import hash_password
 from shardmq.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from conftest import GatewayEnd, Room
+    from tests.coordinator.conftest import GatewayEnd, Room
 
 HASH = hash_password("secret")
 

@@ -14,8 +14,7 @@ from shardmq.coordinator.rules.shard_identity import (
 )
 from shardmq.errors import StartupRefused
 from shardmq.topology.commands import DeclareQueue
-
-from .conftest import Room
+from tests.coordinator.conftest import Room
 
 IDENTITY = BrokerIdentity("b", 100, 7, {0: Member("s", 90, 80)})
 NOTHING = ExpectedQueues({}, 0, frozenset(), 0)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages.base import Answer
-from shardmq.coordinator.state import transactions as registry
+from shardmq.coordinator.state import transactions
 from shardmq.coordinator.storage.store import Store
 from shardmq.limits import COMMITTED_KEPT_MS, TRANSACTION_TIMEOUT_MS
 from shardmq.topology.commands import BeginTransaction, CommitTransaction
 
 if TYPE_CHECKING:
-    from conftest import Clock, GatewayEnd, Room, ShardEnd
+    from tests.coordinator.conftest import Clock, GatewayEnd, Room, ShardEnd
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_what_nobody_begins_again_in_time_is_aborted(room: "Room", clock: "Clock
     long, _ = begun(room, gateway, "long")
     clock.ahead_ms += 3_600_000
     room.until(lambda: list(gateway.topology.transactions) == [long])
-    room.until(lambda: all(shard.concluded == [(short, [])] for shard in ends))
+    room.until(lambda: all(shard.decisions == [(short, [])] for shard in ends))
     clock.ahead_ms += TRANSACTION_TIMEOUT_MS
     room.until(lambda: not gateway.topology.transactions)
     assert begun(room, gateway, "short") == (long + 1, False)
@@ -73,13 +73,13 @@ def test_time_goes_on_while_the_coordinator_is_away(room: "Room", clock: "Clock"
     room.start()
     gateway = room.gateway("gateway-1")
     room.until(lambda: not gateway.topology.transactions)
-    room.until(lambda: all(shard.concluded == [(number, [])] for shard in ends))
+    room.until(lambda: all(shard.decisions == [(number, [])] for shard in ends))
 
 
 def test_the_time_is_noted_while_something_is_undecided(
     room: "Room", clock: "Clock", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "NOTE_SECONDS", 0.1)
+    monkeypatch.setattr(transactions, "NOTE_SECONDS", 0.1)
     clock.ahead_ms = 1_000_000_000
     room.start()
     gateway = room.gateway()
@@ -113,7 +113,7 @@ def test_the_time_is_noted_while_something_is_undecided(
 def test_a_committed_name_is_free_again_after_its_time(
     room: "Room", clock: "Clock", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(transactions, "SWEEP_SECONDS", 0.1)
     room.start()
     gateway = room.gateway()
     number, _ = begun(room, gateway)

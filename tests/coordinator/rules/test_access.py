@@ -2,7 +2,7 @@
 
 import pytest
 
-from shardmq.coordinator.rules.access import new_vhost
+from shardmq.coordinator.rules.access import guest, new_vhost
 from shardmq.coordinator.rules.changes import changes_for
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.errors import InvalidRequest, NotFound, RequestError
@@ -34,7 +34,7 @@ from shardmq.topology.commands import (
     PutVhost,
 )
 from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Permission, Queue, User, Vhost
-from shardmq.topology.passwords import from_rabbitmq, hash_password
+from shardmq.topology.passwords import from_rabbitmq, hash_password, verify_password
 from shardmq.topology.topology import Topology
 
 PLACES = QueuePlacement(1, 2)
@@ -189,3 +189,8 @@ def test_the_default_virtual_host_can_be_deleted(topology: Topology) -> None:
     assert list(topology.vhosts) == ["shop"]
     assert [queue.id for queue in topology.queues.values()] == [1]
     assert {vhost for vhost, _ in topology.exchanges} == {"shop"}
+
+
+def test_the_user_of_a_first_start_is_guest() -> None:
+    assert guest().name == "guest"
+    assert verify_password("guest", guest().password)

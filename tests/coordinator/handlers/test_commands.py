@@ -8,7 +8,7 @@ import pytest
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
 from shardmq.bus.messages.coordinator import Changes, Snapshot
 from shardmq.coordinator import process
-from shardmq.coordinator.handlers import commands as desk
+from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import BindingAdded, BindingRemoved, ExchangeRemoved, QueueRemoved
 from shardmq.topology.commands import (
@@ -21,7 +21,7 @@ from shardmq.topology.commands import (
 from shardmq.topology.entities import PREDECLARED, Binding, Exchange, Queue
 
 if TYPE_CHECKING:
-    from conftest import GatewayEnd, Room
+    from tests.coordinator.conftest import GatewayEnd, Room
 
 PLACES = QueuePlacement(1, 2)
 NAMES = [f"q{number}" for number in range(20)]
@@ -64,26 +64,26 @@ def test_a_declaration_waits_for_its_shard(room: "Room") -> None:
 def test_a_declaration_waits_for_every_gateway(room: "Room") -> None:
     room.start()
     asking, other = room.gateway("gateway-0"), room.gateway("gateway-1")
-    other.syncs = False
+    other.applies = False
     request = asking.ask(DeclareExchange("/", "e", "topic", True, {}))
     room.until(lambda: ("/", "e") in other.topology.exchanges and ("/", "e") in asking.topology.exchanges)
     room.settle(asking)
     assert request not in asking.answers
-    other.say_synced()
+    other.say_applied()
     assert room.until(lambda: asking.answers.get(request)) == Answer(request, None)
 
 
 def test_a_repeated_declaration_waits_for_gateways_that_lag(room: "Room") -> None:
     room.start()
     asking, other = room.gateway("gateway-0"), room.gateway("gateway-1")
-    other.syncs = False
+    other.applies = False
     first = asking.ask(DeclareExchange("/", "e", "topic", True, {}))
     again = other.ask(DeclareExchange("/", "e", "topic", True, {}))
     room.until(lambda: ("/", "e") in other.topology.exchanges)
     room.settle(asking)
     assert not {first} & asking.answers.keys()
     assert again not in other.answers
-    other.say_synced()
+    other.say_applied()
     room.until(lambda: asking.answers.get(first) and other.answers.get(again))
 
 
@@ -106,10 +106,10 @@ def test_a_silent_gateway_is_waited_for_no_longer_than_silence(room: "Room", mon
 
 
 def test_a_gateway_that_does_not_follow_is_named(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(commands, "ANSWER_SECONDS", 0.3)
     room.start()
     asking, other = room.gateway("gateway-0"), room.gateway("gateway-1")
-    other.syncs = False
+    other.applies = False
     answer = room.perform(asking, DeclareExchange("/", "e", "topic", True, {}))
     assert isinstance(answer, Refusal)
     assert answer.text.startswith("gateway-1 has not taken in the change yet")
@@ -118,29 +118,29 @@ def test_a_gateway_that_does_not_follow_is_named(room: "Room", monkeypatch: pyte
 def test_a_queue_whose_deletion_took_too_long_is_dropped_once_every_gateway_has_followed(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(commands, "ANSWER_SECONDS", 0.3)
     room.start()
     shard, asking, other = room.shard(1), room.gateway("gateway-0"), room.gateway("gateway-1")
     declared = room.perform(asking, declare(ON_1[0]))
     assert isinstance(declared, Answer)
-    other.syncs = False
+    other.applies = False
     assert isinstance(room.perform(asking, DeleteQueue("/", ON_1[0])), Refusal)
     assert not shard.dropped
-    other.say_synced()
+    other.say_applied()
     room.until(lambda: shard.dropped == [declared.result])
 
 
 def test_a_declaration_for_a_shard_that_is_down_is_refused_and_completed_later(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "SHARD_SECONDS", 0.3)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.3)
     room.start()
     gateway = room.gateway()
     answer = room.perform(gateway, declare(ON_1[0]))
     assert isinstance(answer, Refusal)
     assert answer.code == 506
     assert answer.text.startswith("shard-1 is not reachable")
-    monkeypatch.setattr(desk, "SHARD_SECONDS", 10.0)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
     request = gateway.ask(declare(ON_1[0]))
     shard = room.shard(1)
     assert room.until(lambda: gateway.answers.get(request)) == Answer(request, shard.queues[ON_1[0]])
@@ -188,12 +188,12 @@ def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room")
     gateway = room.gateway()
     room.shard(0)
     room.perform(gateway, declare(ON_0[0]))
-    gateway.syncs = False
+    gateway.applies = False
     requests = [gateway.ask(Bind("/", "amq.topic", ON_0[0], f"k{number}", {})) for number in range(50)]
     room.until(lambda: len(gateway.topology.bindings) == 50)
     room.settle(gateway)
     assert not gateway.answers.keys() & set(requests)
-    gateway.say_synced()
+    gateway.say_applied()
     room.until(lambda: gateway.answers.keys() >= set(requests))
 
 
@@ -219,14 +219,14 @@ def test_a_deleted_queue_leaves_the_gateways_before_its_shard(room: "Room") -> N
     gateway, shard = room.gateway(), room.shard(0)
     number = room.perform(gateway, declare(ON_0[0])).result  # type: ignore[union-attr]
     room.perform(gateway, Bind("/", "amq.fanout", ON_0[0], "", {}))
-    gateway.syncs = False
+    gateway.applies = False
     gateway.heard.clear()
     request = gateway.ask(DeleteQueue("/", ON_0[0]))
     room.until(lambda: told(gateway))
     room.settle(gateway)
     assert told(gateway) == [BindingRemoved(Binding("/", "amq.fanout", ON_0[0], "")), QueueRemoved("/", ON_0[0])]
     assert not shard.dropped
-    gateway.say_synced()
+    gateway.say_applied()
     assert room.until(lambda: gateway.answers.get(request)) == Answer(request, 42)
     assert shard.dropped == [number]
 
@@ -238,7 +238,7 @@ def test_a_queue_deleted_while_its_shard_is_away_is_dropped_when_it_is_back(
     gateway, shard = room.gateway(), room.shard(0)
     number = room.perform(gateway, declare(ON_0[0])).result  # type: ignore[union-attr]
     room.hang_up(shard)
-    monkeypatch.setattr(desk, "SHARD_SECONDS", 0.3)
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.3)
     assert room.perform(gateway, DeleteQueue("/", ON_0[0])) == Answer(2, 0)
     room.stop()
     room.start()

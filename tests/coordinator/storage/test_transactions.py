@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shardmq.coordinator.rules.access import new_vhost
-from shardmq.coordinator.storage import transactions as ledger
+from shardmq.coordinator.storage import transactions
 from shardmq.coordinator.storage.schema import DATABASES, FORMAT, TRANSACTION_DATABASES, stored_value
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.coordinator.storage.transactions import Decision
@@ -46,10 +46,10 @@ def opened(folder: Path) -> tuple[Store, StoredState]:
         raise
 
 
-def written(folder: Path, changes: list[Change], concluded: tuple[tuple[int, int], ...] = ()) -> StoredState:
+def written(folder: Path, changes: list[Change], followed: tuple[tuple[int, int], ...] = ()) -> StoredState:
     """What a start finds after these were written."""
     store, _ = opened(folder)
-    store.write(changes, (), concluded)
+    store.write(changes, (), followed)
     store.close()
     store, stored = opened(folder)
     store.close()
@@ -105,7 +105,7 @@ def test_names_that_gateways_make_are_soon_forgotten(tmp_path: Path) -> None:
 
 
 def test_committed_names_are_forgotten_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "SWEEP_MAX", 2)
+    monkeypatch.setattr(transactions, "SWEEP_MAX", 2)
     store, _ = opened(tmp_path)
     for number in range(1, 6):
         store.write([begun(number, f"t{number}"), committed(number, f"t{number}", ended_ms=60_000 + number)])

@@ -7,13 +7,13 @@ import pytest
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.coordinator import Changes
 from shardmq.coordinator import process
-from shardmq.coordinator.handlers import connections as attendance
+from shardmq.coordinator.handlers import connections
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.changes import ConnectionClosed
 from shardmq.topology.commands import CloseConnection, DeclareQueue, PutLimits
 
 if TYPE_CHECKING:
-    from conftest import GatewayEnd, Room
+    from tests.coordinator.conftest import GatewayEnd, Room
 
 NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
 LIFE = 0xAB
@@ -78,7 +78,7 @@ def test_those_admitted_count_before_they_are_shown_and_not_twice(room: "Room") 
 
 
 def test_an_admission_nothing_came_of_is_forgotten(room: "Room", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendance, "ADMISSION_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "ADMISSION_SECONDS", 0.2)
     room.start()
     gateway = room.gateway()
     room.perform(gateway, PutLimits("/", "", {"max-connections": 1}))
@@ -121,8 +121,8 @@ def test_a_restarted_coordinator_admits_nobody_until_gateways_can_have_returned(
 def test_an_exclusive_queue_goes_when_its_gateways_life_is_not_shown(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attendance, "ORPHAN_SECONDS", 0.5)
-    monkeypatch.setattr(attendance, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "ORPHAN_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.1)
     room.start()
     shard, owner, other = room.shard(0), room.gateway("gateway-0"), room.gateway("gateway-1")
     owner.present(LIFE)
@@ -152,8 +152,8 @@ def test_a_gateways_successor_may_declare_its_exclusive_queues_at_once(room: "Ro
 def test_an_exclusive_queue_stays_while_its_gateway_is_shown_also_over_a_restart(
     room: "Room", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attendance, "ORPHAN_SECONDS", 0.5)
-    monkeypatch.setattr(attendance, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "ORPHAN_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.1)
     room.start()
     shard, _, gateway = room.shard(0), room.shard(1), room.gateway()
     gateway.present(LIFE)
