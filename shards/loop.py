@@ -337,7 +337,7 @@ def _bytes(events: list[Event]) -> int:
     total = 0
     for _, message in events:
         if type(message) is Publish:
-            total += len(message.run.records)
+            total += len(message.batch.records)
         elif type(message) is Call and type(message.message) is AtomicCommit:
-            total += sum([len(publish.run.records) for publish in message.message.publishes])
+            total += sum([len(publish.batch.records) for publish in message.message.publishes])
     return total

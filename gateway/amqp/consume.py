@@ -99,7 +99,7 @@ def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
         if outcome is None:
             return BasicGetEmpty()
         tag, got = outcome
-        batch = got.run
+        batch = got.batch
         (properties,), (body,) = to_amqp(batch, got.deliveries)
         channel.send(BasicGetOk(tag, got.redelivered, batch.exchange, batch.routing_key, got.ready))
         channel.outbox.send_content(channel.number, properties, body)

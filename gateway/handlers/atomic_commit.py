@@ -229,7 +229,7 @@ def _numbered(publishes: dict[ConsumerLink, list[Publish]]) -> Iterator[tuple[Co
         for link, publish in zip(publishes, each, strict=True):
             if publish is not None:
                 yield link, publish, nexts[link]
-                nexts[link] += publish.run.count
+                nexts[link] += publish.batch.count
 
 
 def cost_of(batch: RecordBatch) -> int:
@@ -295,11 +295,11 @@ class _Staged:
                 self._is_all_sent = True
                 break
             link, publish, sequence = following
-            size = cost_of(publish.run)
+            size = cost_of(publish.batch)
             self._sizes.append(size)
             self._missing += 1
             self._missing_bytes += size
-            staged = Publish(publish.queues, publish.run, ATTEMPT, sequence, transaction=self._number)
+            staged = Publish(publish.queues, publish.batch, ATTEMPT, sequence, transaction=self._number)
             link.publish(self, len(self._sizes), staged, None, 0, False)
         self._client.state.changed()
         if self._is_all_sent and not self._missing and self._refusal is None:

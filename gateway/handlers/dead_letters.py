@@ -77,12 +77,12 @@ class DeadLetterPublisher:
         state.changed()
         queue = state.topology.queue_by_id(dead.queue)
         if queue is None:  # not here yet: shards open their sessions with a new gateway before the coordinator does
-            link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.run.count)]))
+            link.dialer.post(DeadLetterRefused(dead.queue, [(dead.first, dead.first + dead.batch.count)]))
             return
         arguments = QueueArguments.of(queue.arguments)
         assert arguments.dead_letter_exchange is not None
         key = arguments.dead_letter_routing_key
-        origin, place = dead.run, 0
+        origin, place = dead.batch, 0
         reached: dict[ShardLink, set[int]] = {}
         for (route, priority), letters in groupby(self._letters(queue, arguments, dead), key=itemgetter(0, 1)):
             records = [record for *_, record in letters]
@@ -125,7 +125,7 @@ class DeadLetterPublisher:
 
     def _letters(self, queue: Queue, arguments: QueueArguments, dead: DeadLetter) -> list[tuple[Route, int, bytes]]:
         """Of each message its route, its priority there, and itself."""
-        batch = dead.run
+        batch = dead.batch
         with deeper():
             if batch.flags & AMQP:
                 return [
@@ -152,7 +152,7 @@ class DeadLetterPublisher:
         """A message's route, and its priority there."""
         assert after.headers is not None
         if arguments.dead_letter_routing_key is None:
-            keys = (dead.run.routing_key, *cc_keys(after.headers))
+            keys = (dead.batch.routing_key, *cc_keys(after.headers))
         else:
             keys = (arguments.dead_letter_routing_key,)
         exchange = arguments.dead_letter_exchange

@@ -45,7 +45,7 @@ def with_death(known: Properties | None, dead: DeadLetter, queue: str, key: str 
     """
     before = Properties() if known is None else known
     headers = dict(before.headers or {})
-    reason, exchange = dead.reason, dead.run.exchange
+    reason, exchange = dead.reason, dead.batch.exchange
     deaths = _deaths(headers)
     if not deaths:
         headers["x-first-death-reason"] = reason
@@ -67,7 +67,7 @@ def with_death(known: Properties | None, dead: DeadLetter, queue: str, key: str 
             "queue": queue,
             "time": datetime.datetime.fromtimestamp(now_ms // 1000, datetime.UTC),
             "exchange": exchange,
-            "routing-keys": [dead.run.routing_key, *cc_keys(headers)],
+            "routing-keys": [dead.batch.routing_key, *cc_keys(headers)],
         }
         if before.expiration is not None:
             newest["original-expiration"] = before.expiration

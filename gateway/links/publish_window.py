@@ -117,7 +117,7 @@ class PublishWindow:
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
         """
-        batch = publish.run
+        batch = publish.batch
         size, count = len(batch.records), batch.count
         each = 1 if singly else count
         last = request + count - 1 if singly else request
@@ -164,7 +164,7 @@ class PublishWindow:
 
     def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> None:
         self.close_batch()
-        batch = publish.run
+        batch = publish.batch
         count, records = batch.count, batch.records
         following = publish.sequence + count if publish.producer else 0
         self._open = _OpenBatch(
@@ -179,7 +179,7 @@ class PublishWindow:
             return
         self._open = None
         if len(grown.records) > 1:
-            batch = grown.publish.run
+            batch = grown.publish.batch
             batch.count = grown.count
             batch.records = b"".join(grown.records)
         self._dialer.post(grown.publish)

@@ -74,7 +74,10 @@ def basic_get(channel: Channel, operation: BasicGet, reply: Reply) -> None:
         if outcome is None:
             return None
         tag, got = outcome
-        return {**delivery_table(channel.number, tag, got.redelivered, got.run, got.deliveries), "messages": got.ready}
+        return {
+            **delivery_table(channel.number, tag, got.redelivered, got.batch, got.deliveries),
+            "messages": got.ready,
+        }
 
     channel.client.permissions.check_read(operation.queue, "queue")
     channel.consumers.get(operation.queue, operation.auto_ack, shaped(reply, shape))

@@ -133,8 +133,8 @@ class ChannelConsumers:
             if self.is_open:
                 if self._shared is not None:
                     for waiting in self._shared.drop(consumer):
-                        end = waiting.first + waiting.run.count
-                        large_messages.count_sent(self.client, consumer, waiting.run)
+                        end = waiting.first + waiting.batch.count
+                        large_messages.count_sent(self.client, consumer, waiting.batch)
                         consumer.link.nack(consumer, waiting.first, end, requeue=True)
                 self._cancelled[consumer] = True
                 self.after_settling()
@@ -276,7 +276,7 @@ class ChannelConsumers:
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
         if consumer.times_out and delivered.redelivered:
-            self._disown(consumer, delivered.first, delivered.run.count)
+            self._disown(consumer, delivered.first, delivered.batch.count)
         if self._shared is None:
             self._pass_on(consumer, delivered)
         else:
@@ -284,7 +284,7 @@ class ChannelConsumers:
             self._hand_on(self._shared)
 
     def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
-        batch = delivered.run
+        batch = delivered.batch
         tag = self._hand_out(consumer, delivered.first, batch.count, consumer.auto_ack)
         client = self.client
         front = client.front
@@ -366,7 +366,7 @@ class ChannelConsumers:
         held = consumer, consumer.link.life
         if self._shared is not None:
             for late in self._shared.drop(consumer, start, start + count):
-                large_messages.count_sent(self.client, consumer, late.run)
+                large_messages.count_sent(self.client, consumer, late.batch)
         for tags in self.all_tags:
             consumer.unacked -= tags.pass_on(held, start, start + count, (consumer, NO_LIFE))
 

@@ -63,7 +63,7 @@ def get(borrower: Borrower, consumer: Consumer, auto_ack: bool, reply: Reply, le
 
     def got(outcome: Outcome) -> None:
         permitted, consumer.permitted = consumer.permitted, 0  # none any more where the shard was away meanwhile
-        used = min(permitted, len(outcome.run.records)) if isinstance(outcome, Got) else 0
+        used = min(permitted, len(outcome.batch.records)) if isinstance(outcome, Got) else 0
         if permitted:
             client.account.arrived(permitted, used)
         if isinstance(outcome, int):

@@ -61,7 +61,7 @@ class SharedPrefetch:
             consumer, life, delivered = waiting.popleft()
             if life != consumer.link.life:
                 continue
-            if room is not None and not consumer.auto_ack and delivered.run.count > room:
+            if room is not None and not consumer.auto_ack and delivered.batch.count > room:
                 delivered, rest = _split(delivered, room)
                 waiting.appendleft((consumer, life, rest))
             return consumer, delivered
@@ -72,7 +72,7 @@ class SharedPrefetch:
         kept: deque[tuple[Consumer, int, Delivered]] = deque()
         dropped: list[Delivered] = []
         for whose, life, delivered in self._waiting:
-            first, last = delivered.first, delivered.first + delivered.run.count
+            first, last = delivered.first, delivered.first + delivered.batch.count
             low, high = max(first, start), last if end is None else min(last, end)
             if whose is not consumer or low >= high:
                 kept.append((whose, life, delivered))
@@ -91,9 +91,9 @@ class SharedPrefetch:
 
 def _split(delivered: Delivered, count: int) -> tuple[Delivered, Delivered]:
     """The first `count` messages, and the others."""
-    batch = delivered.run
+    batch = delivered.batch
     place = record_ends(batch.records, count)[-1]
     replace = msgspec.structs.replace
     head = replace(batch, count=count, records=batch.records[:place])
     tail = replace(batch, serial=batch.serial + count, count=batch.count - count, records=batch.records[place:])
-    return replace(delivered, run=head), replace(delivered, first=delivered.first + count, run=tail)
+    return replace(delivered, batch=head), replace(delivered, first=delivered.first + count, batch=tail)

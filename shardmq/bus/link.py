@@ -115,9 +115,9 @@ def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
     """The messages in lists of about ENVELOPE_BYTES; most often one list, the same."""
     start = size = 0
     for place, message in enumerate(messages):
-        run = getattr(message, "run", None)
-        if run is not None:
-            size += len(run.records)
+        batch = getattr(message, "batch", None)
+        if batch is not None:
+            size += len(batch.records)
             if size > ENVELOPE_BYTES:
                 yield messages[start : place + 1]
                 start, size = place + 1, 0

@@ -40,7 +40,7 @@ class AtomicCommits:
             responder.refuse(refusal.code, refusal.text)
             return
         for publish in message.publishes:
-            self._publish(publish.queues, publish.run)
+            self._publish(publish.queues, publish.batch)
         for settled in message.settled:
             self._consuming.settle(responder.peer, settled)
         for returned in message.returned:
@@ -55,7 +55,7 @@ class AtomicCommits:
         """Make sure that the disk has room for what is published."""
         space = self._state.store.space
         if message.publishes:
-            space.left -= sum([len(publish.run.records) * len(publish.queues) for publish in message.publishes])
+            space.left -= sum([len(publish.batch.records) * len(publish.queues) for publish in message.publishes])
             if space.left < 0:
                 raise Unavailable(self._state.disk_full())
 
@@ -69,7 +69,7 @@ class AtomicCommits:
                 if hosted is None or hosted.is_condemned:
                     raise state.missing(number)
                 if hosted.refuses:
-                    bounded.setdefault(hosted, []).append(publish.run)
+                    bounded.setdefault(hosted, []).append(publish.batch)
         for hosted, batches in bounded.items():
             if not hosted.queue.has_room(batches, hosted.consumers.credit()):
                 raise PreconditionFailed(f"{hosted.title} is full; consume from it, or commit again later")

@@ -48,7 +48,7 @@ class Publishing:
         client = self._peers[peer]
         client.published += 1
         self._confirming[peer] = client
-        self._space.left -= len(message.run.records) * len(message.queues)
+        self._space.left -= len(message.batch.records) * len(message.queues)
         if self._space.left < 0:
             peer.post(PublishRefusal(client.published, ReplyCode.RESOURCE_ERROR, self._state.disk_full()))
             return
@@ -58,7 +58,7 @@ class Publishing:
         if message.delay_ms:
             self._publish_later(peer, client, message)
             return
-        batch = message.run
+        batch = message.batch
         refused: tuple[int, int] | None = None
         for number in message.queues:
             hosted = self._queues.get(number)
@@ -83,8 +83,8 @@ class Publishing:
             if hosted is None or hosted.is_condemned:
                 refused = number
             elif not message.producer:
-                self._take(hosted, message.run, message.delay_ms)
-            elif self._publish_once(hosted, message) < message.run.count:
+                self._take(hosted, message.batch, message.delay_ms)
+            elif self._publish_once(hosted, message) < message.batch.count:
                 refused = number
         if refused is not None:
             self._refuse(peer, client, message, 0, refused)
@@ -102,7 +102,7 @@ class Publishing:
 
     def _publish_once(self, hosted: HostedQueue, message: Publish) -> int:
         """Take what the queue has not had from this producer; returns how many from the start it has now."""
-        batch, producer, sequence = message.run, message.producer, message.sequence
+        batch, producer, sequence = message.batch, message.producer, message.sequence
         count = batch.count
         producers = hosted.producers
         if producers is None:

@@ -116,7 +116,7 @@ class Transactions:
             publish: its number in the session.
             message: it. All its queues are here.
         """
-        transaction, number, batch = message.transaction, message.producer, message.run
+        transaction, number, batch = message.transaction, message.producer, message.batch
         if transaction in self._ended:
             return PublishRefusal(publish, ReplyCode.PRECONDITION_FAILED, _over(transaction))
         start, end = message.sequence, message.sequence + batch.count

@@ -94,7 +94,7 @@ def test_publishes_go_on_in_order_when_the_alarm_is_off(stage: Stage) -> None:
 
     stage.until(is_over)
     assert heard == ["blocked", "unblocked", "confirmed"]
-    batches = [said.run for said in stage.shards[0].heard if isinstance(said, Publish)]
+    batches = [said.batch for said in stage.shards[0].heard if isinstance(said, Publish)]
     assert [record.body for batch in batches for record in unpack(to_native(batch).records, batch.count)] == [
         b"0",
         b"1",

@@ -145,7 +145,7 @@ class Shard:
     def delivered(self, count: int) -> list[Delivered]:
         """Deliveries until so many messages have come."""
         got: list[Delivered] = []
-        while sum(one.run.count for one in got) < count:
+        while sum(one.batch.count for one in got) < count:
             got.append(self.expect(Delivered))
         return got
 
@@ -200,7 +200,7 @@ def run_of(start: int, count: int, flags: int = 1) -> RecordBatch:
 
 
 def numbers(delivery_count: list[Delivered]) -> list[int]:
-    return [int(record.body) for one in delivery_count for record in unpack(one.run.records, one.run.count)]
+    return [int(record.body) for one in delivery_count for record in unpack(one.batch.records, one.batch.count)]
 
 
 def consume(consumer: int, queue: int = 1, prefetch: int = 0, auto_ack: bool = False) -> Consume:

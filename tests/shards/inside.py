@@ -119,7 +119,7 @@ class Inside:
         ready = self.ready(queue)
         self.ask(consume(90 + queue, queue, auto_ack=True))
         got: list[Delivered] = []
-        while sum([one.run.count for one in got]) < ready:
+        while sum([one.batch.count for one in got]) < ready:
             got.append(self.expect(Delivered, lambda one: one.consumer == 90 + queue))
         return numbers(got)
 

@@ -63,7 +63,7 @@ def test_two_consumers_share_what_is_ready_evenly(shard: Shard) -> None:
     shard.expect(Confirmed)
     shard.send(consume(1, prefetch=10), consume(2, prefetch=10))
     delivery_count = shard.delivered(20)
-    assert {one.consumer: one.run.count for one in delivery_count} == {1: 10, 2: 10}
+    assert {one.consumer: one.batch.count for one in delivery_count} == {1: 10, 2: 10}
     shard.send(Ack(1, [(0, 100)]), Ack(2, [(0, 5000)]))
     assert numbers(shard.delivered(20)) == list(range(20, 40))
 
@@ -82,7 +82,7 @@ def test_the_window_bounds_what_is_under_way(shard: Shard) -> None:
     shard.send(Call(5, Consume(1, 1, 0, False, 4000)), Publish((1,), RecordBatch("ex", "key", 1, 5, 9, 0, 50, big)))
     first = shard.delivered(3)
     assert shard.ask(Call(6, Counts(1))) == [47, 1]
-    shard.send(Credit(1, sum(len(one.run.records) for one in first)))
+    shard.send(Credit(1, sum(len(one.batch.records) for one in first)))
     shard.delivered(3)
     assert shard.ask(Call(7, Counts(1))) == [44, 1]
 
@@ -96,7 +96,7 @@ def test_a_message_larger_than_the_window_goes_alone_when_there_is_room_for_it(s
     assert size > 999
     assert shard.ask(Call(6, Counts(1))) == [3, 1]
     shard.send(Permit(1, size))
-    assert shard.delivered(1)[0].run.count == 1
+    assert shard.delivered(1)[0].batch.count == 1
     assert shard.expect(Spent) == Spent(1, size, size)
     assert shard.expect(Wanted) == Wanted(1, size)
     assert shard.ask(Call(7, Counts(1))) == [2, 1]
@@ -133,7 +133,7 @@ def test_returned_and_lost_messages_come_first_at_their_place_and_marked(shard: 
     shard.send(consume(1))
     delivery_count = shard.delivered(29)
     assert numbers(delivery_count) == [n for n in range(30) if n != 7]
-    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 20 + [False] * 9
+    assert [one.redelivered for one in delivery_count for _ in range(one.batch.count)] == [True] * 20 + [False] * 9
 
 
 def test_get_hands_out_one_and_release_gives_it_back(shard: Shard) -> None:
@@ -200,7 +200,7 @@ def test_a_clean_stop_keeps_what_is_persistent_and_knows_what_was_delivered(shar
     shard.send(consume(1))
     delivery_count = shard.delivered(15)
     assert numbers(delivery_count) == [*range(10), *range(15, 20)]
-    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 4 + [False] * 11
+    assert [one.redelivered for one in delivery_count for _ in range(one.batch.count)] == [True] * 4 + [False] * 11
     shard.send(Call(7, Counts(2)))
     assert shard.expect(Refusal).code == 404
 
@@ -248,8 +248,8 @@ def test_killed_at_random_moments_nothing_confirmed_is_lost_and_copies_are_marke
                     seen |= fresh
                     if dice.random() < 0.8:
                         settled |= fresh
-                        shard.send(Ack(1, [(message.first, message.first + message.run.count)]))
-                    shard.send(Credit(1, len(message.run.records)))
+                        shard.send(Ack(1, [(message.first, message.first + message.batch.count)]))
+                    shard.send(Credit(1, len(message.batch.records)))
         confirmed |= set(range(base, base + sizes[latest]))
         shard.stop(signal.SIGKILL)
         shard.start()

@@ -65,7 +65,7 @@ class Publish(BusMessage, frozen=True, tag=20):
     """
 
     queues: tuple[int, ...]
-    run: RecordBatch
+    batch: RecordBatch
     producer: int = 0
     sequence: int = 0
     delay_ms: int = 0
@@ -145,7 +145,7 @@ class Got(BusMessage, frozen=True, tag=43):
     request: int
     first: int
     redelivered: bool
-    run: RecordBatch
+    batch: RecordBatch
     ready: int
     deliveries: int = 0
 
@@ -283,7 +283,7 @@ class Delivered(BusMessage, frozen=True, tag=42):
     consumer: int
     first: int
     redelivered: bool
-    run: RecordBatch
+    batch: RecordBatch
     deliveries: int = 0
 
 
@@ -305,7 +305,7 @@ class DeadLetter(BusMessage, frozen=True, tag=45):
     queue: int
     first: int
     reason: str
-    run: RecordBatch
+    batch: RecordBatch
     deliveries: int = 0
     producer: int = 0
     gone: list[tuple[int, int]] = []

@@ -218,7 +218,7 @@ def alarmed(start_stage: StartStage) -> Stage:
 
 
 def published(stage: Stage) -> int:
-    return sum(said.run.count for said in stage.shards[0].heard if isinstance(said, Publish))
+    return sum(said.batch.count for said in stage.shards[0].heard if isinstance(said, Publish))
 
 
 def test_who_publishes_under_an_alarm_is_told_once_and_held_in_order(start_stage: StartStage) -> None:

@@ -45,7 +45,7 @@ def to(key: str, exchange: str = "", *, mandatory: bool = False, immediate: bool
 
 
 def contents(publish: Publish) -> list[tuple[bytes, bytes]]:
-    return [(raw, body) for raw, body in unpack_raw(publish.run.records, publish.run.count)]
+    return [(raw, body) for raw, body in unpack_raw(publish.batch.records, publish.batch.count)]
 
 
 def listed(**values: object) -> bytes:
@@ -78,7 +78,7 @@ def test_neighbours_travel_as_one_batch_byte_for_byte_where_their_properties_mea
         publish(client, to("a"), *messages)
         run = stage.expect(0, Publish)
         assert contents(run) == messages
-        assert (run.run.flags, run.run.routing_key, run.run.priority, run.run.ttl_ms) == (
+        assert (run.batch.flags, run.batch.routing_key, run.batch.priority, run.batch.ttl_ms) == (
             AMQP | PERSISTENT,
             "a",
             0,
@@ -112,7 +112,7 @@ def test_a_batch_ends_where_terms_change(start_stage: StartStage) -> None:
             messages[7:8],
             messages[8:],
         ]
-        assert [(run.run.flags & PERSISTENT, run.run.priority, run.run.ttl_ms) for run in runs] == [
+        assert [(run.batch.flags & PERSISTENT, run.batch.priority, run.batch.ttl_ms) for run in runs] == [
             (0, 0, None),
             (1, 0, None),
             (0, 5, None),

@@ -44,7 +44,7 @@ def bound(*names: str) -> list[Binding]:
 def test_a_dead_letter_keeps_its_identity_and_leaves_when_its_home_has_it(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, DLX), ("home", 1, {"x-max-priority": 3})], FANOUT, bound("home"))
     stage.say(0, dying(10, (b"1", Properties(expiration="1000", priority=5)), (b"2", Properties(priority=3))))
-    run = stage.expect(1, Publish).run
+    run = stage.expect(1, Publish).batch
     assert (run.exchange, run.routing_key, run.flags, run.priority, run.ttl_ms) == ("dlx", "k", PERSISTENT, 3, None)
     assert (run.origin, run.serial, run.count) == (7, 40, 2)
     assert run.timestamp_ms > 1_600_000_000_000
@@ -109,7 +109,7 @@ def test_the_default_exchange_and_a_routing_key_lead_to_one_queue(start_stage: S
     stage = start_stage([("q", 0, terms), ("home", 1, {}), ("k", 1, {})])
     stage.say(0, dying(0, (b"1", Properties(headers={"CC": ["k"]}))))
     sent = stage.expect(1, Publish)
-    assert (sent.queues, sent.run.exchange, sent.run.routing_key) == ((2,), "", "home")
+    assert (sent.queues, sent.batch.exchange, sent.batch.routing_key) == ((2,), "", "home")
 
 
 def test_with_its_own_key_cc_counts_again(start_stage: StartStage) -> None:
@@ -151,7 +151,7 @@ def test_a_chain_of_queues_is_written_down_in_order(start_stage: StartStage) -> 
         stage.say(0, dying(queue, (b"1", properties), reason=reason, queue=queue))
         sent = stage.expect(0, Publish)
         assert sent.queues == ({1: 2, 2: 3, 3: 1}[queue],)  # from c it may return to a: b rejected it
-        [record] = unpack(sent.run.records, 1)
+        [record] = unpack(sent.batch.records, 1)
         properties = record.properties
     assert properties is not None
     assert properties.headers is not None
@@ -163,7 +163,7 @@ def test_a_cycle_without_a_rejection_ends(start_stage: StartStage) -> None:
     terms = [{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("b", "a")]
     stage = start_stage([("a", 0, terms[0]), ("b", 0, terms[1])])
     stage.say(0, dying(0, (b"1", None), reason="expired", queue=1))
-    [record] = unpack(stage.expect(0, Publish).run.records, 1)
+    [record] = unpack(stage.expect(0, Publish).batch.records, 1)
     stage.say(0, dying(0, (b"1", record.properties), reason="expired", queue=2))
     assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(2, [(0, 1)])
 
@@ -172,12 +172,12 @@ def test_headers_as_deep_as_a_gateway_lets_in_are_passed_on(start_stage: StartSt
     stage = start_stage([("q", 0, DLX), ("home", 1, {})], FANOUT, bound("home"))
     deep = b"\x92\x81\xa7headers\x81\xa1a" + b"\x91" * 390 + b"\xc0\xc4\x00"
     stage.say(0, DeadLetter(1, 0, "expired", RecordBatch("e", "k", 0, 1, 7, 40, 1, deep)))
-    assert b"\x91" * 390 in stage.expect(1, Publish).run.records
+    assert b"\x91" * 390 in stage.expect(1, Publish).batch.records
 
 
 def test_each_is_published_under_its_number(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, {"x-dead-letter-exchange": ""}), ("k", 1, {}), ("copy", 0, {})])
-    run = dying(10, (b"1", None), (b"2", Properties(headers={"CC": ["copy"]})), (b"3", None)).run
+    run = dying(10, (b"1", None), (b"2", Properties(headers={"CC": ["copy"]})), (b"3", None)).batch
     stage.say(0, DeadLetter(1, 10, "rejected", run, producer=2**63 + 1, gone=[(0, 4), (5, 10)]))
     sent = [stage.expect(1, Publish) for _ in range(3)]
     assert [(publish.producer, publish.sequence) for publish in sent] == [(2**63 + 1, 10 + place) for place in range(3)]
@@ -201,7 +201,7 @@ def test_what_came_by_amqp_stays_so_and_keeps_the_bytes_of_all_that_does_not_cha
     stage = start_stage([("q", 0, DLX), ("home", 1, {"x-max-priority": 9})], FANOUT, bound("home"))
     before = b"\x2d\x04" + wrapped(b"", EVERY_TYPE) + b"\x05" + b"\x02\xff\xfe" + b"\x045000" + b"\x01c"
     stage.say(0, dying_amqp(10, (b"1", before), (b"2", AMQP_MODE)))
-    firsts = stage.expect(1, Publish).run
+    firsts = stage.expect(1, Publish).batch
     assert (firsts.exchange, firsts.routing_key, firsts.flags) == ("dlx", "k", PERSISTENT | AMQP)
     assert (firsts.origin, firsts.serial, firsts.count, firsts.priority, firsts.ttl_ms) == (7, 40, 1, 5, None)
     [(raw, body)] = unpack_raw(firsts.records, 1)
@@ -223,7 +223,7 @@ def test_what_came_by_amqp_stays_so_and_keeps_the_bytes_of_all_that_does_not_cha
     }
     assert (death["count"], death["original-expiration"], death["routing-keys"]) == (1, "5000", ["k"])
     assert b"\x05countl\x00\x00\x00\x00\x00\x00\x00\x01" in headers
-    seconds = stage.expect(1, Publish).run
+    seconds = stage.expect(1, Publish).batch
     [(raw, body)] = unpack_raw(seconds.records, 1)
     assert (body, seconds.serial, seconds.priority) == (b"2", 41, 0)
     after = decode(raw)
@@ -237,7 +237,7 @@ def test_a_second_death_of_what_came_by_amqp_touches_what_it_changes(start_stage
     raw = AMQP_MODE
     for deaths in (1, 2, 3):
         stage.say(0, dying_amqp(deaths, (b"1", raw)))
-        [(raw, _)] = unpack_raw(stage.expect(1, Publish).run.records, 1)
+        [(raw, _)] = unpack_raw(stage.expect(1, Publish).batch.records, 1)
         headers = decode(raw).headers
         assert headers is not None
         assert [(death["queue"], death["count"]) for death in headers["x-death"]] == [("q", deaths)]
@@ -251,19 +251,19 @@ def test_copies_of_what_came_by_amqp_count_again_or_go_with_a_key_of_the_queue(s
     stage.say(0, dying_amqp(0, (b"1", raw)))
     sent = stage.expect(1, Publish)
     assert set(sent.queues) == {2, 3}
-    assert cc + EVERY_TYPE in sent.run.records
+    assert cc + EVERY_TYPE in sent.batch.records
     terms = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "home"}
     stage = start_stage([("q", 0, terms), ("home", 1, {}), ("k", 1, {})])
     stage.say(0, dying_amqp(0, (b"1", raw)))
     sent = stage.expect(1, Publish)
     assert sent.queues == (2,)
-    assert EVERY_TYPE in sent.run.records
-    assert cc not in sent.run.records
+    assert EVERY_TYPE in sent.batch.records
+    assert cc not in sent.batch.records
 
 
 def test_what_came_by_amqp_is_routed_by_its_headers(start_stage: StartStage) -> None:
     asked = Binding("/", "dlx", "home", "", {"x-match": "all", "b": -1, "S": "a"})
     stage = start_stage([("q", 0, DLX), ("home", 1, {})], [Exchange("/", "dlx", "headers")], [asked])
     stage.say(0, dying_amqp(0, (b"1", b"\x20\x00" + wrapped(b"", EVERY_TYPE)), (b"2", AMQP_MODE)))
-    assert stage.expect(1, Publish).run.count == 1
+    assert stage.expect(1, Publish).batch.count == 1
     assert stage.expect(0, DeadLetterAccepted) == DeadLetterAccepted(1, [(1, 2)])

@@ -76,9 +76,9 @@ def test_publishes_are_joined_within_a_transaction_and_not_across(start_stage: S
             staged(7, 0, 9, 4),
             staged(8, 0, 9, 5),
         )
-        stage.until(lambda: sum(each.run.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 6)
+        stage.until(lambda: sum(each.batch.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 6)
         sent = [each for each in stage.shards[0].heard if isinstance(each, Publish)]
-        assert [(each.transaction, each.sequence, each.run.count) for each in sent] == [
+        assert [(each.transaction, each.sequence, each.batch.count) for each in sent] == [
             (7, 0, 2),
             (8, 2, 2),
             (0, 4, 2),
@@ -91,7 +91,7 @@ def test_staged_messages_keep_their_numbers_where_others_would_be_sorted(start_s
         records = b"".join(pack(Properties(priority=place // 2), b"%d" % place) for place in range(6))
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, 0, FRAMED_PRODUCERS + 1, 100, 7))
         parts = [stage.expect(0, Publish) for _ in range(3)]
-        assert [(part.sequence, part.run.priority, part.transaction) for part in parts] == [
+        assert [(part.sequence, part.batch.priority, part.transaction) for part in parts] == [
             (100, 0, 7),
             (102, 1, 7),
             (104, 2, 7),

@@ -20,7 +20,7 @@ def publish(client: RawClient, request: int, body: bytes = b"x") -> None:
 
 
 def bodies(publishes: list[Publish]) -> list[bytes]:
-    return [record.body for each in publishes for record in unpack(each.run.records, each.run.count)]
+    return [record.body for each in publishes for record in unpack(each.batch.records, each.batch.count)]
 
 
 def of_kind(stage: Stage, kind: type[Publish]) -> list[Publish]:

@@ -27,7 +27,7 @@ def join(*messages: tuple[bytes, Properties | None]) -> bytes:
 
 
 def bodies(publish: Publish) -> list[bytes]:
-    return [record.body for record in unpack(publish.run.records, publish.run.count)]
+    return [record.body for record in unpack(publish.batch.records, publish.batch.count)]
 
 
 def refusals(*answers: Operation | None) -> list[tuple[list[tuple[int, int]], int, int]]:
@@ -47,14 +47,14 @@ def test_a_publish_is_cut_where_priority_or_expiration_change(start_stage: Start
         )
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, producer=77, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(4)]
-        assert [(bodies(part), part.run.priority, part.run.ttl_ms) for part in parts] == [
+        assert [(bodies(part), part.batch.priority, part.batch.ttl_ms) for part in parts] == [
             ([b"1", b"2"], 0, None),
             ([b"3"], 5, None),
             ([b"4", b"5"], 5, 10),
             ([b"6"], 0, None),
         ]
-        first = parts[0].run.serial
-        assert [(part.producer, part.sequence, part.run.serial - first) for part in parts] == [
+        first = parts[0].batch.serial
+        assert [(part.producer, part.sequence, part.batch.serial - first) for part in parts] == [
             (77, 100, 0),
             (77, 102, 2),
             (77, 103, 3),
@@ -76,13 +76,13 @@ def test_messages_for_queues_with_priorities_are_sorted_by_them_and_keep_their_o
         producer = FRAMED_PRODUCERS + 77
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records, producer=producer, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(3)]
-        assert [(bodies(part), part.run.priority) for part in parts] == [
+        assert [(bodies(part), part.batch.priority) for part in parts] == [
             ([b"2", b"3", b"6", b"7"], 2),
             ([b"1", b"5"], 1),
             ([b"0", b"4"], 0),
         ]
-        first = parts[0].run.serial
-        assert [(part.sequence, part.run.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
+        first = parts[0].batch.serial
+        assert [(part.sequence, part.batch.serial - first) for part in parts] == [(100, 0), (104, 4), (106, 6)]
 
 
 def test_of_messages_that_were_sorted_none_is_certain_where_a_part_is_refused(start_stage: StartStage) -> None:
@@ -102,7 +102,7 @@ def test_messages_of_a_producer_that_outlives_its_frames_keep_their_numbers(star
         records = join(*[(b"%d" % place, Properties(priority=place // 2)) for place in range(6)])
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 6, records, producer=77, sequence=100))
         parts = [stage.expect(0, Publish) for _ in range(3)]
-        assert [(bodies(part), part.run.priority, part.sequence) for part in parts] == [
+        assert [(bodies(part), part.batch.priority, part.sequence) for part in parts] == [
             ([b"0", b"1"], 0, 100),
             ([b"2", b"3"], 1, 102),
             ([b"4", b"5"], 2, 104),
@@ -115,7 +115,7 @@ def test_a_priority_that_no_queue_has_cuts_nothing(start_stage: StartStage) -> N
         records = join(*[(b"%d" % place, Properties(priority=place)) for place in range(8)])
         client.send(BasicPublish(3, 1, "", "a", PERSISTENT, 8, records))
         part = stage.expect(0, Publish)
-        assert (part.run.count, part.run.priority, part.run.records) == (8, 0, records)
+        assert (part.batch.count, part.batch.priority, part.batch.records) == (8, 0, records)
 
 
 def test_publishes_are_joined_only_where_sequence_and_delay_continue(start_stage: StartStage) -> None:
@@ -132,9 +132,9 @@ def test_publishes_are_joined_only_where_sequence_and_delay_continue(start_stage
             BasicPublish(9, 1, "", "a", 0, 2, two),
             BasicPublish(10, 1, "", "a", 0, 2, two),
         )
-        stage.until(lambda: sum(each.run.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 16)
+        stage.until(lambda: sum(each.batch.count for each in stage.shards[0].heard if isinstance(each, Publish)) == 16)
         sent = [each for each in stage.shards[0].heard if isinstance(each, Publish)]
-        assert [(each.run.count, each.producer, each.sequence, each.delay_ms) for each in sent] == [
+        assert [(each.batch.count, each.producer, each.sequence, each.delay_ms) for each in sent] == [
             (4, 9, 1, 0),
             (2, 9, 7, 0),
             (4, 9, 9, 50),
@@ -159,7 +159,7 @@ def test_a_partial_refusal_is_shared_out_to_the_publishes_of_the_run(
     with RawClient(stage).open() as client:
         two = pack_many([b"x", b"y"])
         client.send(*[BasicPublish(request, 1, "", "a", 0, 2, two) for request in range(3, 7)])
-        assert stage.expect(0, Publish).run.count == 8
+        assert stage.expect(0, Publish).batch.count == 8
         stage.say(0, PublishRefusal(1, ReplyCode.RESOURCE_ERROR, "full", taken), Confirmed(1))
         answers = [client.receive() for _ in range(len(refused) + bool(confirmed))]
         assert refusals(*answers) == refused
@@ -172,7 +172,7 @@ def test_publishes_of_different_length_keep_their_own_share_of_a_refusal(start_s
     stage = start_stage(TWO)
     with RawClient(stage).open() as client:
         client.send(*[BasicPublish(count, 1, "", "a", 0, count, pack_many([b"x"] * count)) for count in (3, 4, 5)])
-        assert stage.expect(0, Publish).run.count == 12
+        assert stage.expect(0, Publish).batch.count == 12
         stage.say(0, PublishRefusal(1, ReplyCode.RESOURCE_ERROR, "full", 8), Confirmed(1))
         answers = [client.receive(), client.receive()]
         assert refusals(*answers) == [([(5, 5)], 506, 1)]
@@ -211,7 +211,7 @@ def test_mandatory_messages_without_a_queue_come_back_before_the_confirm(start_s
         assert client.receive() == BasicReturn(1, 3, 312, "NO_ROUTE", "", "nowhere", PERSISTENT, 2, records)
         assert client.receive() == BasicConfirm(1, [(3, 3)])
         client.send(BasicPublish(4, 1, "", "a", MANDATORY | PERSISTENT, 2, records))
-        assert stage.expect(0, Publish).run.flags == PERSISTENT
+        assert stage.expect(0, Publish).batch.flags == PERSISTENT
         stage.confirm(0, 1)
         assert client.receive() == BasicConfirm(1, [(4, 4)])
 
@@ -249,9 +249,9 @@ def test_cc_and_bcc_are_further_keys_and_nobody_sees_bcc(start_stage: StartStage
             ({1, 2, 3}, [b"2"]),
             ({1}, [b"3"]),
         ]
-        [copied] = unpack(parts[1].run.records, 1)
+        [copied] = unpack(parts[1].batch.records, 1)
         assert copied.properties == Properties(headers={"CC": ["b", "b"], "x": 1}, app_id="y")
-        assert parts[1].run.routing_key == "a"
+        assert parts[1].batch.routing_key == "a"
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ def delivered(first: int, count: int) -> Delivered:
 
 def bodies(part: Delivered) -> list[int]:
     """The numbers of its messages; each has the body and the serial it came with."""
-    numbers = [int(record.body) for record in unpack(part.run.records, part.run.count)]
-    assert numbers == list(range(part.first, part.first + part.run.count))
-    assert part.run.serial == 1000 + part.first
+    numbers = [int(record.body) for record in unpack(part.batch.records, part.batch.count)]
+    assert numbers == list(range(part.first, part.first + part.batch.count))
+    assert part.batch.serial == 1000 + part.first
     return numbers
 
 
@@ -69,7 +69,7 @@ def test_messages_wait_in_the_order_they_came(said: list[tuple[str, Any, Any]]) 
             while (part := shared.take(room)) is not None:
                 consumer, messages = part
                 taken += [(consumer.name, consumer.link.life, number) for number in bodies(messages)]
-                room = None if room is None else room - messages.run.count
+                room = None if room is None else room - messages.batch.count
             there = [each for each in model if is_there(each)]
             assert taken == (there if who is None else there[: max(0, who)])
             model = [each for each in model if each not in taken]

@@ -44,7 +44,7 @@ def published(stage: Stage) -> list[bytes]:
         record.body
         for said in stage.shards[0].heard
         if isinstance(said, Publish)
-        for record in unpack(said.run.records, said.run.count)
+        for record in unpack(said.batch.records, said.batch.count)
     ]
 
 

@@ -38,7 +38,7 @@ def take_all(shard: Inside, count: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     while len(found) < count:
         came = shard.expect(Delivered, lambda one: one.consumer == 7)
-        bodies = [int(record.body) for record in unpack(came.run.records, came.run.count)]
+        bodies = [int(record.body) for record in unpack(came.batch.records, came.batch.count)]
         found += [(number, came.first + place) for place, number in enumerate(bodies)]
     return found
 

@@ -39,11 +39,11 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
 
 
 def bodies(dead: DeadLetter) -> list[int]:
-    return [int(record.body) for record in unpack(dead.run.records, dead.run.count)]
+    return [int(record.body) for record in unpack(dead.batch.records, dead.batch.count)]
 
 
 def arrived(dead: DeadLetter) -> DeadLetterAccepted:
-    return DeadLetterAccepted(dead.queue, [(dead.first, dead.first + dead.run.count)])
+    return DeadLetterAccepted(dead.queue, [(dead.first, dead.first + dead.batch.count)])
 
 
 def test_rejected_messages_stay_until_they_have_arrived(shard: Shard) -> None:
@@ -115,19 +115,19 @@ def test_letters_under_way_when_the_shard_is_killed_are_not_lost(shard: Shard) -
     shard.restart()
     assert bodies(shard.expect(DeadLetter, lambda dead: dead.queue == 3)) == [0, 1, 2, 3, 4]
     shard.send(consume(1))
-    assert sum(one.run.count for one in shard.delivered(5)) == 5
+    assert sum(one.batch.count for one in shard.delivered(5)) == 5
 
 
 def test_no_more_than_some_is_under_way(shard: Shard) -> None:
     big = RecordBatch("ex", "key", 1, 5, 9, 0, 20, pack_many([bytes(500_000)] * 20))
     shard.send(Publish((2,), big))
     letters: list[DeadLetter] = []
-    while sum(dead.run.count for dead in letters) < 18:
+    while sum(dead.batch.count for dead in letters) < 18:
         shard.until(lambda: any(isinstance(one, DeadLetter) for one in shard.inbox))
         shard.ask(consume(len(letters) + 1, queue=5))
         letters += [one for one in shard.inbox if isinstance(one, DeadLetter)]
         here = [one for one in shard.inbox if isinstance(one, DeadLetter)]
-        assert sum(len(dead.run.records) for dead in here) <= LETTERS_BYTES_MAX + 500_100
+        assert sum(len(dead.batch.records) for dead in here) <= LETTERS_BYTES_MAX + 500_100
         shard.inbox.clear()
         shard.send(*[arrived(dead) for dead in here])
     assert shard.queue(2)["dying"] == 0

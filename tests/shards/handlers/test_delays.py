@@ -58,7 +58,7 @@ def test_delayed_messages_come_when_they_are_due_in_the_order_of_their_times(sha
         got.append(shard.expect(Delivered))
         due = {30: 0, 10: 200, 20: 400, 0: 600}[numbers(got[-1:])[0]]
         assert due <= now_ms() - sent < due + 1000
-        assert due == 0 or abs(got[-1].run.timestamp_ms - sent - due) < 900
+        assert due == 0 or abs(got[-1].batch.timestamp_ms - sent - due) < 900
     assert numbers(got) == [30, 10, 20, 0, 1]
     assert not any(one.redelivered for one in got)
     assert shard.queue()["delayed"] == 0
@@ -131,7 +131,7 @@ def test_parked_messages_return_to_their_place_when_they_are_due(shard: Shard) -
     shard.send(consume(2))
     delivery_count = shard.delivered(4)
     assert numbers(delivery_count) == [0, 1, 2, 3]
-    assert [one.redelivered for one in delivery_count for _ in range(one.run.count)] == [True] * 3 + [False]
+    assert [one.redelivered for one in delivery_count for _ in range(one.batch.count)] == [True] * 3 + [False]
 
 
 def test_parked_messages_stay_parked_over_a_kill(shard: Shard) -> None:

@@ -249,7 +249,7 @@ def test_consumers_get_what_comes_back(shard: Clocked) -> None:
     shard.ask(consume(1, auto_ack=True))
     assert shard.release("night") == 3
     delivered = shard.expect(Delivered)
-    assert (delivered.first, delivered.run.count, delivered.redelivered) == (0, 3, True)
+    assert (delivered.first, delivered.batch.count, delivered.redelivered) == (0, 3, True)
 
 
 def test_a_queue_has_so_many_reservations_and_acknowledged_ones_do_not_count(shard: Clocked) -> None:

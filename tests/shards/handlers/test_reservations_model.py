@@ -115,7 +115,7 @@ class ReservationMachine(RuleBasedStateMachine):
         for message in self.those(READY)[:count]:
             got = self.shard.get()
             assert got is not None
-            assert message.body in got.run.records
+            assert message.body in got.batch.records
             assert not (message.was_out and not got.redelivered)
             assert not self.is_exact or message.was_out == got.redelivered
             message.state, message.was_out, message.number = UNACKED, True, got.first

@@ -85,7 +85,7 @@ def conclude(shard: Shard, *attempts: int, transaction: int = 1) -> None:
 def consumed(shard: Shard, count: int, queue: int = 1) -> list[int]:
     shard.ask(Call(6, Consume(50 + queue, queue, 0, True, 1 << 30)))
     got: list[Delivered] = []
-    while sum(one.run.count for one in got) < count:
+    while sum(one.batch.count for one in got) < count:
         got.append(shard.expect(Delivered, lambda one: one.consumer == 50 + queue))
     return numbers(got)
 
@@ -296,8 +296,8 @@ def test_times_to_live_count_from_the_commit(shard: Shard) -> None:
     conclude(shard, FIRST)
     assert numbers([shard.expect(Delivered)]) == [0]  # a time of 0: to who is there when it comes, or to nobody
     dead = [shard.expect(DeadLetter) for _ in range(2)]
-    assert [number for letter in dead for number in numbers_of(letter.run)] == list(range(5))
-    assert dead[1].run.timestamp_ms > 1_000_000  # when it joined the queue; the publish said 5
+    assert [number for letter in dead for number in numbers_of(letter.batch)] == list(range(5))
+    assert dead[1].batch.timestamp_ms > 1_000_000  # when it joined the queue; the publish said 5
 
 
 def numbers_of(batch: RecordBatch) -> list[int]:
@@ -320,7 +320,7 @@ def test_a_full_queue_gets_it_when_it_has_room(shard: Shard) -> None:
     seal(shard)
     conclude(shard, FIRST)
     assert (shard.queue(5)["ready"], shard.queue(5)["delayed"]) == (3, 2)
-    assert numbers_of(shard.expect(DeadLetter).run) == [3, 4]
+    assert numbers_of(shard.expect(DeadLetter).batch) == [3, 4]
     shard.restart()
     assert consumed(shard, 5, 5) == list(range(5))
     assert consumed(shard, 3, 6) == [0, 1, 2]

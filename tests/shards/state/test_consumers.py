@@ -48,7 +48,7 @@ def ranked(consumer: int, priority: int, queue: int = 1, prefetch: int = 0) -> C
 def test_the_highest_priority_with_credit_is_served_and_equals_take_turns(shard: Shard) -> None:
     shard.send(ranked(1, 0), ranked(2, 5, prefetch=2), ranked(3, 5, prefetch=2), ranked(4, -1))
     shard.send(Publish((1,), run_of(0, 6)))
-    assert {one.consumer: one.run.count for one in shard.delivered(6)} == {2: 2, 3: 2, 1: 2}
+    assert {one.consumer: one.batch.count for one in shard.delivered(6)} == {2: 2, 3: 2, 1: 2}
     shard.send(Ack(3, [(0, 6)]), Publish((1,), run_of(6, 1)))
     assert shard.expect(Delivered).consumer == 3
 

@@ -177,7 +177,7 @@ def test_a_dead_letter_that_a_full_queue_passes_on_is_not_offered_to_it_again(sh
     for _ in range(3):
         shard.publish(Publish((4,), run_of(0, 5), LETTERS, 0))
     dead = shard.expect(DeadLetter)
-    assert (dead.run.count, dead.reason) == (3, "maxlen")
+    assert (dead.batch.count, dead.reason) == (3, "maxlen")
     table = shard.queue(4)
     assert (table["ready"], table["dying"]) == (2, 3)
     assert not [one for one in shard.inbox if isinstance(one, PublishRefusal)]

@@ -243,11 +243,11 @@ def test_dead_letters_for_a_damaged_queue_are_offered_again(shard: Clocked) -> N
     shard.refused(Peek, 1, 0, 5)
     shard.put_forward(61_000)
     dead = shard.expect(DeadLetter)
-    (refusal,) = shard.publish(Publish((1,), dead.run))  # as a gateway does
+    (refusal,) = shard.publish(Publish((1,), dead.batch))  # as a gateway does
     assert refusal.code == ReplyCode.RESOURCE_ERROR
     shard.tell(DeadLetterRefused(3, [(0, 5)]))
     shard.put_forward(2000)
-    assert shard.expect(DeadLetter).run == dead.run
+    assert shard.expect(DeadLetter).batch == dead.batch
 
 
 def test_reservations_of_a_damaged_queue_are_kept(shard: Clocked) -> None:
