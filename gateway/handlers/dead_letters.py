@@ -23,7 +23,8 @@ from operator import itemgetter
 
 import msgspec
 
-from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone, Publish
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
+from shardmq.bus.messages.shard import Publish
 from shardmq.gateway.handlers.death_history import REJECTED, cc_keys, is_cycle, with_death
 from shardmq.gateway.links.fan_out import FanOut
 from shardmq.gateway.links.shard import ShardLink

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.bus.messages.shard import DeadLetter
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.errors import RequestError
 from shardmq.gateway.session.publish_split import CC, routing_keys
 from shardmq.message.properties import Properties

@@ -12,6 +12,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.messages.base import Answer, Call, Refusal, Request, result_of
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.reads import EndReservation
 from shardmq.bus.messages.shard import (
     Ack,
@@ -21,7 +22,6 @@ from shardmq.bus.messages.shard import (
     Confirmed,
     Consume,
     Credit,
-    DeadLetter,
     Delivered,
     FromShard,
     Get,

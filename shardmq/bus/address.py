@@ -17,7 +17,7 @@ def is_tcp(address: str) -> bool:
     """Whether an address leaves, or may leave, the machine.
 
     Raises:
-        StartupRefused: it is neither ipc nor tcp.
+        StartupRefused: the address is neither ipc nor tcp.
     """
     if not address.startswith((IPC, TCP)):
         raise StartupRefused(
@@ -27,7 +27,7 @@ def is_tcp(address: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a TCP address is one that only this machine reaches."""
+    """Whether only this machine can reach a TCP address."""
     host = urlsplit(address).hostname or ""
     if host == "localhost":
         return True
@@ -42,10 +42,10 @@ def check_private(address: str, must_exist: bool) -> None:
 
     Args:
         address: of the socket.
-        must_exist: whether its directory has to be there: for who listens. Who calls waits for it.
+        must_exist: whether its directory has to exist, as a listener needs; a dialer waits for it.
 
     Raises:
-        StartupRefused: the directory is another user's, or others can enter it, or there is none.
+        StartupRefused: the directory belongs to another user, other users can enter it, or it does not exist.
     """
     path = address.removeprefix(IPC)
     if not path.startswith("/"):

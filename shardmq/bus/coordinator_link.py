@@ -1,8 +1,8 @@
 """The coordinator as seen from a gateway: commands under way, changes coming in.
 
-While the coordinator is away, the replica routes on and commands wait. A command that was under way when the link broke
-is sent again: declaring, binding and unbinding twice is the same as once, so is beginning, committing and aborting a
-transaction, and deleting what is gone is what was wanted.
+While the coordinator is away, the gateway routes by its replica and commands wait. A command that was under way when
+the link broke is sent again: carrying it out twice has the effect of once, and a NotFound of the second deletion counts
+as success.
 """
 
 import time
@@ -44,24 +44,23 @@ Reply = Callable[[Outcome], None]
 
 
 REMOVALS: Final = (DeleteQueue, DeleteExchange, DeleteVhost, DeleteUser)
-"""Commands that find nothing when they are carried out twice."""
+"""Commands whose second execution finds nothing to delete."""
 
 PASSING: Final = (TransactionBegun, TransactionEnded)
-"""Changes of which no route and no permission depends: where transactions come and go, publishers find their routes as
-before."""
+"""Changes that no route and no permission depends on, so that cached routes stay."""
 
 ADMIT_SECONDS: Final = 5.0
-"""A client that wants in waits this long for the coordinator; half of what a handshake may take."""
+"""A client that connects waits this long for the coordinator: half of what a handshake may take."""
 
 
 class Follower(Protocol):
-    """Whoever wants to know of changes, once they are in the replica."""
+    """What is told of changes, once they are in the replica."""
 
     def loaded(self) -> None:
-        """All may be different from what it was."""
+        """The whole topology was loaded anew."""
 
     def changed(self, changes: Sequence[Change]) -> None:
-        """This has changed."""
+        """These changes were applied."""
 
 
 @dataclass(slots=True)
@@ -82,20 +81,21 @@ class _PendingRequest:
 
 
 class CoordinatorLink:
-    """See the module.
+    """A gateway's link to the coordinator, which keeps the gateway's replica of the topology.
 
     Args:
         dialer: the link to the coordinator.
         topology: the replica to keep.
         changed: called when something was posted, so that a flush follows.
-        rerouted: called when the topology has changed in what routes and rights depend on.
-        table: how this gateway is, for the others' status.
+        rerouted: called when the topology has changed in what routes and permissions depend on.
+        table: returns this gateway's status, for the status of the broker.
 
     Attributes:
-        is_synced: the coordinator's topology was here once.
-        is_current: it is what the coordinator knows now: it waits for this gateway when it changes something.
-        identified: told the broker's id and the coordinator's generation with each snapshot; its owner sets it.
-        lists: what this gateway has under a noun ("connections", …), for other gateways' lists; its owner sets it.
+        is_synced: whether a snapshot of the topology has come.
+        is_current: whether the link has been open since the last snapshot, so that the replica is up to date.
+        identified: called with the broker's id and the coordinator's generation at each snapshot; the owner sets it.
+        lists: returns what this gateway has under a noun ("connections", …), for lists of other gateways; the owner
+            sets it.
     """
 
     def __init__(
@@ -121,11 +121,11 @@ class CoordinatorLink:
         self._present: ReportConnections | None = None
 
     def follow(self, follower: Follower) -> None:
-        """Tell somebody of all changes from now on."""
+        """Tell a follower of all changes from now on."""
         self._followers.append(follower)
 
     def present(self, present: ReportConnections) -> None:
-        """Tell the coordinator who is connected here, now and whenever it has forgotten."""
+        """Tell the coordinator who is connected here, now and in each new session."""
         self._present = present
         if self.dialer.is_open:
             self.dialer.post(present)
@@ -140,11 +140,11 @@ class CoordinatorLink:
         self._ask(_PendingRequest(RunCommand(command), reply, time.monotonic() + DECLARE_SECONDS))
 
     def inspect(self, reply: Reply, seconds: float, noun: str = "") -> None:
-        """Ask how the coordinator is, and what the other gateways list under that noun (`others` in the answer)."""
+        """Ask for the coordinator's status; its `others` are the other gateways' status, or their lists of a noun."""
         self._ask(_PendingRequest(Inspect(noun), reply, time.monotonic() + seconds))
 
     def begin_backup(self, folder: str, bytes_per_second: int, reply: Reply) -> None:
-        """Have all stores copied into folders of `folder`."""
+        """Have all stores copied into subfolders of `folder`."""
         self._ask(_PendingRequest(BeginBackup(folder, bytes_per_second), reply, time.monotonic() + DECLARE_SECONDS))
 
     def look_backup(self, reply: Reply) -> None:
@@ -152,7 +152,7 @@ class CoordinatorLink:
         self._ask(_PendingRequest(LookBackup(), reply, time.monotonic() + DECLARE_SECONDS))
 
     def receive(self) -> bool:
-        """Take in what the coordinator sent; returns whether more is left."""
+        """Take in what the coordinator sent. Returns whether more is left."""
         for event in self.dialer.receive():
             match event:
                 case Snapshot():
@@ -186,11 +186,11 @@ class CoordinatorLink:
         return self.dialer.more
 
     def flush(self) -> bool:
-        """Send what was posted; returns whether there was anything."""
+        """Send what was posted. Returns whether there was anything."""
         return self.dialer.flush()
 
     def tick(self, now: float) -> None:
-        """Keep the link alive; give up commands whose time is over."""
+        """Keep the link alive, and refuse commands whose deadline has passed."""
         if self.dialer.tick(now):
             self._on_lost()
         late = [number for number, asked in self._asked.items() if asked.deadline < now]

@@ -1,17 +1,16 @@
-"""Who may speak on the bus when it leaves the machine: CurveZMQ, a key for each process, an allow-list of keys.
+"""CurveZMQ for links over TCP: a key for each process, and a list of the keys that are allowed.
 
     <folder>/<name>.key_secret     this process's own pair of keys, readable by its user alone (0600)
     <folder>/allowed/<name>.key    public keys of the processes this one talks with, itself calling or being called
 
-Names are those of the processes: `coordinator`, `shard-0`, and any other for a gateway, as `gateway-0`. A caller takes
-no answer but from the holder of the key that is allowed under the name of whom it calls; a listener takes calls from
-every key that is allowed, and a key speaks for the process of its name alone: who calls with the key of gateway-0 can
-say neither that it is the coordinator nor that it is gateway-1. That list is read anew for every call, so that a key
-can be added or taken away while processes run; a session that is open stays open. The own pair and the keys of those
-called are read at the start.
+Names are those of the processes: `coordinator`, `shard-0`, and any other for a gateway, such as `gateway-0`. A dialer
+accepts answers only from the holder of the key that is allowed under the listener's name. A listener accepts calls from
+every allowed key, and a key stands for the process of its name only: a caller with the key of gateway-0 can claim to be
+neither the coordinator nor gateway-1. A listener reads the list for every call, so that keys can be added and removed
+while processes run; open sessions stay open. The process's own pair and the keys of listeners are read at the start.
 
-ZeroMQ accepts every key unless somebody answers its questions (ZAP, rfc.zeromq.org/spec/27). The guard does, on a
-thread of its own which sleeps unless somebody calls.
+ZeroMQ accepts every key unless a handler answers its questions (ZAP, rfc.zeromq.org/spec/27). The guard answers them on
+a thread of its own, which sleeps until a process calls.
 """
 
 import logging
@@ -36,10 +35,10 @@ PUBLIC_SUFFIX: Final = ".key"
 ALLOWED: Final = "allowed"
 ZAP_ADDRESS: Final = "inproc://zeromq.zap.01"
 COMPLAINT_SECONDS: Final = 60.0
-"""Who is turned away calls again at once; the log hears of each of them this often."""
+"""A refused caller calls again at once; it is logged this often."""
 
 COMPLAINTS_MAX: Final = 1000
-"""Callers remembered for that; beyond it, all are forgotten."""
+"""Refused callers remembered for that; with one more, all are forgotten."""
 
 _FAILURES: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it speaks without encryption, or to another key than ours",
@@ -47,7 +46,7 @@ _FAILURES: Final = {
         "it hung up in the middle of its call, as callers do that speak without encryption, or to another key than ours"
     ),
 }
-"""Calls that end before the key is asked for. Keys that are refused are told of with their names."""
+"""Handshakes that fail before the key is checked. A refused key is logged where it is checked."""
 
 COORDINATOR: Final = "coordinator"
 SHARD: Final = "shard"
@@ -55,7 +54,7 @@ GATEWAY: Final = "gateway"
 """Roles."""
 
 CALLERS: Final = {COORDINATOR: frozenset({GATEWAY}), SHARD: frozenset({COORDINATOR, GATEWAY})}
-"""Which roles call a process of each role; from others there is nothing to hear."""
+"""Which roles may call a process of each role."""
 
 _SHARD_NAME: Final = re.compile(r"shard-\d+")
 
@@ -64,12 +63,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CurveKeys:
-    """What protects a process's links where they are TCP.
+    """The protection of a process's links over TCP.
 
     Attributes:
-        folder: of the keys; None for none, and then there is no TCP.
-        name: this process's, that of its own pair of keys.
-        is_insecure: no keys are needed on loopback addresses, where everybody on this machine may call.
+        folder: of the keys; None where there are none, and TCP is refused.
+        name: of this process, and of its own pair of keys.
+        is_insecure: whether loopback addresses need no keys, so that every program of this machine may call.
     """
 
     folder: Path | None = None
@@ -82,22 +81,22 @@ NO_KEYS: Final = CurveKeys()
 
 
 class Context(zmq.Context["zmq.Socket[bytes]"]):
-    """A ZeroMQ context that knows how its TCP links are protected. Made by `wait.context`."""
+    """A ZeroMQ context that knows how its TCP links are protected. `poller.context` makes it."""
 
     security: CurveKeys = NO_KEYS
     guard: "CurveGuard | None" = None
 
 
 class CurveGuard:
-    """A process's own keys, those it trusts, and the thread that answers for them.
+    """A process's own keys, the keys it allows, and the thread that answers ZeroMQ about callers.
 
     Args:
-        context: whose sockets are guarded.
+        context: the context whose sockets are guarded.
         folder: of the keys.
         name: of this process.
 
     Raises:
-        StartupRefused: the own keys are missing, not readable, or readable by others.
+        StartupRefused: the process's own keys are missing, not readable, or readable by others.
     """
 
     def __init__(self, context: Context, folder: Path, name: str) -> None:
@@ -111,7 +110,7 @@ class CurveGuard:
         self._context = context
 
     def protect_listener(self, socket: "zmq.Socket[bytes]") -> None:
-        """Let a socket take calls from allowed keys only; before it is bound. A context has one such socket."""
+        """Have a socket accept calls from allowed keys only. Called before it is bound, once for a context."""
         socket.curve_server = True
         socket.curve_publickey, socket.curve_secretkey = self._public, self._secret
         questions = self._context.socket(zmq.REP)
@@ -122,10 +121,10 @@ class CurveGuard:
         threading.Thread(target=self._answer_all, args=(questions, failures), name="bus guard", daemon=True).start()
 
     def protect_dialer(self, socket: "zmq.Socket[bytes]", peer: str) -> None:
-        """Let a socket call the holder of a peer's key only; before it is connected.
+        """Have a socket call the holder of a peer's key only. Called before it is connected.
 
         Raises:
-            StartupRefused: no such key is there.
+            StartupRefused: the key does not exist.
         """
         path = self._allowed / f"{peer}{PUBLIC_SUFFIX}"
         try:
@@ -135,14 +134,14 @@ class CurveGuard:
         socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = self._public, self._secret, public
 
     def refuse(self, address: str, called: str, key_name: str, role: str, name: str) -> str | None:
-        """Why the holder of a key may not be the process that it says it is, or may not call; None where it may.
+        """The reason why the holder of a key may not call as the process that it claims to be; None where it may.
 
         Args:
-            address: that was called, for the log.
-            called: role of who was called.
-            key_name: under which its key is allowed.
-            role: of the process, as it says.
-            name: of the process, as it says.
+            address: the address that was called, for the log.
+            called: role of the process that was called.
+            key_name: the name under which the caller's key is allowed.
+            role: role that the caller claims.
+            name: name that the caller claims.
         """
         allowed = self._allowed / f"{key_name}{PUBLIC_SUFFIX}"
         if name != key_name:
@@ -160,7 +159,7 @@ class CurveGuard:
         return reason
 
     def _answer_all(self, questions: "zmq.Socket[bytes]", failures: "zmq.Socket[bytes]") -> None:
-        """The guard's thread: until the context ends."""
+        """Serve as the guard's thread until the context ends."""
         from zmq.utils.monitor import recv_monitor_message  # brings asyncio along, which most processes do without
 
         poller = zmq.Poller()
@@ -178,7 +177,7 @@ class CurveGuard:
             failures.close()
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
-        """ZAP: who calls, and may they?"""
+        """Answer a ZAP request: whether a key may call, and its name."""
         version, request, _domain, address, _identity, mechanism, *credentials = question
         name = None
         if version == b"1.0" and mechanism == b"CURVE" and credentials:
@@ -232,10 +231,10 @@ def role_of(name: str) -> str:
 
 
 def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> CurveGuard | None:
-    """Who guards a link to a TCP address; None where nobody need. Keys are read when the first link needs them.
+    """The guard of a link to a TCP address; None where it needs none. Keys are read when the first link needs them.
 
     Raises:
-        StartupRefused: there are no keys, and nobody has said that none are needed.
+        StartupRefused: there are no keys, and the options do not say that none are needed.
     """
     if isinstance(context, Context):
         security = context.security
@@ -251,13 +250,13 @@ def guard_of(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> CurveGu
 
 
 def create_pair(folder: Path, name: str) -> tuple[Path, Path]:
-    """Make a process's pair of keys; its public key is allowed in this folder at once.
+    """Make a process's pair of keys, and allow its public key in this folder.
 
     Returns:
         The files of the public and of the secret key.
 
     Raises:
-        StartupRefused: there is such a pair, or the folder cannot be written.
+        StartupRefused: the pair exists already, or the folder cannot be written.
     """
     allowed = folder / ALLOWED
     secret_path, public_path = folder / f"{name}{SECRET_SUFFIX}", allowed / f"{name}{PUBLIC_SUFFIX}"

@@ -1,4 +1,4 @@
-"""The end that calls."""
+"""The dialing end of a link."""
 
 import contextlib
 import secrets
@@ -35,27 +35,27 @@ from shardmq.runtime.clock import Ticks
 HELLO_SECONDS: Final = 0.1
 
 RECALL_SECONDS: Final = 1.0
-"""ZeroMQ never calls again whom it was refused by, or who answered in another language. We do, this often: keys and
-processes are replaced."""
+"""How often a listener is called again that refused the handshake or spoke another protocol: keys and processes are
+replaced, and ZeroMQ itself would never call again."""
 
 
 class Dialer(Generic[Incoming]):
-    """The calling end of a link. It calls again and again until somebody answers.
+    """The dialing end of a link. It calls until a listener answers.
 
     Args:
         context: of the process.
-        address: ZeroMQ endpoint of the listener, as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
+        address: ZeroMQ endpoint of the listener, such as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
         role: this process's role, told to the listener.
-        name: this process's name, unique among the listener's callers, as `gateway-0`.
+        name: this process's name, unique among the listener's callers, such as `gateway-0`.
         incoming: union of the message types the listener sends.
-        peer: the listener's name, as `shard-0`: over TCP, the holder of that key answers, or nobody.
-        waits: whether it calls nobody before it was told whose it is (`call_as`).
+        peer: the listener's name, such as `shard-0`; over TCP, only the holder of its key is talked to.
+        waits: whether it calls only once `call_as` has named its broker.
 
     Raises:
-        StartupRefused: the address is none, or not safe to use.
+        StartupRefused: the address is invalid, or not safe to use.
 
     Attributes:
-        refused: why the listener did not want the last session, or ended it; "" once another one is open.
+        refused: why the listener refused or ended the last session; "" once another one is open.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Dialer(Generic[Incoming]):
         self._complaint = ("", 0.0)
 
     def post(self, message: BusMessage) -> None:
-        """Say something with the next flush. Only while open: what is posted to a lost session is lost with it."""
+        """Send a message with the next flush. What is posted to a lost session is lost with it."""
         if self._session is not None:
             self._session.outbox.append(message)
 
     def flush(self) -> bool:
-        """Send what was posted, as one envelope; returns whether there was anything."""
+        """Send what was posted. Returns whether there was anything."""
         session = self._session
         if session is None or not session.outbox or not self.is_open:
             return False
@@ -104,7 +104,7 @@ class Dialer(Generic[Incoming]):
         return True
 
     def receive(self) -> list[LinkOpened | LinkLost | Incoming]:
-        """What has come, in order. At most ENVELOPES_PER_RECEIVE envelopes; `more` tells whether some are left."""
+        """Return what has come, in order. `more` tells whether envelopes are left for the next call."""
         events: list[LinkOpened | LinkLost | Incoming] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
@@ -146,7 +146,7 @@ class Dialer(Generic[Incoming]):
         return events
 
     def tick(self, now: float) -> list[LinkLost]:
-        """To be called every tenth of a second or so: calls, pings, and notices silence.
+        """Call, ping, and notice silence. The owner calls this every tenth of a second or so.
 
         Returns:
             The end of the session, if it was noticed here or in a flush.
@@ -174,14 +174,14 @@ class Dialer(Generic[Incoming]):
         return self._take_lost()
 
     def call_as(self, broker: str, generation: int) -> None:
-        """Call for this broker from now on; a session that was opened for another one ends."""
+        """Call in the name of this broker from now on. A session opened for another one ends."""
         self._waits = False
         if self._hello.broker != broker:
             self._lose(f"this process belongs to broker {broker} now")
         self._hello = Hello(self._hello.role, self._hello.name, BUS_PROTOCOL, broker, generation)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self.socket.close()
 
     def _call_again(self, now: float) -> None:
@@ -212,7 +212,7 @@ class Dialer(Generic[Incoming]):
         self._lose(reason)
 
     def _complain(self, reason: str) -> None:
-        """Say why no session begins: once, and again every minute."""
+        """Log why no session begins: once, and again every minute."""
         now = time.monotonic()
         before, since = self._complaint
         if reason != before or now - since >= COMPLAINT_SECONDS:

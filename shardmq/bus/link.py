@@ -1,10 +1,10 @@
 """Links: sessions over ZeroMQ that notice what ZeroMQ does not tell.
 
-ZeroMQ delivers or loses; it never says which. So each link has sessions. A session is opened by the dialing side with a
-fresh random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
-gap, an unknown session or silence ends the session, and the owner of each end hears of it once (`LinkLost`); what
-the peer was holding is then its owner's to give back. A stale envelope of an older session is dropped. Who stood still
-itself has not listened, so that time is nobody's silence: a machine that was suspended goes on where it was.
+ZeroMQ delivers or loses messages, and never says which. So each link has sessions. The dialer opens a session with a
+new random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
+gap, an unknown session or silence ends the session, and the owner of each end is told once (`LinkLost`); the owner then
+returns what the peer had unsettled. A late envelope of an older session is dropped. Time in which a process itself
+stood still does not count as its peers' silence, so a suspended machine goes on with its sessions.
 
     dialer                                listener
       │  [session, 0, [Hello]]  ─────────►  │  Opened
@@ -34,17 +34,17 @@ from shardmq.errors import StartupRefused
 from shardmq.limits import LINK_PING_SECONDS, LINK_SILENCE_SECONDS
 
 BUS_PROTOCOL: Final = 3
-"""Told in Hello. A listener opens sessions with its own version alone."""
+"""Sent in Hello. A listener opens sessions only with dialers of its own version."""
 
 ENVELOPES_PER_RECEIVE: Final = 64
-"""How many one call takes off a socket, so that the other sockets of a process get their turn."""
+"""Envelopes that one call of `receive` takes off a socket, so that a process's other sockets get their turn."""
 
 ENVELOPE_BYTES: Final = 8 << 20
-"""About where an envelope is closed and another begun, so that no peer has to swallow an evening's backlog at once."""
+"""An envelope that reaches this size is closed and another begun, so that a backlog comes in portions."""
 
 RECEIVE_BYTES: Final = 4 * ENVELOPE_BYTES
-"""So much one call takes of callers at most, and an envelope more, which may hold a message of any size. Who is called
-is bounded by the windows of its consumers."""
+"""A listener stops receiving for this call above so many bytes; the last envelope may hold a message of any size. A
+dialer needs no such limit: the windows of its consumers bound what comes."""
 
 
 RECONNECT_MS: Final = 20
@@ -55,7 +55,7 @@ _POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 �
 _POLLOUT: Final = int(zmq.POLLOUT)
 _Envelope = tuple[int, int, list[Any]]
 _OF_LINKS: Final = frozenset({Hello, Welcome, Reset, Ping})
-"""What is said between links: no business of their owners, wherever in an envelope it stands."""
+"""Messages of the links themselves, which owners never see."""
 
 _log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
@@ -63,7 +63,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """A session begins; nothing of an earlier one is known any more."""
+    """A session begins. The peer has forgotten all earlier sessions."""
 
     role: str
     name: str
@@ -71,13 +71,13 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """The session ended: what was posted and not answered may or may not have arrived."""
+    """The session ended. Messages that were posted and not answered may or may not have arrived."""
 
     reason: str
 
 
 class LinkState:
-    """One end of a session: numbers, signs of life, what is waiting to be sent."""
+    """One end of a session: envelope numbers, times of the last traffic, messages waiting to be sent."""
 
     __slots__ = ("heard_at", "number", "outbox", "outbox_bytes", "received", "sent", "sent_at")
 
@@ -90,7 +90,7 @@ class LinkState:
         self.outbox: list[BusMessage] = []
 
     def envelopes(self, now: float) -> Iterator[bytes]:
-        """What waits, as envelopes ready to send."""
+        """Yield the waiting messages as envelopes ready to send."""
         outbox = self.outbox
         if not outbox:
             return
@@ -101,18 +101,20 @@ class LinkState:
             yield _encode((self.number, self.sent, part))
 
     def ping_due(self, now: float) -> bool:
+        """Whether nothing was sent for so long that a ping is due."""
         return not self.outbox and now - self.sent_at >= LINK_PING_SECONDS
 
     def silent(self, now: float) -> bool:
+        """Whether the peer has sent nothing for so long that the session is over."""
         return now - self.heard_at > LINK_SILENCE_SECONDS
 
     def forgive(self, seconds: float, now: float) -> None:
-        """So long nobody listened here."""
+        """Do not count so many seconds, in which this process did not listen, as the peer's silence."""
         self.heard_at = min(now, self.heard_at + seconds)
 
 
 def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
-    """The messages in lists of about ENVELOPE_BYTES; most often one list, the same."""
+    """Yield the messages in lists of about ENVELOPE_BYTES; most often the one list that was given."""
     start = size = 0
     for place, message in enumerate(messages):
         batch = getattr(message, "batch", None)
@@ -135,10 +137,10 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket
 def _attach(
     context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
 ) -> CurveGuard | None:
-    """Connect a socket to a peer, or bind it where there is none, as safely as its address needs.
+    """Connect a socket to a peer, or bind it where no peer is named, with the keys that its address needs.
 
     Returns:
-        Who guards it; None where nobody need.
+        The guard of the socket; None where the address needs none.
     """
     guard = None
     try:
@@ -165,14 +167,14 @@ def _attach(
 
 
 def _readiness(socket: "zmq.Socket[bytes]") -> int:
-    """What can be done: _POLLIN, _POLLOUT. Asking takes 2 µs; to try, and to be told so by an exception, 10."""
+    """Which of _POLLIN and _POLLOUT are possible. Asking takes 2 µs; trying and catching the exception takes 10."""
     events = socket.getsockopt(zmq.EVENTS)
     assert isinstance(events, int)
     return events
 
 
 def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
-    """The envelope, or None for what is none: a stranger's, or another version's."""
+    """The decoded envelope; None for bytes that are none, as from another version."""
     try:
         (raw,) = parts
         envelope = decode(raw)

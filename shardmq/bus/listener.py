@@ -1,4 +1,4 @@
-"""The end that is called, and its peers."""
+"""The listening end of links, and its peers."""
 
 import time
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from shardmq.runtime.clock import Ticks
 
 
 class Peer:
-    """A caller, as the listener knows it for one session."""
+    """A caller during one session."""
 
     __slots__ = ("_session", "identity", "name", "role")
 
@@ -44,12 +44,12 @@ class Peer:
         return f"Peer({self.name})"
 
     def post(self, message: BusMessage) -> None:
-        """Say something with the listener's next flush."""
+        """Send a message with the listener's next flush."""
         self._session.outbox.append(message)
 
 
 class Responder(Generic[Result]):
-    """Whoever sent a request, and is to be told its result.
+    """The sender of a request, to be told its result.
 
     Args:
         peer: the caller.
@@ -63,30 +63,30 @@ class Responder(Generic[Result]):
         self.request = request
 
     def answer(self, result: Result) -> None:
-        """Say that the request was carried out, with the listener's next flush."""
+        """Answer the request with the listener's next flush."""
         self.peer.post(Answer(self.request, result))
 
     def refuse(self, code: int, text: str) -> None:
-        """Say that the request was not carried out, with the listener's next flush."""
+        """Refuse the request with the listener's next flush."""
         self.peer.post(Refusal(self.request, code, text))
 
 
 class Listener(Generic[Incoming]):
-    """The answering end of links from any number of callers.
+    """The listening end of links from any number of callers.
 
     Args:
         context: of the process.
         address: ZeroMQ endpoint to listen on.
         role: this process's role, told to callers.
-        name: this process's name, as `shard-0`.
+        name: this process's name, such as `shard-0`.
         incoming: union of the message types callers send.
 
     Raises:
-        StartupRefused: the address is none, or not safe to use, or in use.
+        StartupRefused: the address is invalid, not safe to use, or in use.
 
     Attributes:
-        reason_against: asked about each caller, says why it gets no session; "" where it gets one. Its owner sets it.
-        is_early: asked about each caller, says whether it is to call again later. Its owner sets it.
+        reason_against: returns why a caller gets no session, or "" where it gets one; the owner sets it.
+        is_early: returns whether a caller is to call again later; the owner sets it.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class Listener(Generic[Incoming]):
 
     @property
     def peers(self) -> list[Peer]:
-        """Those with an open session."""
+        """The peers with an open session."""
         return list(self._peers.values())
 
     def flush(self) -> None:
-        """Send every peer what was posted to it, as one envelope each."""
+        """Send every peer what was posted to it."""
         now = time.monotonic()
         for peer in [peer for peer in self._peers.values() if peer._session.outbox]:
             for envelope in peer._session.envelopes(now):
@@ -120,7 +120,7 @@ class Listener(Generic[Incoming]):
                     break
 
     def receive(self) -> list[tuple[Peer, LinkOpened | LinkLost | Incoming]]:
-        """What has come from whom, in order. At most ENVELOPES_PER_RECEIVE; `more` tells whether some are left."""
+        """Return what has come and from whom, in order. `more` tells whether envelopes are left for the next call."""
         events: list[tuple[Peer, LinkOpened | LinkLost | Incoming]] = []
         self.more = False
         size = 0
@@ -164,7 +164,7 @@ class Listener(Generic[Incoming]):
         return events
 
     def tick(self, now: float) -> list[tuple[Peer, LinkLost]]:
-        """To be called every tenth of a second or so: pings, and notices silence.
+        """Ping, and notice silence. The owner calls this every tenth of a second or so.
 
         Returns:
             The sessions that ended, if noticed here or in a flush.
@@ -185,7 +185,7 @@ class Listener(Generic[Incoming]):
         self.socket.close()
 
     def _next(self) -> tuple[bytes, str, list[bytes]]:
-        """Who called, the name its key is allowed under ("" where there are none), and what it said."""
+        """The caller, the name its key is allowed under ("" where there are no keys), and its envelope."""
         if self._guard is None:
             identity, *parts = self.socket.recv_multipart(zmq.NOBLOCK)
             return identity, "", parts

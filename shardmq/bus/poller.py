@@ -11,10 +11,10 @@ from shardmq.bus.curve import NO_KEYS, Context, CurveKeys
 
 
 def context(security: CurveKeys = NO_KEYS) -> Context:
-    """The ZeroMQ context a process makes its links with; one I/O thread carries gigabytes a second.
+    """Make the ZeroMQ context of a process's links. One I/O thread carries gigabytes a second.
 
     Args:
-        security: of its links over TCP; without it there can be none.
+        security: of its links over TCP; without it, TCP addresses are refused.
     """
     made = Context()
     made.security = security
@@ -34,9 +34,9 @@ class Poller:
             self._poller.register(source, zmq.POLLIN)
 
     def watch(self, seconds: float) -> bool:
-        """As `wait`, without sleeping: for what is a moment away. Waking up takes 50 µs and more in virtual machines.
+        """Wait without sleeping for what comes in a moment: waking up takes 50 µs and more in virtual machines.
 
-        Everybody else who wants the processor gets it.
+        Other processes that want the processor get it between two looks.
         """
         deadline = time.perf_counter() + seconds
         while not self._poller.poll(0):
@@ -46,6 +46,6 @@ class Poller:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Whether something came within that time."""
+        """Wait for so many seconds at most; returns whether something came."""
         milliseconds = math.ceil(max(0.0, seconds) * 1000)  # rounded down, the last one would be spent polling
         return bool(self._poller.poll(milliseconds))

@@ -29,10 +29,10 @@ from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 
 TICK_SECONDS: Final = 0.1
-"""How often links and deadlines are looked after."""
+"""Time between two ticks of links and deadlines."""
 
 TICK_AT_REST_SECONDS: Final = 0.5
-"""The same, when every shard is there and nobody waits: still twice for every ping."""
+"""The same when every shard is connected and no command waits: two ticks for every ping."""
 
 
 class CoordinatorLoop:
@@ -70,7 +70,7 @@ class CoordinatorLoop:
         self._waiting = WaitingReport(self._missing)
 
     def serve(self) -> None:
-        """Pass after pass until stopped: take in what has come, decide, write, tell."""
+        """Carry out passes until stopped: receive, decide, commit, answer."""
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
         waiter = Poller([*links, self._woken.fileno()])
         ticked_at = tick_at = 0.0
@@ -101,10 +101,10 @@ class CoordinatorLoop:
         try:
             self._wake.send(b"\0")
         except BlockingIOError:
-            return  # it has been woken often enough
+            return  # it has been woken already
 
     def close(self) -> None:
-        """Hang up and close the store."""
+        """Close the links and the store."""
         self._backup.close()
         self._listener.close()
         for shard in self._shards:
@@ -116,7 +116,7 @@ class CoordinatorLoop:
 
     def _receive(self, now: float) -> bool:
         more = False
-        for shard in self._shards:  # first, so that nobody deletes what a shard has just called damaged
+        for shard in self._shards:  # first, so that no queue is deleted that a shard has just reported damaged
             more = shard.receive() or more
             for queue in shard.take_unused():
                 self._commands.delete_queue(queue, True, now)
@@ -153,7 +153,7 @@ class CoordinatorLoop:
                 responder.answer(self._backup.table())
 
     def _tick(self, now: float) -> None:
-        """The desk first: a listener's tick flushes, so nothing may be posted that is not on disk."""
+        """Commands come first: a listener's tick flushes, so nothing may be posted that is not on disk."""
         self._state.store.space.look()
         self._commands.tick(now)
         self._connections.tick(now)
@@ -166,7 +166,7 @@ class CoordinatorLoop:
         self._waiting.look(now)
 
     def _missing(self) -> list[str]:
-        """The shards that are not there."""
+        """The shards without an open link."""
         away = [(number, shard.dialer) for number, shard in enumerate(self._shards) if not shard.is_open]
         return [f"shard {number} at {dialer.address}" for number, dialer in away]
 

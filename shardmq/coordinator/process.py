@@ -27,19 +27,19 @@ from shardmq.runtime.signals import StopSignal
 from shardmq.topology.topology import Topology
 
 RETURN_SECONDS: Final = 2.0
-"""A restarted coordinator answers nothing for so long. Gateways that live on call again within 0.6 s, and until they
-do, they route by what they knew."""
+"""A restarted coordinator answers no command for so long. Running gateways call again within 0.6 s, and until then
+they route by their replica."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorOptions:
-    """What a coordinator is started with.
+    """The options of a coordinator.
 
     Attributes:
         data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
-        listen: bus address for gateways, as `ipc:///run/shardmq/coordinator`.
+        listen: bus address for gateways, such as `ipc:///run/shardmq/coordinator`.
         shards: bus addresses of all shards, by number.
         boot_id: names this life of the broker; with another one, what is not durable is gone.
         security: of the bus, where it is TCP.
@@ -53,10 +53,10 @@ class CoordinatorOptions:
 
 
 def run(options: CoordinatorOptions) -> None:
-    """Coordinate until SIGTERM or SIGINT.
+    """Run a coordinator until SIGTERM or SIGINT.
 
     Raises:
-        StartupRefused: the store is not ours to open, or has queues on shards that are not there.
+        StartupRefused: the store cannot be used, or has queues on shards that do not exist.
     """
     coordinator = build(options)
     StopSignal(coordinator.stop)
@@ -73,11 +73,11 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
     """Open the store and the links, and put the parts of a coordinator together.
 
     Args:
-        options: what it is started with.
+        options: of the coordinator.
         clock: steady time, by which transactions expire; the store's note of it goes on when None.
 
     Raises:
-        StartupRefused: as `run`.
+        StartupRefused: the store cannot be used, or has queues on shards that do not exist.
     """
     store = Store(options.data_dir / "coordinator", options.boot_id)
     try:
@@ -108,7 +108,7 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
 
 
 def _topology(store: Store, stored: StoredState) -> Topology:
-    """What exists; after a first start, with what every broker begins with."""
+    """The stored topology; at a first start, with the default virtual host and user."""
     topology = Topology()
     topology.load(stored.topology)
     if not stored.knows_permissions:

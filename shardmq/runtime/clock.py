@@ -1,9 +1,9 @@
-"""Time that does not jump, and how much of it a process was not there for.
+"""Steady time that survives restarts, and the notice that a process stood still.
 
 The steady clock has wall-clock time where the process began, and the monotonic clock's pace from there on.
 
-Times to live and delays are measured by it: setting the machine's clock, forwards or back, fires and stalls nothing. A
-process that keeps notes of it goes on where it was, also when it is started again, for as long as the machine runs.
+Times to live and delays are measured by it, so setting the machine's clock forwards or back fires and stalls nothing. A
+process that stores notes of the clock continues it when it is started again, for as long as the machine runs.
 """
 
 import functools
@@ -17,15 +17,15 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _NS_PER_MS: Final = 1_000_000
 
 STANDSTILL_SECONDS: Final = 1.5
-"""Ticks come ten times a second or so, and twice at least."""
+"""A tick that comes later than this is late. They come ten times a second or so, and twice at least."""
 
 
 class ClockNote(msgspec.Struct, frozen=True, array_like=True):
-    """What time it was by a steady clock.
+    """A note of the time by a steady clock.
 
     Attributes:
         boot: the machine's boot id.
-        boottime_ms: how long it had been running.
+        boottime_ms: how long the machine had been running.
         steady_ms: the clock's time, milliseconds since 1970.
     """
 
@@ -35,7 +35,7 @@ class ClockNote(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SteadyClock:
-    """See the module.
+    """Wall-clock time at the start, and the monotonic clock's pace from there on.
 
     Args:
         start_ms: what time it is now, milliseconds since 1970; the machine's when None.
@@ -49,10 +49,10 @@ class SteadyClock:
 
     @staticmethod
     def resumed(note: ClockNote | None) -> "SteadyClock":
-        """The clock that a note was taken of, as it goes on now.
+        """Continue the clock of a note.
 
-        Within one run of the machine, what has passed since is known, whatever its clock was set to meanwhile. After a
-        boot only the machine's clock can tell; it is believed unless it says less than the note.
+        Within one run of the machine, the time since the note is known, whatever the machine's clock was set to. After
+        a boot the machine's clock is used, unless it is behind the note.
         """
         if note is None:
             return SteadyClock()
@@ -61,20 +61,19 @@ class SteadyClock:
         return SteadyClock(max(time.time_ns() // _NS_PER_MS, note.steady_ms))
 
     def note(self) -> ClockNote:
-        """What `resumed` needs."""
+        """Take a note for `resumed`."""
         return ClockNote(_boot_id(), _boottime_ms(), self.now_ms())
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, never less than before."""
+        """The time in milliseconds since 1970, never less than before."""
         return (time.monotonic_ns() + self._offset_ns) // _NS_PER_MS
 
 
 class Ticks:
-    """Notices that the process stood still (SIGSTOP, a machine that was suspended): what others said meanwhile has not
-    been read then, and nobody may be taken for silent.
+    """Notices that the process stood still, by SIGSTOP or because the machine was suspended.
 
-    All that has come is read between two ticks. So whose ticks are always late, as the work is, has listened after all:
-    a late tick counts only where the one before was in time.
+    The process has not read its peers' messages then, so they must not be taken for silent. A busy loop whose ticks are
+    always late has read them between the ticks: a late tick counts only if the one before was on time.
     """
 
     __slots__ = ("_last", "_was_late")
@@ -84,7 +83,7 @@ class Ticks:
         self._was_late = False
 
     def stood_still(self, now: float) -> float:
-        """To be asked in every tick: the seconds, monotonic, since the last one if nobody listened then; else 0."""
+        """Note a tick. Returns the seconds for which the process stood still before it; 0 where it did not."""
         pause, self._last = now - self._last, now
         is_late, was_late = pause > STANDSTILL_SECONDS, self._was_late
         self._was_late = is_late

@@ -1,4 +1,4 @@
-"""What a process tells whoever started it, by systemd's protocol (sd_notify(3)), which `shardmq up` speaks too."""
+"""Readiness told to systemd or `shardmq up` by systemd's protocol (sd_notify(3))."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from typing import Final
 from shardmq.errors import StartupRefused
 
 NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
-"""Environment name of the datagram socket that wants to hear; not set when nobody does."""
+"""Environment name of the datagram socket that is told; not set where nothing is to be told."""
 
 SUPERVISOR: Final = "SHARDMQ_SUPERVISOR"
 """Environment name of the process id without which a child of `shardmq up` must not live on."""
@@ -17,12 +17,12 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def ready() -> None:
-    """Say that this process serves from now on."""
+    """Tell that this process serves from now on."""
     _tell(b"READY=1")
 
 
 def stopping() -> None:
-    """Say that this process is on its way out."""
+    """Tell that this process is stopping."""
     _tell(b"STOPPING=1")
 
 
@@ -36,17 +36,17 @@ def _tell(state: bytes) -> None:
         try:
             teller.sendto(state, address)
         except (ConnectionRefusedError, FileNotFoundError):
-            return  # who wanted to hear is gone; that ends no broker
+            return  # the supervisor is gone, which does not end a broker
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its supervisor dies, however that happens.
 
-    Without it a `kill -9` of the supervisor would leave shards behind that hold their stores. What they confirmed is on
-    disk, so being killed costs nothing.
+    Otherwise a `kill -9` of the supervisor would leave shards behind that lock their stores. What they confirmed is on
+    disk, so killing them loses nothing.
 
     Raises:
-        StartupRefused: the supervisor is gone already.
+        StartupRefused: the supervisor is dead already.
     """
     supervisor = os.environ.get(SUPERVISOR)
     if not supervisor:

@@ -12,10 +12,10 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignal:
-    """Set by SIGTERM and SIGINT. The pass at hand is finished first.
+    """A flag that SIGTERM and SIGINT set. The loop finishes its pass before it looks at it.
 
     Args:
-        wake: called at the signal, to have a loop that sleeps look at once.
+        wake: called at the signal, to wake a loop that sleeps.
 
     Attributes:
         asked: whether the process is to stop.

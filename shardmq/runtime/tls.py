@@ -1,4 +1,4 @@
-"""TLS on the clients' port: what is asked for, and the context made of it."""
+"""TLS of a listening port: its options, and the context made of them."""
 
 import ssl
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from typing import Any, Final
 from shardmq.errors import StartupRefused
 
 SHUTDOWN_SECONDS: Final = 5.0
-"""A peer that does not answer the end of TLS within this time is parted from without."""
+"""A peer that does not answer the closing of TLS within this time is disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """How clients are spoken to safely.
+    """The TLS options of a listening port.
 
     Attributes:
         port: TCP port of its own; gateways of one broker share it.
         certificate: file with the server's certificate, and those between it and its authority (PEM).
         key: file with the certificate's private key (PEM, not encrypted).
         ca: file with the authorities that clients' certificates are verified by (PEM). Clients that show one may log in
-            by it (EXTERNAL); who shows one that is not theirs is refused.
+            by it (EXTERNAL); a certificate of another authority is refused.
         verify_client: whether a client without a certificate is refused, too.
         host: address to listen on; that of the plain port when None.
         is_alone: whether there is no plain port.
@@ -39,7 +39,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     """The context for a listener: TLS 1.2 or newer, Python's choice of ciphers.
 
     Raises:
-        StartupRefused: a file that is not there, or not what it should be.
+        StartupRefused: a file does not exist, cannot be read, or holds something else.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -66,11 +66,14 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def common_name(certificate: dict[str, Any] | None) -> str | None:
-    """Whose a peer's certificate is, as `ssl.SSLSocket.getpeercert` has it: its common name, several joined by a comma
-    (RabbitMQ's `ssl_cert_login_from = common_name`).
+    """The common name in a peer's certificate, as for RabbitMQ's `ssl_cert_login_from = common_name`.
+
+    Args:
+        certificate: what `ssl.SSLSocket.getpeercert` returned.
 
     Returns:
-        "" where there is none in the certificate; None where there is no certificate that was verified.
+        The name, several joined by a comma; "" where the certificate has none; None where there is no verified
+        certificate.
     """
     if not certificate:
         return None
@@ -87,7 +90,7 @@ def _check_readable(what: str, path: Path | None) -> None:
 
 
 def _refuse_password() -> str:
-    """Asked for where a key is encrypted; OpenSSL would ask the terminal."""
+    """Refuse an encrypted key, for whose password OpenSSL would ask the terminal."""
     raise ValueError("the key is encrypted")
 
 

@@ -1,4 +1,4 @@
-"""How a process is: the part of its status that all processes share."""
+"""The part of a status that all processes share."""
 
 import os
 import time

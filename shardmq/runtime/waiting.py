@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 FIRST_SECONDS: Final = 2.0
-"""A start or a restart of another process is over by then; nothing is said of it."""
+"""Nothing is logged before: another process starts or restarts within this time."""
 
 AGAIN_SECONDS: Final = 5.0
 
@@ -16,7 +16,7 @@ class WaitingReport:
     """Logs what is missing, every few seconds until it is there.
 
     Args:
-        missing: what is waited for now, as ["shard 1 at tcp://10.0.0.2:5680"]; empty where nothing is.
+        missing: returns what the process waits for now, such as ["shard 1 at tcp://10.0.0.2:5680"].
     """
 
     def __init__(self, missing: Callable[[], Sequence[str]]) -> None:

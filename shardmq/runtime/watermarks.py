@@ -1,6 +1,7 @@
 """Memory and disk watermarks, with the distance that keeps an alarm from flickering.
 
-An alarm goes off well below the level where it went on, so that publishers are not stopped and started by turns.
+An alarm is cleared well below the level at which it was raised, so that publishers are not stopped and started by
+turns.
 """
 
 import os
@@ -13,26 +14,26 @@ from shardmq.runtime.memory import rss_bytes
 from shardmq.storage.engine import Room
 
 WATCH_SECONDS: Final = 0.5
-"""Time between two measurements. At 500 MB/s, the disk has a quarter of a gigabyte more by then."""
+"""Time between two measurements, in which 500 MB/s write a quarter of a gigabyte."""
 
 MEMORY_CLEAR_SHARE: Final = 0.9
 DISK_CLEAR_SHARE: Final = 1.1
 
 PRESSED_SHARE: Final = 1.5
 PRESSED_BYTES: Final = 64 << 20
-"""Free pages of the store are given back before the disk has too little left: for this store, or for others there."""
+"""Free pages of the store are given back to the disk below these levels, before its alarm is raised."""
 
 DISK_FREE_BYTES: Final = 512 << 20
-"""What must be left of a disk, so that queues can still be emptied: deleting writes, too."""
+"""What must be free on a disk, so that queues can still be emptied: deleting writes, too."""
 
 SMALL_DISK_BYTES: Final = 5 << 30
 SMALL_DISK_FREE_BYTES: Final = 50 << 20
-"""On a small one; RabbitMQ's default for all of them."""
+"""What must be free on a small disk; RabbitMQ's default for all disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """A resource that went over its limit, or came back.
+    """A resource that crossed its watermark, upwards or downwards.
 
     Attributes:
         resource: "memory" or "disk".
@@ -56,7 +57,7 @@ class WatermarkMonitor:
 
     Attributes:
         on: the alarms that are on, by resource.
-        is_pressed: whether the disk is so short that others may need the free pages of the store.
+        is_pressed: whether the disk is so short of room that the store is to give back its free pages.
     """
 
     def __init__(self, process: str, rss_bytes_max: int, advice: str, measure: Callable[[], int] = rss_bytes) -> None:
@@ -75,7 +76,7 @@ class WatermarkMonitor:
 
         Args:
             folder: on the disk.
-            free_bytes_min: what must be left of it; None for the default.
+            free_bytes_min: what must be free on it; None for the default.
         """
         self._folder = folder
         self._disk_free_bytes_min = disk_default(folder) if free_bytes_min is None else free_bytes_min
@@ -86,7 +87,7 @@ class WatermarkMonitor:
         Args:
             now: monotonic seconds.
             room: what the store can still write, where a disk is watched.
-            is_full: whether the store takes in nothing more, however much of the disk there must be.
+            is_full: whether the store takes in nothing more, whatever is free.
         """
         if now - self._looked_at < WATCH_SECONDS and is_full <= ("disk" in self.on):
             return []
@@ -126,6 +127,6 @@ class WatermarkMonitor:
 
 
 def disk_default(folder: Path) -> int:
-    """What must be left on the disk of a folder, in bytes."""
+    """What must be free on the disk of a folder, in bytes."""
     stats = os.statvfs(folder)
     return SMALL_DISK_FREE_BYTES if stats.f_blocks * stats.f_frsize < SMALL_DISK_BYTES else DISK_FREE_BYTES

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.shard import DeadLetter, DeadLetterAccepted, DeadLetterRefused
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
 from shardmq.errors import RowDamaged
 from shardmq.ranges import RangeSet
 from shardmq.shards.state.hosted_queue import HostedQueue

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shardmq.bus.listener import Peer
-from shardmq.bus.messages.shard import Confirmed, Gone, Publish, PublishRefusal
+from shardmq.bus.messages.dead_letters import Gone
+from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record_batch import PERSISTENT, RecordBatch

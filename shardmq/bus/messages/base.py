@@ -14,18 +14,18 @@ class BusMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Request(BusMessage, Generic[Result], frozen=True):
-    """What is answered, by a Result, or refused. It travels in a Call.
+    """A message that is answered with a Result, or refused. It travels in a Call.
 
     Attributes:
-        may_repeat: whether it may be asked again when the link broke before the answer came: carried out twice, it has
-            the effect of once.
+        may_repeat: whether it may be sent again when the link broke before the answer came, because carrying it out
+            twice has the effect of once.
     """
 
     may_repeat: ClassVar[bool] = True
 
 
 class Call(BusMessage, Generic[Message], frozen=True, tag=5):
-    """A request on its way, under the number that its reply has.
+    """A request with its number, which the reply repeats.
 
     Attributes:
         request: counted by whoever asks.
@@ -52,9 +52,9 @@ class Refusal(BusMessage, frozen=True, tag=11):
 
 
 class Hello(BusMessage, frozen=True, tag=1):
-    """Opens a session: who is calling. The session's number is in the envelope.
+    """Opens a session and names the caller. The session's number is in the envelope.
 
-    Gateways tell shards their broker's id, and the generation of the coordinator whose topology they route by.
+    A gateway tells a shard its broker's id, and the generation of the coordinator whose topology it routes by.
     """
 
     role: str
@@ -65,24 +65,24 @@ class Hello(BusMessage, frozen=True, tag=1):
 
 
 class Welcome(BusMessage, frozen=True, tag=2):
-    """The session is open: who answered."""
+    """The session is open. Names the process that answered."""
 
     role: str
     name: str
 
 
 class Reset(BusMessage, frozen=True, tag=3):
-    """That session is not known here, or lost something; begin another."""
+    """The session is unknown here, or an envelope of it was lost. The dialer opens another."""
 
     reason: str
 
 
 class Ping(BusMessage, frozen=True, tag=4):
-    """A sign of life."""
+    """Shows that the process is alive when it has nothing else to say."""
 
 
 class Inspect(Request[Any], frozen=True, tag=12):
-    """Answer: a table of how the process is, as `shardmq status` shows it.
+    """Ask for the process's status. Answer: a table with what `shardmq status` shows.
 
     With a `noun` ("connections", "channels", "consumers") a gateway answers with a list of tables, and the coordinator
     with the lists of all other gateways, joined.
@@ -92,10 +92,10 @@ class Inspect(Request[Any], frozen=True, tag=12):
 
 
 def result_of(request: Request[Result], answer: Answer[msgspec.Raw]) -> Result:
-    """The result of a request, checked to be of the type that its class names.
+    """The result of a request, decoded as the type that the request's class names.
 
     Raises:
-        msgspec.DecodeError: it is of another type.
+        msgspec.DecodeError: the result is of another type.
     """
     result: Result = _result_decoder(type(request)).decode(answer.result)
     return result

@@ -11,12 +11,12 @@ from shardmq.topology.commands import Command
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
 
 CommandResult = bool | int | tuple[int, bool] | None
-"""What a command is answered with: a queue's id, a number of messages, whether a commit is visible; or of a transaction
-that was begun its number, and whether it was committed before."""
+"""The result of a command: a queue's id, a number of messages, or whether a commit is visible. The result of
+BeginTransaction is the transaction's number and whether it was committed before."""
 
 
 class RunCommand(Request[CommandResult], frozen=True, tag=60):
-    """Carry out a command on the topology. Answered once every gateway that lives has seen the change."""
+    """Carry out a command on the topology. Answered once every connected gateway has applied the change."""
 
     command: Command
 
@@ -28,7 +28,7 @@ class TopologyApplied(BusMessage, frozen=True, tag=61):
 
 
 class Snapshot(BusMessage, frozen=True, tag=62):
-    """The whole topology; first thing a gateway is told."""
+    """The whole topology, the first message of a session to a gateway."""
 
     version: int
     vhosts: list[Vhost]
@@ -51,8 +51,13 @@ class Changes(BusMessage, frozen=True, tag=63):
 
 
 class ReportConnections(BusMessage, frozen=True, tag=64):
-    """Who is connected to this gateway: its life (`Hub.origin`), and how many connections each (vhost, user) has. Said
-    when a session opens, and when it changes. Exclusive queues of lives that nobody has any more are deleted.
+    """Who is connected to this gateway. Sent when a session opens, and on every change.
+
+    The coordinator deletes the exclusive queues of an `origin` that no gateway reports any more.
+
+    Attributes:
+        origin: random number of this run of the gateway process; it begins the names of its connections.
+        connections: (vhost, user, number of connections).
     """
 
     origin: int
@@ -60,7 +65,7 @@ class ReportConnections(BusMessage, frozen=True, tag=64):
 
 
 class AdmitConnection(Request[None], frozen=True, tag=65):
-    """May one more connection be opened? Answered by nil, or refused (530) where a limit is reached."""
+    """Ask whether one more connection may be opened. Answer: nil; refused (530) where a limit is reached."""
 
     vhost: str
     user: str
@@ -71,6 +76,6 @@ CoordinatorRequest = RunCommand | Inspect | AdmitConnection | BeginBackup | Look
 ToCoordinator = TopologyApplied | ReportConnections | Call[CoordinatorRequest] | Answer[Any]
 
 CoordinatorEvent = Snapshot | Changes | Call[Inspect] | Refusal
-"""All that the coordinator says, but for answers with a result."""
+"""Every message of the coordinator except answers with a result."""
 
 FromCoordinator = CoordinatorEvent | Answer[msgspec.Raw]

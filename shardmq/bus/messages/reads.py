@@ -6,12 +6,14 @@ from shardmq.bus.messages.base import Request
 from shardmq.message.record_batch import RecordBatch
 
 SeenBatch = tuple[int, bool, int, RecordBatch]
-"""Messages that are only looked at: sequence number of the first, redelivered, deliveries, records."""
+"""Messages that stay in the queue: sequence number of the first, redelivered, failed deliveries, records."""
 
 
 class Peek(Request[Sequence[SeenBatch]], frozen=True, tag=34):
-    """Look at ready messages and leave everything as it is. Answer: [(first, redelivered, deliveries, Run), …] in the
-    order of delivery, beginning `offset` messages behind the head, `count` messages and some MB at most.
+    """Look at ready messages and change nothing.
+
+    Answer: batches in the order of delivery, from `offset` messages behind the head on, `count` messages and a few MB
+    at most.
     """
 
     queue: int
@@ -20,8 +22,9 @@ class Peek(Request[Sequence[SeenBatch]], frozen=True, tag=34):
 
 
 class Slices(Request[list[tuple[int, int, int]]], frozen=True, tag=51):
-    """Cut what is ready in a queue, or reserved under that name, into about `count` parts of one size. Answer:
-    [(first, end, messages), …], as sequence numbers in rising order; nothing is between them.
+    """Cut the ready messages of a queue, or those of a reservation, into about `count` slices of equal size.
+
+    Answer: [(first, end, messages), …], sequence numbers in rising order; no message lies between two slices.
     """
 
     queue: int
@@ -30,9 +33,10 @@ class Slices(Request[list[tuple[int, int, int]]], frozen=True, tag=51):
 
 
 class Read(Request[tuple[Sequence[SeenBatch], int | None]], frozen=True, tag=52):
-    """Look at messages with numbers in [first, end) that are ready, or reserved under that name, and leave everything
-    as it is. Answer: ([(first, redelivered, deliveries, Run), …] in order of their numbers, where to read on or nil);
-    `count` messages and some MB at most.
+    """Look at messages with numbers in [first, end) that are ready, or in a reservation, and change nothing.
+
+    Answer: batches in the order of their numbers, `count` messages and a few MB at most; and the number to read on
+    from, or nil at the end.
     """
 
     queue: int
@@ -43,9 +47,10 @@ class Read(Request[tuple[Sequence[SeenBatch], int | None]], frozen=True, tag=52)
 
 
 class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
-    """Set the first ready messages aside under a name, as many as there are now and `messages_max` at most, for
-    `lease_ms`: nobody gets them meanwhile, and they stay so over restarts. Answer: (messages, whether it was
-    acknowledged). A name that is there keeps what it has, and its time begins anew.
+    """Reserve the first ready messages under a name for `lease_ms`, `messages_max` at most.
+
+    Reserved messages are not delivered, also after a restart of the shard. A reservation that exists keeps its
+    messages, and its time starts again. Answer: (messages, whether the reservation was acknowledged before).
     """
 
     queue: int
@@ -55,9 +60,16 @@ class Reserve(Request[tuple[int, bool]], frozen=True, tag=53):
 
 
 class EndReservation(Request[int], frozen=True, tag=54):
-    """`acknowledge`: what is reserved under that name is done with, of it only `ranges` if there are any; 404 where
-    there is no such reservation. Otherwise all that is left of it returns to its place. Answer: how many messages.
-    What was acknowledged whole is remembered by its name until its time is over.
+    """Acknowledge the messages of a reservation, or return them to their queue. Answer: how many messages.
+
+    The name of a reservation that was acknowledged whole is remembered until its time is over. Refused (404) where
+    there is no such reservation to acknowledge.
+
+    Attributes:
+        queue: id of the queue.
+        name: of the reservation.
+        acknowledge: whether the messages are acknowledged; all that is left returns to its place otherwise.
+        ranges: the messages to acknowledge; empty for all of the reservation.
     """
 
     queue: int

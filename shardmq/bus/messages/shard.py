@@ -5,39 +5,32 @@ from typing import ClassVar
 import msgspec
 
 from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal, Request
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.stores import Copy, Copying, Enroll, Expel, Hold, Identity
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 
-class Gone(BusMessage, frozen=True, tag=70):
-    """Dead letters of a producer with these numbers, in rising order, are never published again: the queues need not
-    tell them from one another. Not answered.
-    """
-
-    queues: tuple[int, ...]
-    producer: int
-    ranges: list[tuple[int, int]]
-
-
 class Permit(BusMessage, frozen=True, tag=56):
-    """There is room for messages of so many bytes beyond a consumer's window, in the pass in which this comes."""
+    """A consumer may get one message of so many bytes beyond its window, in the pass in which this comes."""
 
     consumer: int
     size: int
 
 
 class Wanted(BusMessage, frozen=True, tag=48):
-    """The next message for a consumer does not fit into its window: it waits for a Permit of its size, in bytes."""
+    """The next message for a consumer does not fit into its window, and waits for a Permit of `size` bytes."""
 
     consumer: int
     size: int
 
 
 class Spent(BusMessage, frozen=True, tag=49):
-    """A Permit of `size` bytes is over: as many bytes of what is delivered from here on are not of the window as were
-    `used`, none where another consumer has the message by now, or it is gone.
+    """A Permit of `size` bytes has ended.
+
+    `used` bytes of what is delivered from here on do not count for the window: 0 where another consumer got the
+    message, or it is gone.
     """
 
     consumer: int
@@ -46,8 +39,9 @@ class Spent(BusMessage, frozen=True, tag=49):
 
 
 class OutOfService(BusMessage, frozen=True, tag=71):
-    """To the coordinator: something stored of this durable queue is damaged, as `text` says; it cannot be deleted until
-    that is repaired. Told on every new session, and when it is found.
+    """Tells the coordinator that stored data of a durable queue is damaged, and in `text` what.
+
+    The queue cannot be deleted until the store is repaired. Sent in every new session, and when damage is found.
     """
 
     queue: int
@@ -55,13 +49,16 @@ class OutOfService(BusMessage, frozen=True, tag=71):
 
 
 class Publish(BusMessage, frozen=True, tag=20):
-    """Append a run to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed.
+    """Append a record batch to queues of this shard. Both sides count the publishes of a session from 1, for Confirmed.
 
-    `producer` is who published, 0 for nobody in particular; message i is then its message number `sequence + i`, and a
-    queue takes each number once. With `delay_ms` the run joins its queues so much later.
-
-    With a `transaction` (its number) nothing joins any queue before that is committed: it is staged, for the attempt
-    that `producer` then is, which takes each number once as well.
+    Attributes:
+        queues: ids of the queues.
+        batch: the records.
+        producer: who published, for deduplication; 0 for nobody. In a transaction, the attempt.
+        sequence: the producer's number of the first message; a queue or an attempt takes each number once.
+        delay_ms: the batch joins its queues so much later.
+        transaction: number of the transaction for which the batch is staged; it joins its queues when that is
+            committed. 0 for none.
     """
 
     queues: tuple[int, ...]
@@ -73,13 +70,21 @@ class Publish(BusMessage, frozen=True, tag=20):
 
 
 class Consume(Request[None], frozen=True, tag=21):
-    """Start a consumer. `prefetch` 0 is no limit; `window` is how many bytes may be under way to it.
+    """Start a consumer.
 
-    Those with a higher `priority` are served first; an `exclusive` one is alone, or refused (403). What is not settled
-    `timeout_ms` after it was delivered returns (0: the queue's own time, if it has one). With `auto_ack` messages are
-    done with as they go out; with `settled_late` too, when the gateway has handed them to the client, and settles them.
-    Each message takes `overhead` bytes of the window beside its record, and the names it was published with; nothing
-    beside its record where that is 0.
+    Attributes:
+        consumer: its number.
+        queue: id of the queue.
+        prefetch: how many unacked messages it may have; 0 for no limit.
+        auto_ack: whether messages are settled when they are sent.
+        window: how many bytes may be under way to it.
+        priority: consumers with a higher one are served first.
+        exclusive: whether it is the queue's only consumer; refused (403) where there is another.
+        timeout_ms: a message that is unsettled so long after its delivery returns to the queue; 0 for the queue's own
+            consumer timeout.
+        settled_late: with `auto_ack`, whether the gateway settles messages when it has handed them to the client.
+        overhead: bytes of the window that each message takes beside its record and the names it was published with;
+            where 0, only the record counts.
     """
 
     consumer: int
@@ -95,26 +100,26 @@ class Consume(Request[None], frozen=True, tag=21):
 
 
 class Cancel(Request[None], frozen=True, tag=22):
-    """Deliver no more to a consumer; what it holds stays held until settled, returned or released."""
+    """Deliver no more to a consumer. Its unacked messages stay unacked until settled or released."""
 
     consumer: int
 
 
 class Release(BusMessage, frozen=True, tag=23):
-    """A consumer (or basic.get client) is gone: what it holds goes back to its place."""
+    """A consumer (or basic.get client) is gone. Its unacked messages return to their places."""
 
     consumer: int
 
 
 class Ack(BusMessage, frozen=True, tag=24):
-    """Acked: these messages are done with."""
+    """Settle these messages as acked."""
 
     consumer: int
     ranges: list[tuple[int, int]]
 
 
 class Nack(BusMessage, frozen=True, tag=25):
-    """Not acked: back to their place, after `delay_ms`; or, without `requeue`, dead-lettered or dropped."""
+    """Return these messages to their places after `delay_ms`; without `requeue`, dead-letter or drop them."""
 
     consumer: int
     ranges: list[tuple[int, int]]
@@ -123,15 +128,16 @@ class Nack(BusMessage, frozen=True, tag=25):
 
 
 class Credit(BusMessage, frozen=True, tag=26):
-    """Bytes that have reached a consumer's socket: as many more may come."""
+    """So many bytes have been written to a consumer's socket, and as many more may come."""
 
     consumer: int
     window: int
 
 
 class Qos(Request[None], frozen=True, tag=27):
-    """A consumer's prefetch, changed; below 0 it gets nothing until it is changed again. `settled_late` is as in
-    Consume, and stays.
+    """Change a consumer's prefetch. Below 0 it gets nothing until the next change.
+
+    `settled_late` is that of Consume, and stays in effect.
     """
 
     consumer: int
@@ -140,7 +146,7 @@ class Qos(Request[None], frozen=True, tag=27):
 
 
 class Got(BusMessage, frozen=True, tag=43):
-    """The message a Get asked for, and how many are ready behind it."""
+    """The message that a Get asked for, and how many are ready behind it."""
 
     request: int
     first: int
@@ -151,8 +157,9 @@ class Got(BusMessage, frozen=True, tag=43):
 
 
 class Get(Request[Got | int | None], frozen=True, tag=28):
-    """One message, if there is one: Got, or an Answer of nil; of its size in bytes where that is over `room`, and it
-    stays where it is.
+    """Get one message. Answered by Got, or by nil where there is none.
+
+    A message of more than `room` bytes stays in the queue, and the Answer is its size in bytes.
     """
 
     consumer: int
@@ -162,40 +169,42 @@ class Get(Request[Got | int | None], frozen=True, tag=28):
 
 
 class Purge(Request[int], frozen=True, tag=29):
-    """Remove what is ready. Answer: how many."""
+    """Remove the ready messages. Answer: how many."""
 
     queue: int
 
 
 class Counts(Request[tuple[int, int]], frozen=True, tag=30):
-    """Answer: (ready messages, consumers) of a queue; is_declared where somebody has just declared it."""
+    """Count a queue; `is_declared` after a declaration, which is a use. Answer: (ready messages, consumers)."""
 
     queue: int
     is_declared: bool = False
 
 
 class AssignQueue(Request[None], frozen=True, tag=31):
-    """These queues are yours; those you have already stay as they are. Answered once they are on disk."""
+    """The shard owns these queues. Those it has already stay as they are. Answered once they are on disk."""
 
     queues: list[Queue]
 
 
 class DropQueue(Request[int], frozen=True, tag=32):
-    """This queue is deleted. Answer: how many ready messages went with it; 0 if it is not there."""
+    """Delete a queue. Answer: how many ready messages it had; 0 where it does not exist."""
 
     queue: int
 
 
 class Renew(BusMessage, frozen=True, tag=33):
-    """Still being worked on: the time until they must be settled begins anew."""
+    """Start the consumer timeout of these messages again: the consumer is still working on them."""
 
     consumer: int
     ranges: list[tuple[int, int]]
 
 
 class PrepareDelete(Request[None], frozen=True, tag=35):
-    """This queue is about to be deleted, if it has no consumers (`if_unused`), no ready messages (`if_empty`): answered
-    by nil, and nothing more is taken in for it until it is dropped or assigned again; or refused (406).
+    """Prepare to delete a queue, if it has no consumers (`if_unused`) and no ready messages (`if_empty`).
+
+    Answered by nil, and from then on the queue takes no messages until it is dropped or assigned again; refused (406)
+    where it is in use or not empty.
     """
 
     queue: int
@@ -203,23 +212,10 @@ class PrepareDelete(Request[None], frozen=True, tag=35):
     if_empty: bool
 
 
-class DeadLetterAccepted(BusMessage, frozen=True, tag=36):
-    """Dead letters have arrived wherever they were to go, or there was nowhere to go to: they may leave the queue."""
-
-    queue: int
-    ranges: list[tuple[int, int]]
-
-
-class DeadLetterRefused(BusMessage, frozen=True, tag=37):
-    """Dead letters have not arrived, or not everywhere: to be sent again a little later."""
-
-    queue: int
-    ranges: list[tuple[int, int]]
-
-
 class Seal(Request[tuple[int, int]], frozen=True, tag=38):
-    """An attempt of a transaction is complete: it takes nothing more. Answer: (messages, bytes of their records) that
-    it has here, which may be none. Sealing twice is as once.
+    """Seal an attempt of a transaction, which takes no more messages. Sealing twice has the effect of once.
+
+    Answer: (messages, bytes of their records) of the attempt on this shard, which may be none.
     """
 
     transaction: int
@@ -227,8 +223,9 @@ class Seal(Request[tuple[int, int]], frozen=True, tag=38):
 
 
 class Prepare(Request[list[int]], frozen=True, tag=39):
-    """These attempts are to be committed. Answer: how many messages each has here, in order; -1 for one that is here
-    and not sealed.
+    """Ask how many messages of attempts that are to be committed are staged on this shard.
+
+    Answer: a number for each attempt, in order; -1 for an attempt that is here and not sealed.
     """
 
     transaction: int
@@ -236,9 +233,11 @@ class Prepare(Request[list[int]], frozen=True, tag=39):
 
 
 class FollowDecision(Request[None], frozen=True, tag=50):
-    """A transaction is decided: what these attempts staged joins its queues, attempt by attempt; what others staged is
-    removed, and so is all that comes for it from now on. Answered by nil when that is done and on disk, also where
-    nothing was staged. Told again in every session until it was answered.
+    """Follow the decision on a transaction.
+
+    The batches that `attempts` staged join their queues, attempt by attempt. All others are removed, and so is
+    everything that comes for the transaction later. Answered by nil when that is on disk, also where nothing was
+    staged. Sent again in every session until it is answered.
     """
 
     transaction: int
@@ -246,11 +245,12 @@ class FollowDecision(Request[None], frozen=True, tag=50):
 
 
 class AtomicCommit(Request[None], frozen=True, tag=55):
-    """All of this or nothing, and in one commit: these publishes join their queues, these messages are done with, these
-    return. Refused where a queue is not here (404), where one does not take all its messages, or where a consumer does
-    not hold any more what is to be done with or to return (406); consumers whose queue is gone hold nothing, and are
-    passed over. Answered by nil once it is on disk. The publishes are not counted for Confirmed, and have no producer,
-    no delay and no transaction. Not to be sent again: nobody knows whether it was carried out.
+    """Carry out publishes and settlements together in one commit, or none of them. Answered by nil once on disk.
+
+    Refused where a queue is not here (404), where a queue does not take all its messages, or where a message to settle
+    is not unacked by its consumer any more (406). Consumers whose queue is gone are passed over. The publishes are not
+    counted for Confirmed, and have no producer, no delay and no transaction. It is never sent again, because the sender
+    cannot know whether it was carried out.
     """
 
     may_repeat: ClassVar[bool] = False
@@ -260,13 +260,13 @@ class AtomicCommit(Request[None], frozen=True, tag=55):
 
 
 class Confirmed(BusMessage, frozen=True, tag=40):
-    """All publishes of this session up to number `upto` are where they should be, but for those refused before."""
+    """All publishes of this session up to number `upto` are stored, except those refused before."""
 
     upto: int
 
 
 class PublishRefusal(BusMessage, frozen=True, tag=41):
-    """Publish `number` was not taken, but for its first `taken` messages. Sent before the Confirmed that passes it."""
+    """Publish `number` was refused, except its first `taken` messages. Sent before the Confirmed that covers it."""
 
     number: int
     code: int
@@ -275,9 +275,9 @@ class PublishRefusal(BusMessage, frozen=True, tag=41):
 
 
 class Delivered(BusMessage, frozen=True, tag=42):
-    """Messages for a consumer: sequence numbers `first` to `first + run.count`.
+    """Messages for a consumer, with the sequence numbers from `first` on.
 
-    `deliveries`: how often each was delivered in vain before, where the queue counts that (x-delivery-limit).
+    `deliveries` is how often each was delivered and returned before, where the queue counts that (x-delivery-limit).
     """
 
     consumer: int
@@ -288,40 +288,25 @@ class Delivered(BusMessage, frozen=True, tag=42):
 
 
 class Cancelled(BusMessage, frozen=True, tag=44):
-    """The consumer's queue is deleted; or out of service, as `text` then says."""
+    """The consumer's queue is deleted, or out of service for the reason in `text`."""
 
     consumer: int
     text: str = ""
 
 
-class DeadLetter(BusMessage, frozen=True, tag=45):
-    """Messages of a queue with a dead-letter exchange that died: a gateway routes them on, and answers DeadLettered or
-    DeadLetterRefused for every one. `reason` is rejected, expired, maxlen, delivery_limit or ack_timeout.
-
-    They are published as messages `first` and following of `producer`, so that each arrives once, however often it is
-    handed over. `gone` are numbers of that producer which are never handed over again: see Gone.
-    """
-
-    queue: int
-    first: int
-    reason: str
-    batch: RecordBatch
-    deliveries: int = 0
-    producer: int = 0
-    gone: list[tuple[int, int]] = []
-
-
 class Unused(BusMessage, frozen=True, tag=46):
-    """To the coordinator: this queue's last consumer is gone (auto-delete), or nobody used it for its time (x-expires):
-    it is to be deleted, unless that has changed when the shard is asked (Condemn with `if_unused`).
+    """Tells the coordinator that a queue's last consumer is gone (auto-delete), or that it is expired (x-expires).
+
+    The coordinator deletes the queue if the shard still finds it unused then (PrepareDelete with `if_unused`).
     """
 
     queue: int
 
 
 class Alarm(BusMessage, frozen=True, tag=47):
-    """To gateways: the machine runs short of something here ("memory", "disk"), or does so no longer. Told on every new
-    session while it lasts.
+    """Tells gateways that the shard runs short of a resource ("memory", "disk"), or no longer does.
+
+    Sent in every new session while the alarm is on.
     """
 
     resource: str
@@ -385,6 +370,6 @@ ShardEvent = (
     | Identity
     | Copying
 )
-"""All that shards say, but for answers with a result."""
+"""Every message of shards except answers with a result."""
 
 FromShard = ShardEvent | Answer[msgspec.Raw]

@@ -1,4 +1,4 @@
-"""What the processes say of their stores: whose they are, and when they are copied."""
+"""Messages about stores: which broker they belong to, and their backup."""
 
 from typing import Any, ClassVar
 
@@ -6,8 +6,9 @@ from shardmq.bus.messages.base import BusMessage, Request
 
 
 class Enroll(Request[None], frozen=True, tag=90):
-    """To a shard that is recognised: this is its broker, and the coordinator's generation. Answered once it is on disk;
-    what follows it is carried out after it.
+    """Tell an accepted shard its broker and the coordinator's generation. Answered once they are on disk.
+
+    The shard carries out later messages after that.
     """
 
     broker: str
@@ -15,20 +16,21 @@ class Enroll(Request[None], frozen=True, tag=90):
 
 
 class Expel(BusMessage, frozen=True, tag=91):
-    """To a shard whose store is not the one that belongs here, and why: it refuses to go on."""
+    """Tell a shard that its store is not the one that belongs here, and why. The shard stops."""
 
     text: str
 
 
 class Hold(Request[None], frozen=True, tag=92):
-    """Carry out nothing that gateways say before a Copy comes, or some seconds are over. Answered by nil."""
+    """Carry out no message of gateways until a Copy comes, or some seconds have passed. Answer: nil."""
 
     may_repeat: ClassVar[bool] = False
 
 
 class Copy(Request[None], frozen=True, tag=93):
-    """Copy the store as it is now into `folder`, and go on. Answered by nil once it is settled what is copied; Copying
-    tells how far that is.
+    """Copy the store as it is now into `folder`, while the shard goes on.
+
+    Answered by nil once the content of the copy is fixed. Copying reports the progress.
     """
 
     may_repeat: ClassVar[bool] = False
@@ -37,11 +39,16 @@ class Copy(Request[None], frozen=True, tag=93):
 
 
 class Identity(BusMessage, frozen=True, tag=94):
-    """To the coordinator, first thing in a session: whose the shard's store is.
+    """Tells the coordinator which broker the shard's store belongs to; the first message of a session.
 
-    `broker` is "" for one that was never enrolled; `generation` is the newest coordinator's it heard of; `queue` the
-    highest id of a durable queue it was ever given; `is_adopted` where it was made before stores knew of themselves;
-    `queues` are (id, vhost, name) of its durable queues.
+    Attributes:
+        store: the store's id.
+        shard: the shard's number.
+        broker: the broker's id; "" for a store that was never enrolled.
+        generation: of the newest coordinator that the shard has heard of.
+        queue: the highest id of a durable queue that it was ever assigned.
+        is_adopted: whether the store was made by a version that did not record this.
+        queues: (id, vhost, name) of its durable queues.
     """
 
     store: str
@@ -54,8 +61,13 @@ class Identity(BusMessage, frozen=True, tag=94):
 
 
 class Copying(BusMessage, frozen=True, tag=95):
-    """To the coordinator: how far the copy of the store is; at its end with its files as (name, bytes, checksum), or
-    with why there is none.
+    """Tells the coordinator how far the copy of the shard's store is.
+
+    Attributes:
+        done: bytes copied.
+        total: bytes to copy.
+        files: (name, bytes, checksum), once the copy is complete.
+        fault: why there is no copy; "" while there is no fault.
     """
 
     done: int
@@ -65,11 +77,11 @@ class Copying(BusMessage, frozen=True, tag=95):
 
 
 class BeginBackup(Request[None], frozen=True, tag=96):
-    """Copy all stores into folders of `folder`. Answered by nil once it is settled what is in the copy."""
+    """Copy all stores into subfolders of `folder`. Answered by nil once the content of the copy is fixed."""
 
     folder: str
     bytes_per_second: int
 
 
 class LookBackup(Request[dict[str, Any]], frozen=True, tag=97):
-    """Answer: how far the last backup is, as a table."""
+    """Ask how far the last backup is. Answer: a table."""

@@ -2,11 +2,11 @@
 
     FREEZE ──► HOLD ──► COPY ──► COPYING ──► the coordinator's own copy, then the manifest
 
-No command is begun, and every decision about a transaction is followed by all shards (FREEZE); then every shard stands
-still (HOLD) before any of them settles what it copies (COPY). The coordinator settles its own copy last, and all go on,
-some hundredths of a second after they stopped. So all copies are of one moment, in which no transaction is half and
-nothing is on its way from shard to shard. The manifest is written when everything else is on disk: without it, a backup
-is none.
+First no command is begun, and all shards follow every decision about a transaction (FREEZE). Then every shard pauses
+(HOLD) before any of them fixes the content of its copy (COPY). The coordinator fixes its own copy last, and all go on,
+some hundredths of a second after they paused. So all copies are of one moment, in which no transaction is half
+committed and nothing is on its way between shards. The manifest is written when everything else is on disk; a folder
+without it is no backup.
 """
 
 import os
@@ -32,7 +32,7 @@ from shardmq.storage.store_copy import StoreCopy
 from shardmq.version import VERSION
 
 STANDSTILL_SECONDS: Final = 2.0
-"""What has not stood still by then goes on without a backup: less than shards hold gateways back."""
+"""A backup fails if the broker does not pause within this time, which is less than shards hold gateways back."""
 
 
 class Stage(Enum):
@@ -57,11 +57,11 @@ class _Request:
 
 
 class Backup:
-    """Takes one backup at a time.
+    """Takes backups, one at a time.
 
     Args:
         state: of the coordinator.
-        commands: frozen for a moment.
+        commands: frozen while the broker pauses.
         two_phase_commit: knows which decisions are not followed yet.
     """
 
@@ -80,11 +80,11 @@ class Backup:
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is being taken."""
+        """Whether a backup is being taken."""
         return self._stage not in (Stage.NONE, Stage.DONE, Stage.FAILED)
 
     def begin(self, responder: Responder[None], message: BeginBackup, now: float) -> None:
-        """A gateway asks for one; it is answered when it is settled what is in it."""
+        """Begin a backup for a gateway, which is answered when the content of the copies is fixed."""
         try:
             if self.is_busy:
                 raise PreconditionFailed("a backup is being taken already; wait for it")
@@ -119,7 +119,7 @@ class Backup:
         return {"state": self._stage.name.lower(), "directory": folder, "text": self._text, "stores": rows}
 
     def work(self, now: float) -> None:
-        """Carry on; called with every pass."""
+        """Carry the backup on. Called in every pass."""
         request = self._request
         if request is None or not self.is_busy:
             return
@@ -135,7 +135,7 @@ class Backup:
             self._settle(request)
 
     def close(self) -> None:
-        """The process ends, and the backup with it."""
+        """Give up the coordinator's own copy, as the process ends."""
         if self._own is not None:
             self._own.close()
 
@@ -173,7 +173,7 @@ class Backup:
             self._fail(f"{shard.name}: {error.text}")
 
     def _settle(self, request: _Request) -> None:
-        """All shards have settled what they copy: so does the coordinator, and all go on."""
+        """Fix the content of the coordinator's own copy once all shards have done so, and let commands go on."""
         try:
             self._own = self._store.copy(request.folder / "coordinator", request.bytes_per_second)
         except OSError as fault:

@@ -1,14 +1,14 @@
-"""Who is connected, over all gateways: connection limits, and the exclusive queues of gateways that are no more.
+"""Connections over all gateways: limits, and exclusive queues without an owner.
 
-A gateway asks before it opens a connection (Admit) and says afterwards whom it has (Present). An admission counts from
-the answer on, until the gateway's count rises or some seconds have passed: two gateways that ask at once do not both
-get the last place.
+A gateway asks before it opens a connection (AdmitConnection) and reports its connections afterwards
+(ReportConnections). An admission counts from the answer on, until the gateway's count rises or some seconds have
+passed, so two gateways that ask at once do not both get the last place.
 
-A queue's owner is a connection, `<life of its gateway>.<number>`. The gateway deletes the queue when the connection
-ends; a gateway that was killed cannot, so queues of lives that nobody has any more are deleted here: at once where a
-gateway's successor shows itself, whose clients are the same and declare the same again. A gateway that only lost its
-link is back well within the time that is waited otherwise; so it is after a restart of this process, whose clock then
-starts anew.
+An exclusive queue's owner is a connection, named `<origin of its gateway>.<number>`. The gateway deletes the queue when
+the connection ends. A gateway that was killed cannot, so the coordinator deletes the queues of origins that no gateway
+reports: at once when a gateway of the same name reports another origin, since its clients come back and declare the
+same queues; otherwise after a time in which a gateway that only lost its link is back. A restart of the coordinator
+starts that time again.
 """
 
 from collections import Counter, deque
@@ -22,10 +22,10 @@ from shardmq.errors import NotAllowed, RequestError
 from shardmq.topology.topology import Topology
 
 ADMISSION_SECONDS: Final = 3.0
-"""An admitted connection that its gateway does not show within this time was not opened."""
+"""An admitted connection that its gateway does not report within this time was not opened."""
 
 ORPHAN_SECONDS: Final = 10.0
-"""A gateway's life that nobody has shown for so long is over."""
+"""A gateway's origin that was not reported for so long is gone."""
 
 SWEEP_SECONDS: Final = 1.0
 
@@ -47,12 +47,12 @@ class _Admission:
 
 
 class ConnectionTracker:
-    """See the module. What is said is only posted; the owner flushes.
+    """Connection limits, and the deletion of exclusive queues without an owner. Messages are only posted here.
 
     Args:
         topology: has the limits, and the exclusive queues.
         orphaned: called with the id of a queue whose owner is gone.
-        silent_until: nobody is admitted before, monotonic seconds: not all gateways may have returned.
+        silent_until: no connection is admitted before this time (monotonic seconds), as gateways may still call again.
     """
 
     def __init__(self, topology: Topology, orphaned: Callable[[int], None], silent_until: float) -> None:
@@ -60,19 +60,19 @@ class ConnectionTracker:
         self._orphaned = orphaned
         self._silent_until = silent_until
         self._gateways: dict[Peer, _Gateway] = {}
-        self._lives: dict[str, str] = {}  # by gateway's name, the last
+        self._lives: dict[str, str] = {}  # the last one, by the gateway's name
         self._admitted: deque[_Admission] = deque()
         self._held: list[tuple[Responder[None], AdmitConnection]] = []
-        self._shown_at: dict[str, float] = {}  # lives that own queues
+        self._shown_at: dict[str, float] = {}  # origins that own queues
         self._sweep_at = 0.0
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits to be admitted."""
+        """Whether a connection waits to be admitted."""
         return bool(self._held)
 
     def report(self, peer: Peer, message: ReportConnections) -> None:
-        """A gateway says whom it has."""
+        """Note a gateway's connections."""
         before = self._gateways.get(peer, _Gateway("")).connections
         now = Counter({(vhost, user): count for vhost, user, count in message.connections})
         origin = f"{message.origin:016x}"
@@ -90,7 +90,7 @@ class ConnectionTracker:
         self._admitted = waiting
 
     def admit(self, responder: Responder[None], asked: AdmitConnection, now: float) -> None:
-        """A gateway asks whether one more connection may be opened."""
+        """Answer whether a gateway may open one more connection."""
         if now < self._silent_until:
             self._held.append((responder, asked))
             return
@@ -103,13 +103,13 @@ class ConnectionTracker:
         responder.answer(None)
 
     def lose(self, peer: Peer) -> None:
-        """A gateway is gone, or its link is: its connections do not count until it shows them again."""
+        """Note that a gateway's link is lost: its connections do not count until it reports them again."""
         self._gateways.pop(peer, None)
         self._admitted = deque(admission for admission in self._admitted if admission.peer is not peer)
         self._held = [(responder, asked) for responder, asked in self._held if responder.peer is not peer]
 
     def tick(self, now: float) -> None:
-        """Answer who had to wait, forget admissions nothing came of, delete what is orphaned."""
+        """Answer requests that had to wait, forget admissions without a connection, delete orphaned queues."""
         while self._admitted and now - self._admitted[0].since > ADMISSION_SECONDS:
             self._admitted.popleft()
         if self._held and now >= self._silent_until:
@@ -121,7 +121,7 @@ class ConnectionTracker:
             self._sweep(now)
 
     def _check(self, vhost: str, user: str) -> None:
-        """Compare limits with what there is; counted only where there are limits.
+        """Compare limits with the connections, which are counted only where there are limits.
 
         Raises:
             NotAllowed: a limit is reached, or there is no such virtual host.
@@ -139,7 +139,7 @@ class ConnectionTracker:
             raise NotAllowed(f"connection refused for user '{user}': user connection limit ({limit}) is reached")
 
     def _count(self, place: int, name: str) -> int:
-        """Connections with that virtual host (place 0) or user (place 1), and those that will soon be."""
+        """Open and admitted connections of a virtual host (place 0) or a user (place 1)."""
         shown = sum(
             count
             for gateway in self._gateways.values()
@@ -149,7 +149,7 @@ class ConnectionTracker:
         return shown + sum(admission.who[place] == name for admission in self._admitted)
 
     def _end(self, origin: str) -> None:
-        """A gateway's life is over: what it owned goes."""
+        """Delete the queues that a gateway's origin owned."""
         owned = [queue.id for queue in self._topology.exclusive_queues if queue.owner.partition(".")[0] == origin]
         for queue_id in owned:
             self._orphaned(queue_id)

@@ -1,7 +1,7 @@
-"""Gateways asked how they are, on behalf of one of them.
+"""Gateways asked for their status, on behalf of one of them.
 
-A client's `status` reaches one gateway. It knows the shards and the coordinator; the other gateways, only the
-coordinator knows.
+A client's `status` reaches one gateway, which has links to the shards and the coordinator. Only the coordinator has
+links to the other gateways.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from shardmq.bus.listener import Peer, Responder
 from shardmq.bus.messages.base import Answer, Call, Inspect
 
 ANSWER_SECONDS: Final = 1.0
-"""A gateway silent for so long is left out; half of what a gateway waits for the coordinator."""
+"""A gateway that does not answer for so long is left out: half of what a gateway waits for the coordinator."""
 
 Table = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """One gateway's wish to know, while others are still to answer."""
+    """A gateway's request, while other gateways are still to answer."""
 
     responder: Responder[Any]
     table: Table
@@ -30,7 +30,7 @@ class _Round:
 
 
 class StatusCollector:
-    """See the module. What is said is only posted; the owner flushes."""
+    """Collects the status of all gateways. Messages are only posted here; the owner flushes."""
 
     def __init__(self) -> None:
         self._rounds: dict[int, _Round] = {}
@@ -38,7 +38,7 @@ class StatusCollector:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody is still to answer."""
+        """Whether a gateway is still to answer."""
         return bool(self._rounds)
 
     def begin(
@@ -56,7 +56,7 @@ class StatusCollector:
         self._end_if(self._number)
 
     def take(self, peer: Peer, answer: Answer[Any]) -> None:
-        """A gateway has answered."""
+        """Add a gateway's answer to the request that it belongs to."""
         asked = self._rounds.get(answer.request)
         if asked is not None and peer in asked.missing:
             asked.missing.remove(peer)
@@ -64,7 +64,7 @@ class StatusCollector:
             self._end_if(answer.request)
 
     def lose(self, peer: Peer) -> None:
-        """A gateway is gone: it answers no more, and what it asked is nobody's."""
+        """Wait no more for a gateway that is gone, and drop its own requests."""
         for number, asked in list(self._rounds.items()):
             asked.missing.discard(peer)
             if asked.responder.peer is peer:
@@ -73,7 +73,7 @@ class StatusCollector:
                 self._end_if(number)
 
     def tick(self, now: float) -> None:
-        """Wait no longer for those who are silent."""
+        """Answer without the gateways that are silent for too long."""
         for number, asked in list(self._rounds.items()):
             if now - asked.since >= ANSWER_SECONDS:
                 asked.missing.clear()

@@ -3,7 +3,7 @@
     prepare ─► counts of every shard ─► sums as the commit claims? ─► prepared
     follow  ─► every shard, in every session, until it has answered ─► followed
 
-A preparation binds nobody: it may be given up and begun again. A decision stands, and is in the store.
+A preparation may be given up and begun again. A decision is final and in the store.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,18 +21,18 @@ NOT_SEALED: Final = -1
 """What a shard counts for an attempt that may still take messages."""
 
 OnPrepared = Callable[[RequestError | None], None]
-"""Called when every shard has what is claimed, or with why there is no commit."""
+"""Called with None when every shard is prepared, or with the error that refuses the commit."""
 
 
 @dataclass(slots=True, eq=False)
 class _Preparation:
-    """A commit whose shards are asked.
+    """A commit that waits for its shards' counts.
 
     Attributes:
         command: what it claims.
         sums: messages counted so far, by attempt in the command's order.
         missing: shards that have not answered.
-        on_prepared: whom to tell.
+        on_prepared: called with the outcome.
     """
 
     command: CommitTransaction
@@ -88,11 +88,11 @@ class TwoPhaseCommit:
         return self._shards[min(preparation.missing)].name
 
     def follow(self, ended: TransactionEnded) -> None:
-        """Tell all shards what was decided, now or when they are back."""
+        """Send a decision to all shards, now or when they are back."""
         self._follow(ended.number, ended.attempts, range(len(self._shards)))
 
     def is_followed(self, transaction: int) -> bool:
-        """Whether all shards have done what was decided."""
+        """Whether all shards have followed the decision on a transaction."""
         return transaction not in self._following
 
     def take_followed(self) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ class TwoPhaseCommit:
         preparation.on_prepared(error)
 
     def _check(self, preparation: _Preparation, shard: str, counts: list[int] | RequestError) -> RequestError | None:
-        """Why there is no commit, as far as it is known now."""
+        """The reason why the commit is refused, as far as the counts tell; None where there is none."""
         if isinstance(counts, RequestError):
             return request_error(counts.code, f"{shard}: {counts.text}")
         command = preparation.command

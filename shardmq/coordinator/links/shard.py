@@ -31,7 +31,7 @@ from shardmq.errors import RequestError, StartupRefused, Unavailable, request_er
 from shardmq.topology.entities import Queue
 
 OnDone = Callable[[RequestError | None], None]
-"""Called when the shard has done it, or with why it has not."""
+"""Called with None when the shard has done it, or with the error."""
 
 OnDropped = Callable[[int | RequestError], None]
 """Called with the number of ready messages that went with a queue, or with the refusal."""
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 FOLLOW_AGAIN_SECONDS: Final = 1.0
-"""A decision that a shard refused to follow (its disk is full) is told again after so long."""
+"""A decision that a shard refused to follow (its disk is full) is sent again after so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class ShardLink:
         members: which store serves as which shard.
 
     Attributes:
-        name: of the process, as `shard-0`.
+        name: of the process, such as `shard-0`.
         copying: how far the shard's copy of its store is; None where none was begun.
     """
 
@@ -87,7 +87,7 @@ class ShardLink:
         self._request = 0
         self._asked: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}  # in this session, by request
         self._asked_once: list[OnDone] = []
-        self._known: dict[int, Queue] = {}  # all that the shard may have
+        self._known: dict[int, Queue] = {}  # all queues that the shard may have
         self._queues: dict[int, Queue] = {}
         self._assigned: set[int] = set()  # of the queues, those the shard has answered for in this session
         self._assigning: set[int] = set()  # of the queues, those in an AssignQueue that is not answered yet
@@ -106,7 +106,7 @@ class ShardLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether the shard is there, with the store that belongs there."""
+        """Whether the link is open and the shard's store accepted."""
         return self._is_enrolled and self.dialer.is_open
 
     def add(self, queue: Queue) -> None:
@@ -117,7 +117,7 @@ class ShardLink:
         """Make sure that the shard has a queue on disk.
 
         Args:
-            queue: to be there.
+            queue: the queue.
             on_assigned: called once, perhaps at once, unless `ignore_assign` comes before.
         """
         if queue.id in self._assigned:
@@ -189,7 +189,7 @@ class ShardLink:
             self._send_follow(transaction)
 
     def ask_once(self, message: Hold | Copy, on_done: OnDone) -> None:
-        """Ask what may not be repeated. `on_done` is called once, with an error where the session ended."""
+        """Send a request that is not repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
             on_done(Unavailable("it went away"))
             return
@@ -337,7 +337,7 @@ class ShardLink:
         self._ask(message, partial(self._on_delete_prepared, queue, asked))
 
     def _on_delete_prepared(self, queue: int, asked: _Deletion, error: RequestError | None) -> None:
-        if self._to_delete.get(queue) is asked:  # not an earlier one, cancelled
+        if self._to_delete.get(queue) is asked:  # not the answer to an earlier, cancelled request
             del self._to_delete[queue]
             asked.on_prepared(error)
 
@@ -347,7 +347,7 @@ class ShardLink:
     def _on_dropped(self, queue: int, count: int | RequestError) -> None:
         on_dropped = self._to_drop.pop(queue, None)
         if isinstance(count, RequestError):
-            self._to_drop[queue] = None  # asked again in the next session
+            self._to_drop[queue] = None  # sent again in the next session
         else:
             self._dropped.append(queue)
             self._known.pop(queue, None)
@@ -359,7 +359,7 @@ class ShardLink:
         self._ask(Prepare(transaction, asked.attempts), partial(self._on_counted, transaction, asked))
 
     def _on_counted(self, transaction: int, asked: _Preparation, counts: list[int] | RequestError) -> None:
-        if self._to_prepare.get(transaction) is asked:  # not an earlier one, given up
+        if self._to_prepare.get(transaction) is asked:  # not the answer to an earlier request that was given up
             del self._to_prepare[transaction]
             asked.on_counted(counts)
 

@@ -66,10 +66,10 @@ def guest_permission() -> Permission:
 
 
 def first_changes(topology: Topology) -> list[Change]:
-    """What a broker without any permissions begins with.
+    """The changes with which a broker without any permissions begins.
 
-    At a first start that is the default virtual host and a user. Where the store is of a version without permissions,
-    that user could do everything, and still can.
+    A first start adds the default virtual host and the user guest. In a store of a version without permissions, guest
+    could do everything, and gets the permission for it.
     """
     permission = guest_permission()
     if not topology.vhosts and not topology.users:
@@ -80,13 +80,13 @@ def first_changes(topology: Topology) -> list[Change]:
 
 
 def new_vhost(name: str, description: str = "", tags: tuple[str, ...] = ()) -> list[Change]:
-    """A virtual host and the exchanges it is born with."""
+    """Add a virtual host with its predeclared exchanges."""
     exchanges = [ExchangeAdded(Exchange(name, exchange, kind)) for exchange, kind in PREDECLARED]
     return [VhostPut(Vhost(name, description, tags)), *exchanges]
 
 
 def put_vhost(topology: Topology, command: PutVhost) -> list[Change]:
-    """A new virtual host, or another description and other tags of one."""
+    """Add a virtual host, or change the description and tags of one."""
     check_name("virtual host", command.vhost)
     _check_tags(command.tags)
     if len(command.description) > DESCRIPTION_MAX:
@@ -99,7 +99,7 @@ def put_vhost(topology: Topology, command: PutVhost) -> list[Change]:
 
 
 def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
-    """Everything in it goes, then itself."""
+    """Delete everything in a virtual host, then itself."""
     vhost = command.vhost
     topology.check_vhost(vhost)
     return [
@@ -114,7 +114,7 @@ def delete_vhost(topology: Topology, command: DeleteVhost) -> list[Change]:
 
 
 def put_user(topology: Topology, command: PutUser) -> list[Change]:
-    """A new user, or another password and other tags of one. A new one without a password is let in by none."""
+    """Add a user, or change the password and tags of one. A new user without a password cannot log in by one."""
     check_name("user", command.name)
     _check_tags(command.tags or ())
     check_hash(command.password or "")
@@ -129,14 +129,14 @@ def put_user(topology: Topology, command: PutUser) -> list[Change]:
 
 
 def delete_user(topology: Topology, command: DeleteUser) -> list[Change]:
-    """The user goes, and what they were allowed."""
+    """Delete a user and their permissions."""
     _check_user(topology, command.name)
     allowed = (permission for permission in topology.permissions.values() if permission.user == command.name)
     return [*_without(allowed), UserRemoved(command.name)]
 
 
 def put_permission(topology: Topology, command: PutPermission) -> list[Change]:
-    """What a user may do in a virtual host, from now on."""
+    """Set what a user may do in a virtual host."""
     topology.check_vhost(command.vhost)
     _check_user(topology, command.user)
     for verb in ("configure", "write", "read"):
@@ -146,7 +146,7 @@ def put_permission(topology: Topology, command: PutPermission) -> list[Change]:
 
 
 def delete_permission(topology: Topology, command: DeletePermission) -> list[Change]:
-    """A user may do nothing there any more; nothing changes where they might not before."""
+    """Remove a user's permission in a virtual host; nothing changes where there is none."""
     topology.check_vhost(command.vhost)
     _check_user(topology, command.user)
     there = (command.user, command.vhost) in topology.permissions
@@ -154,7 +154,7 @@ def delete_permission(topology: Topology, command: DeletePermission) -> list[Cha
 
 
 def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
-    """Other limits of a user, or of a virtual host. A negative limit is none, as in RabbitMQ."""
+    """Change limits of a user or a virtual host. A negative limit removes it, as in RabbitMQ."""
     if command.user:
         _check_user(topology, command.user)
         user = topology.users[command.user]
@@ -167,7 +167,7 @@ def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
 
 
 def expel(topology: Topology, command: CloseConnection) -> list[Change]:  # noqa: ARG001  (connections are none of the topology)
-    """Nothing of the topology: the gateways are told."""
+    """Tell the gateways to close a connection; the topology stays as it is."""
     return [ConnectionClosed(command.connection, command.reason)]
 
 

@@ -28,11 +28,11 @@ from shardmq.topology.topology import Topology
 
 
 def changes_for(topology: Topology, command: Command, places: QueuePlacement) -> list[Change]:
-    """What a command changes; nothing when all is already as it asks.
+    """The changes that carry out a command; none where everything is already so.
 
     Args:
         topology: as it is now; not touched.
-        command: what is asked for.
+        command: to be carried out.
         places: for a queue that is new.
 
     Raises:
@@ -57,7 +57,7 @@ _INSIDE: Final[dict[type[Any], _Rule]] = {
     Unbind: exchanges.unbind,
     DeleteQueue: queues.delete_queue,
 }
-"""Inside a virtual host."""
+"""Rules for commands inside a virtual host."""
 
 _ACCESS: Final[dict[type[Any], _Rule]] = {
     PutVhost: access.put_vhost,
@@ -69,4 +69,4 @@ _ACCESS: Final[dict[type[Any], _Rule]] = {
     PutLimits: access.put_limits,
     CloseConnection: access.expel,
 }
-"""On virtual hosts and users."""
+"""Rules for commands on virtual hosts and users."""

@@ -9,7 +9,7 @@ def check_same(thing: str, asked: dict[str, Any], there: dict[str, Any]) -> None
     """Refuse declaring again with other arguments.
 
     Args:
-        thing: what is declared, as "queue 'q' in vhost '/'".
+        thing: what is declared, such as "queue 'q' in vhost '/'".
         asked: its arguments and attributes, by RabbitMQ's names.
         there: those of the one that is there.
 
@@ -34,7 +34,7 @@ def _shown(value: Any, other: Any) -> str:
 
 
 def _type_of(value: Any) -> str:
-    """As RabbitMQ calls it."""
+    """The name of a value's type in RabbitMQ's error texts."""
     if type(value) is int:
         return "signedint" if -(2**31) <= value < 2**31 else "long"
     return _TYPES.get(type(value), type(value).__name__)

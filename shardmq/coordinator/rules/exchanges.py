@@ -13,7 +13,7 @@ from shardmq.topology.topology import Topology, binding_id
 
 
 def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Change]:
-    """A new exchange, or nothing where the same one is there."""
+    """Add an exchange; nothing changes where the same one exists."""
     thing = f"exchange '{command.name}' in vhost '{command.vhost}'"
     if command.name == DEFAULT_EXCHANGE:
         raise AccessRefused("the default exchange is always there; it can not be declared")
@@ -41,7 +41,7 @@ def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Chang
 
 
 def delete_exchange(topology: Topology, command: DeleteExchange) -> list[Change]:
-    """The exchange goes, with the bindings from it and to it."""
+    """Delete an exchange with the bindings from it and to it."""
     if command.name == DEFAULT_EXCHANGE:
         raise AccessRefused("the default exchange can not be deleted")
     if command.name.startswith("amq."):
@@ -53,7 +53,7 @@ def delete_exchange(topology: Topology, command: DeleteExchange) -> list[Change]
 
 
 def bind(topology: Topology, command: Bind) -> list[Change]:
-    """A new binding, or nothing where the same one is there."""
+    """Add a binding; nothing changes where the same one exists."""
     binding = _binding(topology, command)
     if binding_id(binding) in topology.bindings:
         return []
@@ -62,7 +62,7 @@ def bind(topology: Topology, command: Bind) -> list[Change]:
 
 
 def unbind(topology: Topology, command: Unbind) -> list[Change]:
-    """The binding goes, if it is there; its exchange, too, where it is auto-delete and that was the last."""
+    """Delete a binding where it exists, and an auto-delete exchange with its last binding."""
     found = topology.bindings.get(binding_id(_binding(topology, command)))
     return cascade(topology, bindings=[found]) if found is not None else []
 

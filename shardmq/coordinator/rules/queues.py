@@ -16,15 +16,15 @@ from shardmq.topology.entities import REPLY_QUEUES, Queue, check_name, check_nam
 from shardmq.topology.topology import Topology
 
 SERVER_NAMED: Final = ("amq.gen-", REPLY_QUEUES)
-"""What the names begin with that gateways make up."""
+"""The prefix of queue names that gateways generate."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePlacement:
-    """Where the next queue goes.
+    """The id and the shard of the next new queue.
 
     Attributes:
-        next_queue: the id it gets; ids are never given twice.
+        next_queue: the id; ids are never given twice.
         shards: how many there are.
         coming: by virtual host, queues that are being declared and not in the topology yet; they count for its limit.
     """
@@ -34,12 +34,12 @@ class QueuePlacement:
     coming: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, vhost: str, name: str) -> int:
-        """The shard of a queue's name. Asked once, at declaration; from then on it stands in the queue."""
+        """The shard for a queue's name. It is chosen at the declaration, and stored with the queue."""
         return xxh3_64_intdigest(f"{vhost}\0{name}".encode()) % self.shards
 
 
 def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacement) -> list[Change]:
-    """A new queue, or nothing where the same one is there."""
+    """Add a queue; nothing changes where the same one exists."""
     thing = f"queue '{command.name}' in vhost '{command.vhost}'"
     there = topology.queues.get((command.vhost, command.name))
     if there is not None and there.owner != command.owner:
@@ -73,7 +73,7 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacem
 
 
 def delete_queue(topology: Topology, command: DeleteQueue) -> list[Change]:
-    """The queue goes, with its bindings. Whether it is used or empty, its shard has been asked before."""
+    """Delete a queue with its bindings. Its shard was asked before whether it is unused or empty."""
     queue = topology.queues.get((command.vhost, command.name))
     if queue is None or command.queue not in (0, queue.id):
         raise NotFound(f"no queue '{command.name}' in vhost '{command.vhost}'")
@@ -90,6 +90,6 @@ def _check_limit(topology: Topology, command: DeclareQueue, places: QueuePlaceme
 
 
 def _comparable(queue: Queue | DeclareQueue) -> dict[str, Any]:
-    """What makes a queue the same. Its type is classic where nothing is said, as RabbitMQ fills in."""
+    """The attributes and arguments that a declaration must repeat. The default type is classic, as in RabbitMQ."""
     arguments = {"x-queue-type": "classic", **queue.arguments}
     return {"durable": queue.durable, "auto_delete": queue.auto_delete, **arguments}

@@ -45,12 +45,12 @@ class Member(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ShardRefused(Exception):
-    """A shard's store is not the one that belongs there; the text is for its operator."""
+    """The shard's store is not the one that belongs there. The text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a coordinator knows of itself when it starts.
+    """The identity of the broker and of this coordinator, as known at its start.
 
     Attributes:
         broker: the broker's id.
@@ -79,7 +79,7 @@ class BrokerIdentity:
 
 
 def new_broker() -> str:
-    """The id of a broker that is being founded."""
+    """Make the id of a new broker."""
     return secrets.token_hex(8)
 
 
@@ -90,7 +90,7 @@ def next_generation(last: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedQueues:
-    """What the coordinator knows to be on a shard.
+    """What the coordinator expects on a shard.
 
     Attributes:
         queues: (vhost, name) by id, of those that exist.
@@ -106,7 +106,7 @@ class ExpectedQueues:
 
 
 class Members:
-    """Which stores serve, on disk before they are told so.
+    """The stores that serve as shards, recorded on disk before they are told so.
 
     Args:
         identity: what the coordinator knew when it started.
@@ -132,7 +132,8 @@ class Members:
         """Accept a shard; returns the generation it is to be told.
 
         Raises:
-            StartupRefused, ShardRefused: as `judge`.
+            StartupRefused: the coordinator's store is not the newest, or its addresses are in disorder.
+            ShardRefused: the shard's store is not the one that belongs there.
         """
         judge(self._identity, self._members, shard, said, known)
         heard = said.generation if said.broker else 0
@@ -140,7 +141,7 @@ class Members:
         return self.generation
 
     def heard(self, shard: int) -> None:
-        """A shard has recorded the generation."""
+        """Note that a shard has recorded the generation."""
         self._put(shard, msgspec.structs.replace(self._members[shard], heard=self.generation))
 
     def _put(self, shard: int, member: Member) -> None:
@@ -152,7 +153,7 @@ class Members:
 def judge(
     identity: BrokerIdentity, members: Mapping[int, Member], shard: int, said: Identity, known: ExpectedQueues
 ) -> None:
-    """Accept a shard, or say what is wrong.
+    """Accept a shard, or raise what is wrong with it.
 
     Args:
         identity: what the coordinator knew when it started.
@@ -192,7 +193,7 @@ def _refuse_stranger(identity: BrokerIdentity, shard: int, said: Identity) -> No
 
 
 def _check_place(member: Member | None, shard: int, said: Identity, known: ExpectedQueues) -> None:
-    """The shard comes with another store than served there last, or for the first time."""
+    """Check a store other than the one that served there last, or the first one."""
     if member is None or (not member.store and said.is_adopted):
         return
     missing = []

@@ -1,4 +1,4 @@
-"""What commands on transactions change, or why they are refused. Pure functions, as the other rules.
+"""What commands on transactions change, or why they are refused.
 
 (no such name) ── begin ─► undecided ──┬─ commit ─► committed: the name is remembered for days, begin answers so
                               ▲ begin  │
@@ -40,11 +40,11 @@ class TransactionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a command.
+    """The outcome of a command.
 
     Attributes:
-        changes: none where all is already as it asks.
-        result: what it is answered with, as far as the rules know.
+        changes: empty where everything is already so.
+        result: the answer's value, as far as the rules know it.
     """
 
     changes: list[Change]
@@ -52,12 +52,12 @@ class Outcome:
 
 
 def outcome_of(topology: Topology, command: TransactionCommand, now: TransactionFacts) -> Outcome:
-    """What a command on a transaction changes. Whether a commit's attempts are complete, the shards are asked besides.
+    """What a command on a transaction changes. Whether a commit's attempts are complete is asked of the shards.
 
     Args:
         topology: as it is now; not touched.
         command: what is asked for.
-        now: see there.
+        now: facts beside the topology.
 
     Raises:
         RequestError: refused; NotFound, PreconditionFailed, AccessRefused, NotAllowed, Unavailable or InvalidRequest.
@@ -68,7 +68,7 @@ def outcome_of(topology: Topology, command: TransactionCommand, now: Transaction
 
 
 def end_all(topology: Topology, vhost: str, now_ms: int) -> list[Change]:
-    """A virtual host is deleted: what is undecided there never appears."""
+    """Abort the undecided transactions of a virtual host that is being deleted."""
     return [_ended(there, now_ms) for there in topology.transactions.values() if there.vhost == vhost]
 
 
@@ -127,7 +127,7 @@ def _abort(topology: Topology, command: AbortTransaction, now: TransactionFacts)
 
 
 def is_overdue(transaction: OpenTransaction, now_ms: int) -> bool:
-    """Whether nobody has begun it again in time (steady)."""
+    """Whether a transaction was not begun again within its timeout, by steady time."""
     return now_ms >= transaction.touched_ms + transaction.timeout_ms
 
 
@@ -142,7 +142,7 @@ def _over(number: int) -> PreconditionFailed:
 
 
 def _check_user(there: OpenTransaction, user: str, verb: str) -> None:
-    """Who began it may go on with it. An administrator is "" where one may, too."""
+    """Check that the user began the transaction. "" stands for an administrator, who may do it too."""
     if user not in ("", there.user):
         raise AccessRefused(
             f"transaction '{there.name}' in vhost '{there.vhost}' was begun by user '{there.user}'; "

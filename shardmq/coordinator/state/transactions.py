@@ -12,7 +12,7 @@ from shardmq.topology.entities import OpenTransaction
 from shardmq.topology.topology import Topology
 
 NOTE_SECONDS: Final = 1.0
-"""While something is undecided, the time is noted this often: by so much a machine's wrong clock can prolong it."""
+"""Time between two notes of the time while a transaction is undecided; a wrong clock can prolong it by as much."""
 
 SWEEP_SECONDS: Final = 1.0
 """How often a portion of the committed names is forgotten, if any are past their time."""
@@ -33,7 +33,7 @@ class TransactionState:
         self._store = store
         self._clock = clock
         self._next_number = next_number
-        self._committed: dict[tuple[str, str], int] = {}  # decided in this pass, not yet on disk
+        self._committed: dict[tuple[str, str], int] = {}  # committed in this pass, not yet on disk
         self._removed: set[str] = set()  # virtual hosts, likewise
         self._expiring: set[int] = set()
         self._next_due_ms = 0.0
@@ -51,7 +51,7 @@ class TransactionState:
         return TransactionFacts(self._next_number, now_ms, self._find(command.vhost, command.name, now_ms), following)
 
     def take_in(self, changes: Iterable[Change]) -> None:
-        """These changes are decided, and will be on disk by the end of the pass."""
+        """Take in changes that were decided in this pass, and are not yet on disk."""
         for change in changes:
             match change:
                 case TransactionBegun(there):
@@ -69,19 +69,19 @@ class TransactionState:
                     }
 
     def written(self) -> None:
-        """All that was taken in is on disk."""
+        """Note that everything taken in is on disk."""
         self._committed.clear()
         self._removed.clear()
 
     def take_note(self) -> ClockNote | None:
-        """What time it is, if that is to be written with this pass."""
+        """A note of the time, if it is due to be written with this pass; else None."""
         if not self._is_note_due:
             return None
         self._is_note_due = False
         return self._clock.note()
 
     def tick(self, now: float) -> None:
-        """Note the time and forget old names when it is time to; monotonic seconds."""
+        """Note the time and forget old names when they are due. `now` is in monotonic seconds."""
         if self._topology.transactions and now >= self._note_at:
             self._note_at = now + NOTE_SECONDS
             self._is_note_due = True
@@ -90,7 +90,7 @@ class TransactionState:
             self._store.forget_committed(self.now_ms)
 
     def take_overdue(self) -> list[OpenTransaction]:
-        """The transactions whose time is over, each once until it is `expired`."""
+        """The transactions whose timeout has passed, each once until `expired` is called for it."""
         now_ms = self.now_ms
         if now_ms < self._next_due_ms:
             return []
@@ -101,7 +101,7 @@ class TransactionState:
         return overdue
 
     def expired(self, transaction: int) -> None:
-        """Its end was tried; should it still be there, and overdue, it is to be tried again."""
+        """Note that a transaction's abort was tried. One that still exists is listed as overdue again."""
         self._expiring.discard(transaction)
 
     def _find(self, vhost: str, name: str, now_ms: int) -> int | None:

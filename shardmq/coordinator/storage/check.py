@@ -1,4 +1,4 @@
-"""A look through the coordinator's closed store: every row is read. Nothing is changed."""
+"""The check of the coordinator's closed store: every row is read, and nothing is changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -68,15 +68,15 @@ class ClosedCoordinatorStore:
         self.known = Known()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
         self._closed.close()
 
     def entries(self) -> int:
-        """Return about how many rows it has."""
+        """Return about how many rows the store has."""
         return self._closed.count()
 
     def check(self, seen: Callable[[], None] = lambda: None) -> Iterator[Finding]:
-        """Everything that is wrong with it; what is well is noted in `known`.
+        """Yield everything that is wrong with the store; readable rows are noted in `known`.
 
         Args:
             seen: called for every row.
@@ -89,7 +89,7 @@ class ClosedCoordinatorStore:
                     yield self._damaged(name, key)
 
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
-        """Whether a row makes sense; it is noted then."""
+        """Whether a row can be decoded; its content is noted then."""
         try:
             found = DECODERS.get(database, bytes)(content)
         except msgspec.DecodeError:

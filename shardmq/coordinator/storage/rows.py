@@ -14,7 +14,7 @@ from shardmq.storage.store_copy import StoreCopy
 
 RESERVE_BYTES: Final = 2 << 20
 MARGIN_BYTES: Final = 1 << 20
-"""Of the disk, kept for what must be written when it is full: what is deleted, and what is decided."""
+"""Bytes of the disk kept free for deletions and decisions, which must be written also when it is full."""
 
 
 class StoreRows:
@@ -35,13 +35,13 @@ class StoreRows:
 
     @staticmethod
     def open(folder: Path) -> "StoreRows":
-        """Open a store on disk, or make one where there is none.
+        """Open a store on disk, or create it where there is none.
 
         Args:
             folder: of this store alone.
 
         Raises:
-            StoreRefused: in use, or not ours to open.
+            StoreRefused: the store is in use, or of another kind or version.
         """
         engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
         try:
@@ -77,7 +77,7 @@ class StoreRows:
         return content
 
     def apply(self, edits: Edits) -> None:
-        """Put edits on disk, all or none; return when they are there.
+        """Write edits to disk, all or none, and return when they are there.
 
         Raises:
             StoreUnwritable: they are not, as where the disk is full.
@@ -91,5 +91,5 @@ class StoreRows:
         return self._engine.copy(folder, bytes_per_second)
 
     def close(self) -> None:
-        """Close the file and let go of the folder."""
+        """Close the file and unlock the folder."""
         self._engine.close()

@@ -46,7 +46,7 @@ CHANGE_BYTES: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What a start finds.
+    """The content of the store at a start.
 
     Attributes:
         topology: at version 0.
@@ -91,7 +91,7 @@ class Store:
         boot_id: of this life of the broker.
 
     Raises:
-        StoreRefused: in use, or not ours to open.
+        StoreRefused: the store is in use, or of another kind or version.
     """
 
     def __init__(self, folder: Path, boot_id: str) -> None:
@@ -145,7 +145,7 @@ class Store:
         )
 
     def write_identity(self, identity: BrokerIdentity) -> None:
-        """Put on disk whose the store is; numbers are raised, and never lowered."""
+        """Write the identity of the store to disk. Its numbers are raised, and never lowered."""
         batch = WriteBatch(self._rows)
         _put_identity(batch, identity)
         for key, number in ((NEXT_QUEUE, identity.next_queue), (NEXT_TRANSACTION, identity.next_transaction)):
@@ -154,11 +154,11 @@ class Store:
         self._rows.apply(batch.edits)
 
     def rename_broker(self, broker: str) -> None:
-        """Put on disk that the store is another broker's."""
+        """Write to disk that the store belongs to another broker."""
         self._rows.apply({b"state": {BROKER: broker.encode()}})
 
     def write_members(self, members: Mapping[int, Member]) -> None:
-        """Put on disk which stores serve as shards."""
+        """Write to disk which stores serve as shards."""
         self._rows.apply({b"state": {MEMBERS: encode(members)}})
 
     def write(
@@ -168,7 +168,7 @@ class Store:
         followed: Sequence[tuple[int, int]] = (),
         note: ClockNote | None = None,
     ) -> None:
-        """Put changes on disk, all or none; return when they are there.
+        """Write changes to disk, all or none, and return when they are there.
 
         Args:
             changes: in order. Transactions end only after `load`, which tells for how many shards.
@@ -240,7 +240,7 @@ class Store:
         return self._rows.copy(folder, bytes_per_second)
 
     def close(self) -> None:
-        """Close the file and let go of the folder."""
+        """Close the file and unlock the folder."""
         self._rows.close()
 
     def _read(self) -> _Contents:
@@ -261,7 +261,7 @@ class Store:
         return [(row.boot, row.value) for row in (decode(value) for _, value in self._rows.scan(database))]
 
     def _is_over(self, boot: str) -> bool:
-        """Whether what is not durable is of an earlier life of the broker."""
+        """Whether an entry that is not durable is of an earlier life of the broker."""
         return boot not in (DURABLE, self._boot_id)
 
 
@@ -283,7 +283,7 @@ def _topology_of(found: _Contents) -> Topology:
 
 
 def _identity_of(state: Mapping[bytes, bytes], topology: Topology) -> BrokerIdentity:
-    """Whose the store is; a store of an earlier version learns it now."""
+    """Read the identity of the store; a store of an earlier version gets one now."""
     next_queue = number_of(state.get(NEXT_QUEUE), 1)
     generation = next_generation(number_of(state.get(GENERATION)))
     if BROKER in state:

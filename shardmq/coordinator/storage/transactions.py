@@ -28,7 +28,7 @@ from shardmq.topology.changes import TransactionEnded
 from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction
 
 SWEEP_MAX: Final = 500
-"""Committed names forgotten at once: some milliseconds, in which nobody else is served."""
+"""Committed names forgotten in one step, which takes some milliseconds of a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTransactions:
-    """What a start finds.
+    """The transactions in the store at a start.
 
     Attributes:
         undecided: in order of their numbers.
@@ -143,7 +143,7 @@ class TransactionTable:
             batch.delete(b"decisions", NUMBER.pack(number))
 
     def note(self, batch: WriteBatch, note: ClockNote) -> None:
-        """Write what time it is."""
+        """Write a note of the time."""
         batch.put(b"state", CLOCK, encode(note))
 
     def add_vhost(self, batch: WriteBatch, vhost: str) -> None:

@@ -1,6 +1,6 @@
 """Dead letters as shards hand them over."""
 
-from shardmq.bus.messages.shard import DeadLetter
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.message.record_batch import RecordBatch
 
 

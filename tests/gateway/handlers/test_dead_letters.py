@@ -4,15 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardmq.bus.messages.shard import (
-    Confirmed,
-    DeadLetter,
-    DeadLetterAccepted,
-    DeadLetterRefused,
-    Gone,
-    Publish,
-    PublishRefusal,
-)
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused, Gone
+from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.message.properties import Properties
 from shardmq.message.record import pack, pack_raw, unpack, unpack_raw
 from shardmq.message.record_batch import AMQP, PERSISTENT, RecordBatch

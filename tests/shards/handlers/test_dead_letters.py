@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmq.bus.messages.shard import (
-    DeadLetter,
-    DeadLetterAccepted,
-    DeadLetterRefused,
-    Nack,
-    Publish,
-    Release,
-)
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterAccepted, DeadLetterRefused
+from shardmq.bus.messages.shard import Nack, Publish, Release
 from shardmq.limits import LETTER_PRODUCERS
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch

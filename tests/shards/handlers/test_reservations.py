@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from shardmq.bus.messages.base import Call
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
-from shardmq.bus.messages.shard import Counts, DeadLetter, Delivered, DropQueue, Nack, Publish, Purge
+from shardmq.bus.messages.shard import (
+    Counts,
+    Delivered,
+    DropQueue,
+    Nack,
+    Publish,
+    Purge,
+)
 from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.handlers.reservations import ACKNOWLEDGED_MS, RESERVATIONS_MAX
 from shardmq.topology.entities import Queue

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from shardmq.bus.messages.base import Answer, Call, Inspect, Refusal
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.shard import (
     Confirmed,
     Consume,
     Counts,
-    DeadLetter,
     Delivered,
     DropQueue,
     FollowDecision,

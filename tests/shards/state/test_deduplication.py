@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.bus.messages.base import Call, Inspect
+from shardmq.bus.messages.dead_letters import DeadLetter
 from shardmq.bus.messages.shard import (
     Confirmed,
     Counts,
-    DeadLetter,
     DropQueue,
     Publish,
     PublishRefusal,

@@ -8,6 +8,7 @@ import pytest
 
 from shardmq.bus.link import LinkOpened
 from shardmq.bus.messages.base import BusMessage, Inspect, Refusal
+from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterRefused
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.shard import (
     Ack,
@@ -16,8 +17,6 @@ from shardmq.bus.messages.shard import (
     Cancelled,
     Counts,
     Credit,
-    DeadLetter,
-    DeadLetterRefused,
     Delivered,
     DropQueue,
     FollowDecision,
