@@ -38,10 +38,14 @@ class ShardmqError(Exception):
         code: what happened, an AMQP 0-9-1 reply code; where no broker spoke, the one that fits best.
         text: what was wrong, where, and what to do.
         is_from_broker: whether the broker said it. `str()` then begins with the code's name: "NOT_FOUND - no queue …".
+        refused: messages refused since the last flush, where a publisher's flush raises it; else 0.
+        came_back: mandatory messages that came back since the last flush, likewise.
     """
 
     code: ReplyCode = ReplyCode.INTERNAL_ERROR
     is_from_broker: bool = False
+    refused: int = 0
+    came_back: int = 0
 
     def __init__(self, text: str, code: ReplyCode | None = None) -> None:
         super().__init__(text)
@@ -56,6 +60,7 @@ class ShardmqError(Exception):
         """The same error with another text."""
         copy = type(self)(text, self.code)
         copy.is_from_broker = self.is_from_broker
+        copy.refused, copy.came_back = self.refused, self.came_back
         return copy
 
 
@@ -126,6 +131,12 @@ class Unroutable(RequestError):
 
     code = ReplyCode.NO_ROUTE
     message: Any = None
+
+    def with_text(self, text: str) -> Self:
+        """The same error with another text."""
+        copy = super().with_text(text)
+        copy.message = self.message
+        return copy
 
 
 class Timeout(RequestError):

@@ -23,6 +23,7 @@ OF_A_CONNECTION = {
     *("on_recovery", "on_return", "on_unblocked", "permission_delete", "permission_put", "server_properties", "status"),
     *("timeout", "topology", "user_delete", "user_put", "vhost_delete", "vhost_put"),
 }
+OF_A_PUBLISHER = {"close", "flush", "publish", "publish_many", "unconfirmed"}
 OF_A_MESSAGE = {
     *("ack", "body", "consumer_tag", "deliveries", "delivery_tag", "exchange", "message_id", "nack", "persistent"),
     *("position", "properties", "queue", "redelivered", "renew", "routing_key", "timestamp_ms"),
@@ -56,6 +57,7 @@ def test_completion_shows_what_users_use_and_nothing_else(channel: shardmq.Chann
 def test_both_fronts_have_the_same_names(front: Any) -> None:
     assert public(front.Channel) == VERBS
     assert public(front.Connection) | {"timeout"} == OF_A_CONNECTION
+    assert public(front.Publisher) == OF_A_PUBLISHER
 
 
 @pytest.mark.parametrize("name", NAMES)

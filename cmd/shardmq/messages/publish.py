@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 PROGRESS_STEP: Final = 500
 """Messages between two looks at the progress bar."""
 
-REFUSED: Final = "were refused"
-"""What a publisher's error says where some messages were refused and others came back."""
-
 
 @click.command()
 @click.argument("routing_key")
@@ -117,7 +114,7 @@ def publish(
                     publisher.publish(exchange, routing_key, message, properties, mandatory=True, delay_ms=delay)
                     published += 1
         except Unroutable as fault:
-            if mandatory or REFUSED in fault.text:
+            if mandatory or fault.refused:
                 raise
             what = "the message was" if published == 1 else "messages were"
             warn(f"{what} dropped: exchange '{exchange}' has no queue for routing key '{routing_key}'")

@@ -17,9 +17,8 @@ from shardmq.client.core.batching import (
     PublishOptions,
     batches_of,
     flags_of,
-    refusal,
 )
-from shardmq.client.core.channel import ChannelCore, Publish
+from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
@@ -80,19 +79,12 @@ class Publisher:
         self._window = window
         self._timeout = timeout
         self._producer = producer
-        self._has_return_hook = has_return_hook
+        self._sent = SentBatches(has_return_hook)
         self._forget = forget
         self._publish: Publish = publish or core.publish
         self._collecting = BatchCollector(producer, lambda: core.state.server.message_max)
-        self._sent = 0
-        self._settled = 0
-        self._refused = 0
-        self._error: ShardmqError | None = None
-        self._came_back = 0
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_due = False
         self._is_closed = False
-        self._last_exchange = self._last_key = ""
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +97,7 @@ class Publisher:
         else:
             self._is_closed = True
             self._forget(self)
-            self.send()
+            self._send()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -115,7 +107,7 @@ class Publisher:
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
         collecting = self._collecting
-        return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
+        return self._sent.unconfirmed + collecting.packed_count + len(collecting.filling.bodies)
 
     async def publish(
         self,
@@ -152,7 +144,7 @@ class Publisher:
             filling = self._collecting.filling
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
-        if self._sent - self._settled + len(filling.bodies) >= self._window:
+        if self._sent.unconfirmed + len(filling.bodies) >= self._window:
             await self._wait_for_window()
             if sequence is not None:  # others may have published meanwhile
                 filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
@@ -163,11 +155,11 @@ class Publisher:
         if filling is not self._collecting.filling:  # another task turned to a new one while this one waited
             self._send_batches(self._collecting.sweep(filling))
         elif len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
-            self.send()
+            self._send()
             await self._transport.make_room(self._timeout)
         elif not self._is_due:
             self._is_due = True
-            self._transport.due(self)
+            self._transport.due(self._flush_due)
 
     async def publish_many(
         self,
@@ -214,18 +206,17 @@ class Publisher:
             timeout: seconds to wait; the connection's when None.
 
         Raises:
-            NotFound, AccessRefused, PublishRefused, …: messages were refused since the last flush; the text says how
-                many, and the first one's reason.
+            NotFound, AccessRefused, PublishRefused, Unroutable, …: messages were refused or came back since the last
+                flush (`refused`, `came_back` of the error); the text says how many, and the first one's reason.
             Timeout: not all was confirmed in time; it may still be.
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
-        self.send()
-        await self._wait_for(self._sent, self._timeout if timeout is None else timeout, f"flush ({self._last_target})")
-        error, refused = self._error, self._refused
-        self._error, self._refused = None, 0
-        came_back, self._came_back = self._came_back, 0
+        self._send()
+        seconds = self._timeout if timeout is None else timeout
+        await self._wait_for(self._sent.messages, seconds, f"flush ({self._sent.target})")
+        error = self._sent.take_error()
         if error is not None:
-            raise refusal(refused, error, came_back) from error
+            raise error
 
     async def close(self) -> None:
         """Flush, and publish no more.
@@ -235,36 +226,8 @@ class Publisher:
         """
         self._is_closed = True
         self._forget(self)
-        if self.unconfirmed or self._error is not None:
+        if self.unconfirmed or self._sent.error is not None:
             await self.flush()
-
-    def send(self) -> None:
-        """Send what is being collected, without waiting for it to be confirmed."""
-        self._send_batches(self._collecting.take())
-
-    def flush_due(self) -> None:
-        """Send what is being collected: it has waited for its neighbours."""
-        self._is_due = False
-        self.send()
-
-    def returned(self, count: int, error: Unroutable) -> bool:
-        """Count messages that came back; whether the hook is to hear of it, and not who flushes."""
-        if self._has_return_hook():
-            return True
-        self._came_back += count
-        self._error = self._error or error
-        return False
-
-    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a batch. Called by the core."""
-        self._settled += count
-        if error is not None and taken < count:
-            self._refused += count - taken
-            self._error = self._error or error
-        for wanted, waiter in self._waiters:
-            if wanted <= self._settled and not waiter.done():
-                waiter.set_result(None)
-        self._waiters = [waiting for waiting in self._waiters if not waiting[1].done()]
 
     def _special(
         self,
@@ -286,33 +249,37 @@ class Publisher:
             self._send_batches(collecting.turn_to(exchange, routing_key, properties, extras))
         return collecting.filling
 
+    def _send(self) -> None:
+        """Send what is being collected, without waiting for it to be confirmed."""
+        self._send_batches(self._collecting.take())
+
+    def _flush_due(self) -> None:
+        """Send what is being collected: it has waited for its neighbours."""
+        self._is_due = False
+        self._send()
+
     def _send_batches(self, batches: list[PublishBatch]) -> None:
+        sent = self._sent
         for batch in batches:
-            self._sent += batch[3]
-            self._last_exchange, self._last_key = batch[0], batch[1]
+            sent.add(batch)
             fault = self._core.state.fault or self._channel.fault
             if fault is None:
-                self._publish(self._channel, batch, self)
+                self._publish(self._channel, batch, sent)
             else:
-                self.settled(batch[3], fault)
+                sent.settled(batch[3], fault)
         self._transport.transmit()
 
     async def _wait_for_window(self) -> None:
-        self.send()
+        self._send()
         self._check()
-        what = f"room in the window of {self._window} messages ({self._last_target})"
-        await self._wait_for(self._sent - self._window // 2, self._timeout, what)
+        what = f"room in the window of {self._window} messages ({self._sent.target})"
+        await self._wait_for(self._sent.messages - self._window // 2, self._timeout, what)
 
     async def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
-        if wanted > self._settled:
+        if not self._sent.are_settled(wanted):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append((wanted, waiter))
+            self._sent.when_settled(wanted, waiter)
             await self._transport.wait(waiter, seconds, what)
-
-    @property
-    def _last_target(self) -> str:
-        """Where the last messages went, for the text of a timeout."""
-        return f"the last messages went to exchange '{self._last_exchange}' with routing key '{self._last_key}'"
 
     def _check(self) -> None:
         self._core.state.check(self._channel)

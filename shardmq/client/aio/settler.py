@@ -50,7 +50,7 @@ class ChannelSettler:
             self.flush()
         elif not self._is_due:
             self._is_due = True
-            self._transport.due(self)
+            self._transport.due(self.flush_due)
 
     def ack(self, first: int, last: int) -> None:
         """Ack the delivery tags first to last."""
@@ -62,7 +62,7 @@ class ChannelSettler:
             self.flush()
         elif not self._is_due:
             self._is_due = True
-            self._transport.due(self)
+            self._transport.due(self.flush_due)
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last; at once, as others may be waiting for them."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from shardmq.client.aio.reconnect import Line, Reconnect
 from shardmq.client.api.defaults import (
@@ -21,13 +21,6 @@ from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, Shard
 T = TypeVar("T")
 
 _UNHEARD: Final = IgnoredReply()
-
-
-class Flushable(Protocol):
-    """Collects something to be sent, and tells it to `Transport.due`."""
-
-    def flush_due(self) -> None:
-        """Send what was collected."""
 
 
 class Transport:
@@ -59,7 +52,7 @@ class Transport:
         self._peer = str(core.state.address)
         self._loop = asyncio.get_running_loop()
         self._line: Line | None = None
-        self._due: list[Flushable] = []
+        self._due: list[Callable[[], None]] = []
         self._waiting = 0
         self._room: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -157,11 +150,11 @@ class Transport:
         if not self._is_reading:
             self._set_reading()
 
-    def due(self, flushable: Flushable) -> None:
+    def due(self, flush: Callable[[], None]) -> None:
         """Have something flushed before the event loop waits again."""
         if not self._due:
             self._loop.call_soon(self._flush_due)
-        self._due.append(flushable)
+        self._due.append(flush)
 
     def start_beating(self) -> None:
         """Send heartbeats, and expect them, at the interval that the server agreed to."""
@@ -264,8 +257,8 @@ class Transport:
 
     def _flush_due(self) -> None:
         due, self._due = self._due, []
-        for flushable in due:
-            flushable.flush_due()
+        for flush in due:
+            flush()
 
     def _set_reading(self) -> None:
         reading = self._waiting > 0 or self._state.undelivered <= UNDELIVERED_BYTES_MAX

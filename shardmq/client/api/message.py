@@ -37,7 +37,7 @@ class Settler(Protocol):
 # A Struct of four fields, with all that a delivery has in common left in one object: made in 110 ns, where a class with
 # slots takes 250.
 class Message(msgspec.Struct, gc=False, eq=False):
-    """One delivered message.
+    """One delivered message. Consumers and reads hand it out; programs do not make one.
 
     Attributes:
         body: the bytes that were published.
@@ -217,7 +217,10 @@ class Peeked(AutoAcked):
 
 
 class Batch:
-    """Messages that came together: one exchange, one routing key, rising delivery tags. For bulk work."""
+    """Messages that came together: one exchange, one routing key, rising delivery tags. For bulk work.
+
+    `Channel.consume_batches` hands it out; programs do not make one.
+    """
 
     __slots__ = ("_bodies", "_delivery", "_messages")
 

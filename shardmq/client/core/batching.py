@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shardmq.client.core.validation import check_delay, check_names
-from shardmq.errors import ContentTooLarge, ShardmqError, Unroutable
+from shardmq.errors import ContentTooLarge
 from shardmq.limits import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
 from shardmq.message import record as records
 from shardmq.message.properties import Properties
@@ -335,14 +335,3 @@ def _too_large(size: int, body_max: int) -> ContentTooLarge:
     return ContentTooLarge(
         f"a message of {size} bytes was not sent: the broker takes {body_max} at most (its --message-size-max)"
     )
-
-
-def refusal(count: int, first: ShardmqError, came_back: int = 0) -> ShardmqError:
-    """The error of a flush: the first message's, with how many were refused or came back."""
-    counts = [f"{count} messages were refused"] if count else []
-    counts += [f"{came_back} messages came back"] if came_back else []
-    text = first.text if count + came_back == 1 else f"{', '.join(counts)}; the first: {first.text}"
-    error = first.with_text(text)
-    if isinstance(first, Unroutable) and isinstance(error, Unroutable):
-        error.message = first.message
-    return error

@@ -373,7 +373,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
 
     def _send_published(self) -> None:
         for publisher in list(self._publishers):
-            publisher.send()
+            publisher._send()
 
     def _forget_publisher(self, publisher: Publisher) -> None:
         if publisher in self._publishers:

@@ -21,14 +21,13 @@ from shardmq.client.core.batching import (
     PublishOptions,
     batches_of,
     flags_of,
-    refusal,
 )
-from shardmq.client.core.channel import ChannelCore, Publish
+from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.transport import Transport
-from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
+from shardmq.errors import ChannelError, InvalidRequest
 from shardmq.message.properties import Properties
 
 EAGER_BATCHES: Final = 2
@@ -67,24 +66,15 @@ class Publisher:
         self._window = window
         self._timeout = timeout
         self._producer = producer
-        self._has_return_hook = has_return_hook
+        self._sent = SentBatches(has_return_hook)
         self._forget = forget
         self._publish: Publish = publish or core.publish
         self._lock = threading.Lock()
         self._collecting = BatchCollector(
             producer, lambda: core.state.server.message_max
         )  # under _lock, but for what it says
-        self._sent = 0  # messages; under io.lock, as the next five
-        self._batches_sent = 0
-        self._batches_settled = 0
-        self._settled = 0
-        self._refused = 0
-        self._error: ShardmqError | None = None
-        self._came_back = 0
-        self._waiters: list[tuple[int, PendingAnswer[None]]] = []  # (wanted of _settled, who wants it)
         self._is_due = False
         self._is_closed = False
-        self._last_exchange = self._last_key = ""
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +87,7 @@ class Publisher:
         else:
             self._is_closed = True
             self._forget(self)
-            self.send()
+            self._send()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -107,7 +97,7 @@ class Publisher:
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
         collecting = self._collecting
-        return self._sent - self._settled + collecting.packed_count + len(collecting.filling.bodies)
+        return self._sent.unconfirmed + collecting.packed_count + len(collecting.filling.bodies)
 
     def publish(
         self,
@@ -149,7 +139,7 @@ class Publisher:
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         bodies = filling.bodies
-        if self._sent - self._settled + len(bodies) >= self._window:
+        if self._sent.unconfirmed + len(bodies) >= self._window:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
@@ -159,13 +149,13 @@ class Publisher:
             with self._lock:
                 self._send_batches(self._collecting.sweep(filling))
         elif len(bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
-            self.send()
+            self._send()
             self._transport.make_room(self._timeout)
-        elif self._batches_sent - self._batches_settled < EAGER_BATCHES:
-            self.send()
+        elif self._sent.unconfirmed_batches < EAGER_BATCHES:
+            self._send()
         elif not self._is_due:
             self._is_due = True
-            self._transport.due(self)
+            self._transport.due(self._flush_due)
 
     def publish_many(
         self,
@@ -213,19 +203,18 @@ class Publisher:
             timeout: seconds to wait; the connection's when None.
 
         Raises:
-            NotFound, AccessRefused, PublishRefused, …: messages were refused since the last flush; the text says how
-                many, and the first one's reason.
+            NotFound, AccessRefused, PublishRefused, Unroutable, …: messages were refused or came back since the last
+                flush (`refused`, `came_back` of the error); the text says how many, and the first one's reason.
             Timeout: not all was confirmed in time; it may still be.
             ChannelError, ConnectionFault: the channel or connection closed before all was confirmed.
         """
-        self.send()
-        self._wait_for(self._sent, self._timeout if timeout is None else timeout, f"flush ({self._last_target})")
+        self._send()
+        seconds = self._timeout if timeout is None else timeout
+        self._wait_for(self._sent.messages, seconds, f"flush ({self._sent.target})")
         with self._transport.lock:
-            error, refused = self._error, self._refused
-            self._error, self._refused = None, 0
-            came_back, self._came_back = self._came_back, 0
+            error = self._sent.take_error()
         if error is not None:
-            raise refusal(refused, error, came_back) from error
+            raise error
 
     def close(self) -> None:
         """Flush, and publish no more.
@@ -235,39 +224,8 @@ class Publisher:
         """
         self._is_closed = True
         self._forget(self)
-        if self.unconfirmed or self._error is not None:
+        if self.unconfirmed or self._sent.error is not None:
             self.flush()
-
-    def send(self) -> None:
-        """Send what is being collected, without waiting for it to be confirmed."""
-        with self._lock:
-            self._send_batches(self._collecting.take())
-
-    def flush_due(self) -> None:
-        """Send what is being collected: it has waited for its neighbours."""
-        self._is_due = False
-        self.send()
-
-    def returned(self, count: int, error: Unroutable) -> bool:
-        """Count messages that came back; whether the hook is to hear of it, and not who flushes."""
-        if self._has_return_hook():
-            return True
-        self._came_back += count
-        self._error = self._error or error
-        return False
-
-    def settled(self, count: int, error: ShardmqError | None, taken: int = 0) -> None:
-        """Count the confirm of a batch. Called by the core."""
-        self._batches_settled += 1
-        self._settled += count
-        if error is not None and taken < count:
-            self._refused += count - taken
-            self._error = self._error or error
-        if self._waiters:
-            for wanted, answer in self._waiters:
-                if wanted <= self._settled:
-                    answer.set_result(None)
-            self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
 
     def _turn_to(
         self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions
@@ -306,47 +264,51 @@ class Publisher:
             filling.bodies.append(body)
             filling.size += len(body)
             is_full = len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES
-            if is_full or self._batches_sent - self._batches_settled < EAGER_BATCHES:
+            if is_full or self._sent.unconfirmed_batches < EAGER_BATCHES:
                 self._send_batches(collecting.take())
         if is_full:
             self._transport.make_room(self._timeout)
         elif not self._is_due:
             self._is_due = True
-            self._transport.due(self)
+            self._transport.due(self._flush_due)
+
+    def _send(self) -> None:
+        """Send what is being collected, without waiting for it to be confirmed."""
+        with self._lock:
+            self._send_batches(self._collecting.take())
+
+    def _flush_due(self) -> None:
+        """Send what is being collected: it has waited for its neighbours."""
+        self._is_due = False
+        self._send()
 
     def _send_batches(self, batches: list[PublishBatch]) -> None:
         if not batches:
             return
+        sent = self._sent
         with self._transport.lock:
             for batch in batches:
-                self._sent += batch[3]
-                self._last_exchange, self._last_key = batch[0], batch[1]
-                self._batches_sent += 1
+                sent.add(batch)
                 fault = self._core.state.fault or self._channel.fault
                 if fault is None:
-                    self._publish(self._channel, batch, self)
+                    self._publish(self._channel, batch, sent)
                 else:
-                    self.settled(batch[3], fault)
+                    sent.settled(batch[3], fault)
             self._transport.transmit()
 
     def _wait_for_window(self) -> None:
-        self.send()
+        self._send()
         self._check()
-        what = f"room in the window of {self._window} messages ({self._last_target})"
-        self._wait_for(self._sent - self._window // 2, self._timeout, what)
+        what = f"room in the window of {self._window} messages ({self._sent.target})"
+        self._wait_for(self._sent.messages - self._window // 2, self._timeout, what)
 
     def _wait_for(self, wanted: int, seconds: float, what: str) -> None:
         with self._transport.lock:
-            if wanted <= self._settled:
+            if self._sent.are_settled(wanted):
                 return
             answer: PendingAnswer[None] = PendingAnswer()
-            self._waiters.append((wanted, answer))
+            self._sent.when_settled(wanted, answer)
         self._transport.wait(answer, seconds, what)
-
-    @property
-    def _last_target(self) -> str:
-        """Where the last messages went, for the text of a timeout."""
-        return f"the last messages went to exchange '{self._last_exchange}' with routing key '{self._last_key}'"
 
     def _check(self) -> None:
         with self._transport.lock:

@@ -156,7 +156,7 @@ class ChannelSettler:
         """Send the acks that are being collected, for the I/O thread."""
         with self._lock:
             if time.monotonic() < self._due_at and self.core.fault is None:
-                self._transport.due(self)
+                self._transport.due(self.flush_due)
                 return
             self._is_due = False
             self._flush_acknowledgements()
@@ -174,7 +174,7 @@ class ChannelSettler:
     def _become_due(self) -> None:
         self._is_due = True
         self._due_at = time.monotonic() + ACK_LINGER_SECONDS
-        self._transport.due(self)
+        self._transport.due(self.flush_due)
 
     def _flush_acknowledgements(self) -> None:
         if self.core.acknowledgements.count:

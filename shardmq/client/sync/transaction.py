@@ -31,7 +31,7 @@ class _Resend:
 
     def flush_due(self) -> None:
         if time.monotonic() < self._at:
-            self._transport.due(self)
+            self._transport.due(self.flush_due)
             return
         with self._transport.lock:
             self._core.resend()
@@ -223,7 +223,7 @@ class Transaction:
         self._carry_out(self._core.abort())
 
     def _resend_in(self, seconds: float) -> None:
-        self._transport.due(_Resend(self._core, self._transport, time.monotonic() + seconds))
+        self._transport.due(_Resend(self._core, self._transport, time.monotonic() + seconds).flush_due)
 
     def _carry_out(self, steps: Steps[T]) -> T:
         try:

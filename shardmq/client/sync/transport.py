@@ -13,7 +13,8 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from shardmq.client.api.defaults import (
     RESTORE_PAUSE_SECONDS,
@@ -38,13 +39,6 @@ READ_BYTES: Final = 256 << 10
 
 TICK_SECONDS: Final = 0.005
 """While acks or publishes are being collected, they are sent at least this often."""
-
-
-class Flushable(Protocol):
-    """Collects something to be sent, and tells it to `Transport.due`."""
-
-    def flush_due(self) -> None:
-        """Send what was collected. Called on the I/O thread; must not wait."""
 
 
 class Transport:
@@ -78,7 +72,7 @@ class Transport:
         self._unsent_bytes = 0
         self._waiting_for_room: list[PendingAnswer[None]] = []
         self._waiting = 0
-        self._due: deque[Flushable] = deque()
+        self._due: deque[Callable[[], None]] = deque()
         self._is_brisk = False
         self._broken: OSError | None = None
         self._is_stopped = False
@@ -177,9 +171,9 @@ class Transport:
             if not self._interest & select.POLLIN and not self._is_reading_held():
                 self._wake()
 
-    def due(self, flushable: Flushable) -> None:
-        """Have something flushed within a tick."""
-        self._due.append(flushable)
+    def due(self, flush: Callable[[], None]) -> None:
+        """Have something flushed within a tick, on the I/O thread: `flush` must not wait."""
+        self._due.append(flush)
         if not self._is_brisk:
             self._is_brisk = True
             self._wake()
@@ -342,7 +336,7 @@ class Transport:
         # What came between the two looks at it is flushed now; what comes later finds it not brisk, and wakes us.
         for _ in range(len(self._due)):
             self._is_brisk = True
-            self._due.popleft().flush_due()
+            self._due.popleft()()
 
     def _beat(self) -> None:
         interval = self._state.server.heartbeat

@@ -131,7 +131,13 @@ def test_flush_without_a_hook_says_how_many_came_back_and_carries_the_first(brok
         with pytest.raises(errors.Unroutable, match="2 messages came back") as unroutable:
             publisher.flush()
         assert unroutable.value.message.body == b"1"
-        publisher.close()
+        assert (unroutable.value.refused, unroutable.value.came_back) == (0, 2)
+        publisher.publish("no such exchange", "", b"3")
+        publisher.publish("", "no such queue", b"4", mandatory=True)
+        with pytest.raises(errors.NotFound, match="1 message was refused, 1 message came back") as refused:
+            publisher.flush()
+        assert (refused.value.refused, refused.value.came_back) == (1, 1)
+        publisher.flush()
 
 
 def test_confirms_are_told_in_numbers_and_metrics_count_everything(broker: Broker) -> None:
@@ -240,8 +246,9 @@ def test_a_partial_refusal_refuses_the_rest(peer: Peer) -> None:
     with shardmq.connect(peer(script)) as connection:
         publisher = connection.channel().publisher()
         publisher.publish_many("", "q", [b"x"] * 5)
-        with pytest.raises(errors.PublishRefused, match="2 messages were refused"):
+        with pytest.raises(errors.PublishRefused, match="2 messages were refused") as refused:
             publisher.flush()
+        assert refused.value.refused == 2
 
 
 def test_a_producer_with_a_name_numbers_its_messages_itself(peer: Peer) -> None:
