@@ -3,36 +3,31 @@
 from collections.abc import Callable
 
 from shardmq.client.aio.transport import Transport
-from shardmq.client.api.defaults import ACK_AT_MOST
 from shardmq.client.api.message import Delivery
-from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.acknowledgements import TagVerbs
+from shardmq.client.core.channel import SettlerCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Reply, again
 from shardmq.client.core.validation import check_delay, check_tag
 
 
-class ChannelSettler:
+class ChannelSettler(SettlerCore):
     """Passes the acks and nacks of one channel on to the broker.
 
     Args:
         connection: the connection's core.
         transport: the connection's.
         send_published: sends what the channel's publishers are collecting.
-
-    Attributes:
-        core: the channel's; consumers' loops look at its `stale_tag` after each message.
     """
 
-    __slots__ = ("_ack_at", "_connection", "_is_due", "_prefetches", "_send_published", "_transport", "core")
+    __slots__ = ("_connection", "_is_due", "_send_published", "_transport")
 
     def __init__(self, connection: ConnectionCore, transport: Transport, send_published: Callable[[], None]) -> None:
-        self.core: ChannelCore
+        super().__init__()
         self._connection = connection
         self._transport = transport
         self._send_published = send_published
         self._is_due = False
-        self._ack_at = ACK_AT_MOST
-        self._prefetches: dict[str, int] = {}
 
     def open(self, opened: Reply[None]) -> None:
         """Open the channel; the reply is settled when the broker has."""
@@ -126,38 +121,8 @@ class ChannelSettler:
         self._is_due = False
         self.flush()
 
-    def note_prefetch(self, tag: str, prefetch: int) -> None:
-        """Let acks linger no longer than half a consumer's prefetch; 0 is no limit."""
-        self._prefetches[tag] = prefetch
-        limits = [limit // 2 for limit in self._prefetches.values() if limit]
-        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
 
-    def forget_prefetch(self, tag: str) -> None:
-        """Forget a consumer that has ended."""
-        self._prefetches.pop(tag, None)
-
-
-class SettleRequests:
+class SettleRequests(TagVerbs):
     """RabbitMQ's verbs for acks and nacks by delivery tag: part of a channel."""
 
     _settler: ChannelSettler
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Ack a delivery tag, or with `multiple` all up to it (0: all there are).
-
-        A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
-        """
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.ack(first, last)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
-    ) -> None:
-        """Nack a delivery tag: requeue it, or dead-letter it; with `multiple` all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.nack(first, last, requeue, delay_ms)
-
-    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Restart a delivery tag's acknowledgement timeout; with `multiple` of all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.renew(first, last)

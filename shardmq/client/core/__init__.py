@@ -4,13 +4,13 @@ connection.py        One connection over all its lives: requests in, frames out.
 state.py             What a connection knows, and the small steps its parts share.
 dispatch.py          What the server says, and whom that settles.
 restore.py           The order in which a reconnected connection is made as it was.
-channel.py           What the core keeps of a channel, and of what waits for an answer.
+channel.py           What the core keeps of a channel, and of what was asked and published until it is answered.
 transaction.py       A transaction's attempt: what is staged, and the steps of its life.
 declarations.py      What was declared, and is declared again after a loss.
 requests.py          Requests as values: checked, ready to be sent, and what their answers become.
 administration.py    The same for virtual hosts, users, permissions, backups and definitions.
 validation.py        What a program hands in, checked before it is sent.
 batching.py          Record batches made of what is published.
-acknowledgements.py  Acks and nacks on their way, as ranges of delivery tags.
+acknowledgements.py  Acks and nacks on their way, as ranges of delivery tags; RabbitMQ's verbs for them.
 interfaces.py        What the core asks of those around it: replies, confirms, inboxes, observers.
 """

@@ -1,7 +1,8 @@
 """Acks and nacks on their way to the broker, as ranges of delivery tags."""
 
-from typing import Final
+from typing import Final, Protocol
 
+from shardmq.client.api.message import Settler
 from shardmq.protocol.native.operations.basic import BasicAck, BasicNack
 from shardmq.protocol.native.operations.codec import encode
 from shardmq.protocol.native.operations.fields import TagRanges
@@ -110,3 +111,36 @@ def _joined(ranges: TagRanges, stale: int) -> TagRanges:
         else:
             joined.append((first, last))
     return joined
+
+
+class TagSettler(Settler, Protocol):
+    """The settler of a channel."""
+
+    def tags(self, delivery_tag: int, multiple: bool) -> TagRanges:
+        """The ranges of delivery tags that a RabbitMQ verb means."""
+
+
+class TagVerbs:
+    """RabbitMQ's verbs for acks and nacks by delivery tag: part of a channel."""
+
+    _settler: TagSettler
+
+    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Ack a delivery tag, or with `multiple` all up to it (0: all there are).
+
+        A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
+        """
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.ack(first, last)
+
+    def basic_nack(
+        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
+    ) -> None:
+        """Nack a delivery tag: requeue it, or dead-letter it; with `multiple` all up to it (0: all there are)."""
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.nack(first, last, requeue, delay_ms)
+
+    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        """Restart a delivery tag's acknowledgement timeout; with `multiple` of all up to it (0: all there are)."""
+        for first, last in self._settler.tags(delivery_tag, multiple):
+            self._settler.renew(first, last)

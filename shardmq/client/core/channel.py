@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
+from shardmq.client.api.defaults import ACK_AT_MOST
 from shardmq.client.api.message import Settler
 from shardmq.client.core.acknowledgements import Acknowledgements
 from shardmq.client.core.batching import PublishBatch
@@ -188,6 +189,31 @@ class ChannelCore:
                 del self.held[place]
                 return True
         return False
+
+
+class SettlerCore:
+    """What the settlers of both fronts share: how many acks may wait for one another.
+
+    Attributes:
+        core: the channel's; consumers' loops look at its `stale_tag` after each message.
+    """
+
+    __slots__ = ("_ack_at", "_prefetches", "core")
+
+    def __init__(self) -> None:
+        self.core: ChannelCore
+        self._ack_at = ACK_AT_MOST
+        self._prefetches: dict[str, int] = {}
+
+    def note_prefetch(self, tag: str, prefetch: int) -> None:
+        """Let acks linger no longer than half a consumer's prefetch; 0 is no limit."""
+        self._prefetches[tag] = prefetch
+        limits = [limit // 2 for limit in self._prefetches.values() if limit]
+        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
+
+    def forget_prefetch(self, tag: str) -> None:
+        """Forget a consumer that has ended."""
+        self._prefetches.pop(tag, None)
 
 
 class SentBatches:

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from shardmq.client.api.defaults import ACK_AT_MOST
 from shardmq.client.api.message import Delivery
-from shardmq.client.core.channel import ChannelCore
+from shardmq.client.core.acknowledgements import TagVerbs
+from shardmq.client.core.channel import SettlerCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import Reply, again
 from shardmq.client.core.validation import check_delay, check_tag
@@ -18,40 +18,32 @@ ACK_LINGER_SECONDS: Final = 0.004
 a pass; nobody waits for an ack unless the prefetch is used up."""
 
 
-class ChannelSettler:
+class ChannelSettler(SettlerCore):
     """Passes the acks and nacks of one channel on to the broker. Safe from several threads.
 
     Args:
         connection: the connection's core.
         transport: the connection's.
         send_published: sends what the channel's publishers are collecting.
-
-    Attributes:
-        core: the channel's; consumers' loops look at its `stale_tag` after each message.
     """
 
     __slots__ = (
-        "_ack_at",
         "_connection",
         "_due_at",
         "_is_due",
         "_lock",
-        "_prefetches",
         "_send_published",
         "_transport",
-        "core",
     )
 
     def __init__(self, connection: ConnectionCore, transport: Transport, send_published: Callable[[], None]) -> None:
-        self.core: ChannelCore
+        super().__init__()
         self._connection = connection
         self._transport = transport
         self._send_published = send_published
         self._lock = threading.Lock()  # guards the acknowledgements
         self._is_due = False
         self._due_at = 0.0
-        self._ack_at = ACK_AT_MOST
-        self._prefetches: dict[str, int] = {}
 
     def open(self, opened: Reply[None]) -> None:
         """Open the channel; the reply is settled when the broker has."""
@@ -161,16 +153,6 @@ class ChannelSettler:
             self._is_due = False
             self._flush_acknowledgements()
 
-    def note_prefetch(self, tag: str, prefetch: int) -> None:
-        """Let acks linger no longer than half a consumer's prefetch; 0 is no limit."""
-        self._prefetches[tag] = prefetch
-        limits = [limit // 2 for limit in self._prefetches.values() if limit]
-        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
-
-    def forget_prefetch(self, tag: str) -> None:
-        """Forget a consumer that has ended."""
-        self._prefetches.pop(tag, None)
-
     def _become_due(self) -> None:
         self._is_due = True
         self._due_at = time.monotonic() + ACK_LINGER_SECONDS
@@ -183,27 +165,7 @@ class ChannelSettler:
                 self._transport.transmit()
 
 
-class SettleRequests:
+class SettleRequests(TagVerbs):
     """RabbitMQ's verbs for acks and nacks by delivery tag: part of a channel."""
 
     _settler: ChannelSettler
-
-    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Ack a delivery tag, or with `multiple` all up to it (0: all there are).
-
-        A tag that is not unacked on this channel closes the channel, as in RabbitMQ.
-        """
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.ack(first, last)
-
-    def basic_nack(
-        self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True, delay_ms: int = 0
-    ) -> None:
-        """Nack a delivery tag: requeue it, or dead-letter it; with `multiple` all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.nack(first, last, requeue, delay_ms)
-
-    def basic_renew(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Restart a delivery tag's acknowledgement timeout; with `multiple` of all up to it (0: all there are)."""
-        for first, last in self._settler.tags(delivery_tag, multiple):
-            self._settler.renew(first, last)
