@@ -205,7 +205,7 @@ def outcome_of(flip: Flip, pristine: Pristine, folder: Path, variables: Mapping[
         broker.start()
     except ShardmqError:
         assert broker.wait() == EXIT_REFUSED, broker.last_words()
-        sentences = [line for line in broker.log.read_text().splitlines() if line.startswith("Error: ")]
+        sentences = [line for line in broker.log.read_text().splitlines() if " ERROR " in line]
         outcome = sentences[0]
         assert str(folder) in outcome
     else:

@@ -103,8 +103,8 @@ def test_a_single_active_consumer_is_followed_by_the_highest_priority_then_the_o
 
 
 def test_only_what_is_overdue_returns_and_only_if_it_is_still_held(shard: Shard) -> None:
-    shard.send(consume(1, queue=3, prefetch=4), Publish((3,), run_of(0, 4)))
     began = time.monotonic()
+    shard.send(consume(1, queue=3, prefetch=4), Publish((3,), run_of(0, 4)))
     shard.delivered(4)
     shard.send(Ack(1, [(1, 2)]))
     again = shard.delivered(3)
