@@ -94,8 +94,8 @@ UNSYNCED = Mutant(
 NUMBERED = Mutant(
     "a dead letter is published under its number",
     "gateway/handlers/dead_letters.py",
-    "producer=grave.producer,",
-    "producer=0,",
+    "replace(batch), pending.producer, pending.first)",
+    "replace(batch), 0, pending.first)",
     ("unmarked",),
 )
 """What kills show while messages die."""

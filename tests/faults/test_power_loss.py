@@ -19,7 +19,7 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import PublishRefused, ShardmqError
 
-from .mutants import POWER, UNSYNCED, Mutant
+from .mutants import NUMBERED, POWER, UNSYNCED, Mutant
 from .power.disk import LUCKS, Disk, Guards
 from .power.history import History, Verdict
 from .power.recording import Recording
@@ -196,7 +196,7 @@ def test_the_harness_notices_when_a_sync_is_left_out(recorded: Recorded, tmp_pat
     assert not verdict.is_clean
 
 
-@pytest.mark.parametrize("mutant", [*POWER, UNSYNCED], ids=lambda mutant: mutant.guard)
+@pytest.mark.parametrize("mutant", [*POWER, UNSYNCED, NUMBERED], ids=lambda mutant: mutant.guard)
 def test_every_guard_is_where_its_control_removes_it(mutant: Mutant) -> None:
     assert mutant.applied()
 
