@@ -24,7 +24,15 @@ def offenders(rooms: tuple[str, ...], banned: frozenset[str] | set[str]) -> list
 
 @pytest.mark.parametrize(
     "room",
-    ["shardmq.protocol", "shardmq.message", "shardmq.ranges", "shardmq.topology", "shardmq.definitions"],
+    [
+        "shardmq.protocol",
+        "shardmq.message",
+        "shardmq.ranges",
+        "shardmq.topology",
+        "shardmq.definitions",
+        "shardmq.client.core",
+        "shardmq.coordinator.rules",
+    ],
 )
 def test_rooms_without_io_import_none(room: str) -> None:
     assert any(is_in(module, room) for module in MODULES), f"{room} is gone; name its successor here"
@@ -144,6 +152,10 @@ def test_only_the_storage_room_imports_lmdb() -> None:
         ("shardmq.gateway", {"shardmq.shards", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.coordinator", {"shardmq.shards", "shardmq.gateway", "shardmq.client", "shardmq.cmd"}),
         ("shardmq.client", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.cmd", "shardmq.bus"}),
+        ("shardmq.client.aio", {"shardmq.client.sync"}),
+        ("shardmq.client.sync", {"shardmq.client.aio"}),
+        ("shardmq.gateway.native", {"shardmq.gateway.amqp"}),
+        ("shardmq.gateway.amqp", {"shardmq.gateway.native"}),
         ("shardmq.protocol", PROCESSES | {"shardmq.client", "shardmq.bus"}),
         ("shardmq.bus", {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator", "shardmq.client", "shardmq.cmd"}),
     ],
