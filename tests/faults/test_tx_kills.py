@@ -22,7 +22,6 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 
 from .ledgers import RETRY_SECONDS
-from .saboteur import until
 
 KILLS = int(os.environ.get("SHARDMQ_FAULT_KILLS", "6"))
 SHARDS = 3
@@ -30,6 +29,7 @@ MESSAGES = 600 * KILLS
 BATCH = 3
 CALM_SECONDS = 0.5
 SETTLE_SECONDS = 120.0
+POLL_SECONDS = 0.5
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -97,6 +97,17 @@ class Mover(threading.Thread):
         self.commits += 1
 
 
+def until_moved(is_moved: Callable[[], bool], movers: Sequence[Mover], seed: int) -> None:
+    """Wait as long as it takes, and no longer than some time without a commit."""
+    commits, since = -1, 0.0
+    while not is_moved():
+        if (now := sum(mover.commits for mover in movers)) > commits:
+            commits, since = now, time.monotonic()
+        waited = time.monotonic() - since
+        assert waited < SETTLE_SECONDS, f"seed {seed}: not everything is moved {waited:.0f} s after the last commit"
+        time.sleep(POLL_SECONDS)
+
+
 def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
     """What is in a queue, which is empty afterwards."""
     bodies = []
@@ -139,7 +150,7 @@ def test_what_is_moved_in_transactions_is_moved_whole_whoever_dies(start_broker:
             )
 
     try:
-        until(is_moved, f"seed {seed}: everything is moved", SETTLE_SECONDS + 60 * KILLS / 10)
+        until_moved(is_moved, movers, seed)
     finally:
         for mover in movers:
             mover.stopping.set()
