@@ -95,8 +95,11 @@ class Transport:
     def _line_lost(self, line: Line, fault: Exception | None) -> None:
         if line is not self._line:
             return
-        closed = hung_up(self._peer, self._state.address, self._state.is_open)
-        self._lose(ConnectionLost(closed if fault is None else f"the connection to {self._peer} broke: {fault}"))
+        if fault is None or isinstance(fault, (ConnectionResetError, BrokenPipeError)):  # with something of ours unread
+            said = hung_up(self._peer, self._state.address, self._state.is_open)
+        else:
+            said = f"the connection to {self._peer} broke: {fault}"
+        self._lose(ConnectionLost(said))
 
     def _paused(self, _line: Line, is_paused: bool) -> None:
         if not is_paused:

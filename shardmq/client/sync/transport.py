@@ -213,6 +213,8 @@ class Transport:
             return fault
         except ConnectionFault as fault:
             return fault
+        except (ConnectionResetError, BrokenPipeError):  # it went with something of ours unread
+            return ConnectionLost(hung_up(self._peer, self._state.address, self._state.is_open))
         except OSError as fault:
             return ConnectionLost(f"the connection to {self._peer} broke: {fault}")
         return ConnectionLost(f"the connection to {self._peer} was closed by this program")
