@@ -13,7 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 from shardmq.cmd.run import invocation
 from shardmq.cmd.run.broker import Broker
 
-from .warm import WarmProcess
+from .warm import warm_process
 
 # How long an example takes says more of what else the machine does (brokers, other workers) than of our code.
 settings.register_profile("shardmq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,7 +31,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each of Spark's Pytho
 
 StartBroker = Callable[..., Broker]
 
-warm_process = WarmProcess()
 invocation.spawn = warm_process.spawn
 atexit.register(warm_process.close)
 

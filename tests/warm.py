@@ -3,7 +3,8 @@
     pytest's worker --socket--> warm process --fork--> shardmq up --fork--> coordinator, shards, gateways
 
 The processes are the broker's own, with its own options, environment and files; imports alone are done before. Tests
-that start `shardmq` by its command line, or with variables of their own, start it as users do.
+that start `shardmq` by its command line, or with variables of their own, start it as users do. `WarmProcess.run` forks
+any function, such as a test's shard.
 """
 
 import asyncio
@@ -24,12 +25,14 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 import setproctitle
 
 from shardmq.cmd.run import invocation
 from shardmq.runtime import notify
+from shardmq.topology import passwords
 
 PRELOADED: Final = (
     "shardmq.cmd.run.up",
@@ -44,8 +47,15 @@ PRELOADED: Final = (
 RESOURCES: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 INHERITED: Final = frozenset({notify.SUPERVISOR, notify.NOTIFY_SOCKET})
 HANDLED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGINT)
+PASSWORD_COST: Final = "TESTS_PASSWORD_COST"
+"""Environment name of scrypt's cost in what is forked. Hashes are slow on purpose; where that is not the point, a
+broker's first start and each user's first login need not take 40 ms of the processor."""
+
+QUICK_PASSWORDS: Final = 2
 NUMBER: Final = struct.Struct("=q")
 REQUEST_BYTES_MAX: Final = 1 << 17
+SHARDMQ: Final = "shardmq.cmd.main:run"
+"""The function that a command line is given to."""
 
 start_cold = invocation.spawn
 
@@ -53,6 +63,7 @@ start_cold = invocation.spawn
 class Request(msgspec.Struct):
     """What the warm process is to start."""
 
+    function: str
     arguments: tuple[str, ...]
     environment: dict[str, str]
     folder: str
@@ -141,16 +152,37 @@ class WarmProcess:
         """As `invocation.spawn`."""
         if not variables.keys() <= INHERITED or stdout != subprocess.PIPE or stderr is None:
             return start_cold(arguments, variables, stdout, stderr)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            return self._start(SHARDMQ, arguments, variables, [writer, stderr], open(reader, "rb"))
+        finally:
+            os.close(writer)
+
+    def run(self, function: str, *arguments: str) -> Warm:
+        """Start `module:function` in a process of its own, which writes where this one does.
+
+        Args:
+            function: takes the arguments as a tuple; what it returns is the exit code.
+            arguments: for it.
+        """
+        return self._start(function, arguments, {}, [1, 2])
+
+    def _start(
+        self,
+        function: str,
+        arguments: tuple[str, ...],
+        variables: Mapping[str, str],
+        outputs: list[int],
+        stdout: Any = None,
+    ) -> Warm:
         with self._lock:
             control = self._control = self._control or self._begin()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        reader, writer = os.pipe2(os.O_CLOEXEC)
         limits = [resource.getrlimit(number) for number in RESOURCES]
-        request = Request(arguments, invocation.environment(**variables), str(Path.cwd()), limits)
+        request = Request(function, arguments, invocation.environment(**variables), str(Path.cwd()), limits)
         with theirs:
-            socket.send_fds(control, [msgspec.msgpack.encode(request)], [theirs.fileno(), writer, stderr])
-        os.close(writer)
-        return Warm(ours, open(reader, "rb"))
+            socket.send_fds(control, [msgspec.msgpack.encode(request)], [theirs.fileno(), *outputs])
+        return Warm(ours, stdout)
 
     def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -167,7 +199,18 @@ class WarmProcess:
         return ours
 
 
+warm_process: Final = WarmProcess()
+"""That of a worker of pytest."""
+
+
+def quick_hash(password: str) -> str:
+    """A hash that takes no time to make and to verify."""
+    with patch.object(passwords, "COST", QUICK_PASSWORDS):
+        return passwords.hash_password(password)
+
+
 def fork(
+    function: str,
     arguments: tuple[str, ...],
     environment: Mapping[str, str],
     stdout: int,
@@ -175,7 +218,7 @@ def fork(
     folder: str = "",
     limits: list[tuple[int, int]] | None = None,
 ) -> int:
-    """Start `shardmq arguments…` as a child of this process; returns its process id."""
+    """Call `module:function` in a child of this process; returns the child's process id."""
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # one for the child is none for its parent's handlers
     pid = os.fork()
@@ -194,10 +237,12 @@ def fork(
         os.environ.update(environment)
         if notify.SUPERVISOR in environment:
             os.environ[notify.SUPERVISOR] = str(parent)
-        main = importlib.import_module("shardmq.cmd.main")
-        sys.argv = [str(main.__file__), *arguments]
-        setproctitle.setproctitle(" ".join(invocation.command(*arguments)))
-        code = main.run(arguments)
+        passwords.COST = int(environment.get(PASSWORD_COST, QUICK_PASSWORDS))  # type: ignore[misc]
+        name, _, attribute = function.partition(":")
+        module = importlib.import_module(name)
+        sys.argv = [str(module.__file__), *arguments]
+        setproctitle.setproctitle(" ".join([sys.executable, "-P", "-m", name, *arguments]))
+        code = getattr(module, attribute)(arguments)
         threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does at its end
         atexit._run_exitfuncs()
     except SystemExit as end:
@@ -233,7 +278,8 @@ def spawn_forked(
     arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
 ) -> Forked:
     """As `invocation.spawn`, in a process that was forked from the warm one."""
-    return Forked(fork(arguments, invocation.environment(**variables), stdout, 2 if stderr is None else stderr))
+    environment = invocation.environment(**variables)
+    return Forked(fork(SHARDMQ, arguments, environment, stdout, 2 if stderr is None else stderr))
 
 
 def serve(control: socket.socket) -> None:
@@ -268,7 +314,7 @@ def serve(control: socket.socket) -> None:
 def _start(data: bytes, fds: list[int]) -> tuple[int, tuple[int, socket.socket]]:
     request = msgspec.msgpack.decode(data, type=Request)
     teller = socket.socket(fileno=fds[0])
-    pid = fork(request.arguments, request.environment, fds[1], fds[2], request.folder, request.limits)
+    pid = fork(request.function, request.arguments, request.environment, fds[1], fds[2], request.folder, request.limits)
     os.close(fds[1])
     os.close(fds[2])
     teller.send(NUMBER.pack(pid))

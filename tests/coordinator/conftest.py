@@ -1,7 +1,6 @@
 """A coordinator on its own thread, or as a process to be killed, with the ends of its links in the test's hands."""
 
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,8 +37,10 @@ from shardmq.bus.poller import Poller, context
 from shardmq.coordinator.loop import CoordinatorLoop
 from shardmq.coordinator.process import CoordinatorOptions, build
 from shardmq.runtime.clock import SteadyClock
+from shardmq.topology import passwords
 from shardmq.topology.commands import Command, DeleteExchange
 from shardmq.topology.topology import Topology
+from tests.warm import QUICK_PASSWORDS, SHARDMQ, warm_process
 
 GIVE_UP_SECONDS = 10.0
 Kind = TypeVar("Kind")
@@ -232,7 +233,7 @@ class Room:
         """Start the coordinator as a process of its own."""
         shards = [part for number in range(self.shards) for part in ("--shard", self.address(f"shard-{number}"))]
         where = ["--data-dir", str(self.folder), "--listen", self.address("coordinator"), "--boot-id", self.boot_id]
-        self._process = subprocess.Popen([sys.executable, "-m", "shardmq.cmd.main", "coordinator", *where, *shards])
+        self._process = warm_process.run(SHARDMQ, "coordinator", *where, *shards)
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL)."""
@@ -293,7 +294,8 @@ class Room:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    monkeypatch.setattr(passwords, "COST", QUICK_PASSWORDS)
     room = Room(tmp_path)
     yield room
     room.close()

@@ -30,10 +30,10 @@ from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.topology.changes import Change
 from shardmq.topology.entities import PREDECLARED, Binding, Exchange, OpenTransaction, Permission, Queue, User, Vhost
-from shardmq.topology.passwords import hash_password
+from tests.warm import quick_hash
 
 PATIENCE_SECONDS: Final = 10.0
-GUEST: Final = User("guest", hash_password("guest"), ("administrator",))
+GUEST: Final = User("guest", quick_hash("guest"), ("administrator",))
 Kind = TypeVar("Kind")
 
 

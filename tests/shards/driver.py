@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,32 +24,17 @@ from shardmq.limits import DELIVERY_WINDOW_BYTES
 from shardmq.message.record import pack_many, unpack
 from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
-
-PROGRAM = """
-import json, os, pathlib, sys, time, types
-folder, address, memory_bytes, options = sys.argv[1:]
-true_ns, shift = time.time_ns, pathlib.Path(folder) / "wall-seconds"
-if shift.exists():
-    time.time_ns = lambda: true_ns() + int(shift.read_text()) * 10**9
-true_stats, free = os.statvfs, pathlib.Path(folder) / "disk-free-bytes"
-os.statvfs = lambda path: (
-    types.SimpleNamespace(f_frsize=1, f_bavail=int(free.read_text() or 0), f_blocks=1 << 40) if free.exists()
-    else true_stats(path)
-)
-from shardmq.shards.process import ShardOptions, run
-run(ShardOptions(0, pathlib.Path(folder), address, int(memory_bytes), **json.loads(options)))
-"""
-"""The file `wall-seconds` says by how much the machine's clock is wrong, at any moment. `disk-free-bytes`
-says what is left of its disk."""
+from tests.warm import warm_process
 
 T = TypeVar("T")
 
 BROKER = "the-broker"
 
 PATIENCE_SECONDS = 60.0
+"""A disk that others keep busy makes a process that has just been started wait for its first commit."""
+
 HEARD: Any = ShardEvent | Answer[Any]
 """What shards say, with results as they come."""
-"""A disk that others keep busy makes a process that has just been started wait for its first commit."""
 
 
 class Shard:
@@ -81,16 +64,8 @@ class Shard:
             raise
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-c",
-            PROGRAM,
-            str(self.folder),
-            self.address,
-            str(self.memory_bytes),
-            json.dumps(self.options),
-        ]
-        self.process = subprocess.Popen(command)
+        options = str(self.memory_bytes), json.dumps(self.options)
+        self.process = warm_process.run("tests.shards.program:run", str(self.folder), self.address, *options)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

@@ -28,13 +28,13 @@ from shardmq.protocol.native.operations.transaction import (
 from shardmq.topology.changes import BindingAdded, TransactionBegun, TransactionEnded
 from shardmq.topology.commands import AbortTransaction, BeginTransaction, CommitTransaction
 from shardmq.topology.entities import Binding, OpenTransaction, User
-from shardmq.topology.passwords import hash_password
 from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
+from tests.warm import quick_hash
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]
-ANN = User("ann", hash_password("guest"), ())
+ANN = User("ann", quick_hash("guest"), ())
 ONE = pack(None, b"x")
 
 

@@ -13,9 +13,9 @@ from shardmq.message.record_batch import MANDATORY, PERSISTENT
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
 from shardmq.protocol.native.operations.fields import Operation
 from shardmq.topology.entities import Binding, Exchange, User
-from shardmq.topology.passwords import hash_password
 from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
+from tests.warm import quick_hash
 
 StartStage = Callable[..., Stage]
 TWO = [("a", 0, {}), ("b", 1, {})]
@@ -286,7 +286,7 @@ def test_a_property_without_meaning_refuses_the_whole_publish(
 
 
 def test_an_impersonator_may_set_any_user_id(start_stage: StartStage) -> None:
-    stage = start_stage(TWO, user=User("proxy", hash_password("guest"), ("impersonator",)))
+    stage = start_stage(TWO, user=User("proxy", quick_hash("guest"), ("impersonator",)))
     with RawClient(stage).open(user="proxy") as client:
         client.send(BasicPublish(3, 1, "", "a", 0, 1, join((b"1", Properties(user_id="root")))))
         assert bodies(stage.expect(0, Publish)) == [b"1"]
