@@ -96,9 +96,9 @@ class RedoLog:
     def renew(self) -> None:
         """Begin a log of this version in the place of one of an earlier one, whose changes are all in the store."""
         if not self._is_salted:
-            os.close(self._descriptor)
             self._salt, self._is_salted = _create(self.file), True
-            self._descriptor = _for_appending(self.file)
+            old, self._descriptor = self._descriptor, _for_appending(self.file)
+            os.close(old)
             self.rewind()
 
     def close(self) -> None:

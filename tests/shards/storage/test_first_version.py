@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
-from shardmq.errors import RowDamaged, StoreRefused
+from shardmq.errors import RowDamaged, StoreRefused, StoreUnwritable
 from shardmq.shards.storage.schema import BODIES_APART, DATABASES, WITH_KEYS_CHECKED
 from shardmq.shards.storage.store import Store
 from shardmq.storage.redo.log import REDO_BYTES
@@ -89,6 +89,20 @@ def test_commits_in_its_redo_log_are_taken_over(tmp_path: Path) -> None:
     assert len(again[1]) == len(timers) + 1
     assert again[3:] == (staged, places, rest)
     assert found(tmp_path) == again
+
+
+def test_a_redo_log_that_cannot_be_replaced_is_kept(tmp_path: Path) -> None:
+    fill(tmp_path)
+    expected = found(tmp_path)
+    age(tmp_path)
+    log = (tmp_path / "redo").read_bytes()
+    (tmp_path / "redo.new").mkdir()  # nothing can be written there, as on a full disk
+    for _ in range(2):
+        with pytest.raises(StoreUnwritable):
+            Store.open(tmp_path)
+    assert (tmp_path / "redo").read_bytes() == log
+    (tmp_path / "redo.new").rmdir()
+    assert found(tmp_path) == expected
 
 
 def test_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
