@@ -38,12 +38,12 @@ class Consuming:
 
     Args:
         state: the queues.
-        timers: for what is returned with a delay.
+        delays: for what is returned with a delay.
     """
 
-    def __init__(self, state: ShardState, timers: DelayedMessages) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
         self._state = state
-        self._delays = timers
+        self._delays = delays
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Consume: self._consume,
             Cancel: self._cancel,

@@ -62,14 +62,14 @@ class Decisions:
 
     Args:
         state: the queues.
-        timers: for what joins them later.
+        delays: for what joins them later.
         attempts: what is staged; attempts of which nothing is left are removed.
     """
 
-    def __init__(self, state: ShardState, timers: DelayedMessages, attempts: Attempts) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages, attempts: Attempts) -> None:
         self._state = state
         self._store, self._buffer = state.store, state.buffer
-        self._delays = timers
+        self._delays = delays
         self._attempts = attempts
         self._concluding: dict[int, Conclusion] = {}
         self._stuck: dict[int, Conclusion] = {}  # all was done that can be

@@ -22,15 +22,15 @@ class Publishing:
 
     Args:
         state: the queues.
-        timers: for what is published with a delay.
+        delays: for what is published with a delay.
         transactions: for what is published in one.
     """
 
-    def __init__(self, state: ShardState, timers: DelayedMessages, transactions: Transactions) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages, transactions: Transactions) -> None:
         self._state = state
         self._queues, self._active, self._peers = state.queues, state.active, state.peers
         self._buffer, self._space = state.buffer, state.store.space
-        self._delays = timers
+        self._delays = delays
         self._transactions = transactions
         self._confirming: dict[Peer, PeerState] = {}
         self.handlers: dict[type, Callable[[Any, Any], None]] = {Publish: self._publish, Gone: self._gone}

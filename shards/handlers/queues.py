@@ -29,7 +29,7 @@ class Administration:
 
     Args:
         state: them.
-        timers: what waits for a time in them.
+        delays: what waits for a time in them.
         dead_letters: what is on its way out of them.
         reservations: what is reserved in them.
         enrolment: remembers the ids of queues.
@@ -39,14 +39,14 @@ class Administration:
     def __init__(
         self,
         state: ShardState,
-        timers: DelayedMessages,
+        delays: DelayedMessages,
         dead_letters: DeadLetterSender,
         reservations: Reservations,
         enrolment: Enrolment,
         dropped: list[tuple[int, list[Segment]]],
     ) -> None:
         self._state = state
-        self._delays = timers
+        self._delays = delays
         self._dead_letters = dead_letters
         self._reservations = reservations
         self._enrolment = enrolment

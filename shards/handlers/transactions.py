@@ -64,16 +64,16 @@ class Transactions:
 
     Args:
         state: the queues.
-        timers: for what joins them later.
+        delays: for what joins them later.
     """
 
-    def __init__(self, state: ShardState, timers: DelayedMessages) -> None:
+    def __init__(self, state: ShardState, delays: DelayedMessages) -> None:
         self._state = state
         self._store, self._buffer = state.store, state.buffer
         self._attempts: Attempts = {}
         self._wide: dict[StagedAttempt, None] = {}
         self._ended = RangeSet()
-        self._decisions = Decisions(state, timers, self._attempts)
+        self._decisions = Decisions(state, delays, self._attempts)
         self._checking: deque[_Check] = deque()
         self.handlers: dict[type, Callable[[Any, Any], None]] = {
             Seal: self._seal,

@@ -19,7 +19,7 @@ from typing import Final
 from shardmq.limits import RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import PERSISTENT, RecordBatch, can_join, join
 from shardmq.ranges import RangeSet
-from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery, _delivery
+from shardmq.shards.queues.delivery import ALL_BATCHES, Delivery, make_delivery
 from shardmq.shards.queues.ready_messages import ReadyMessages
 from shardmq.shards.queues.segment_log import COMPACT_TOTAL_MIN, MERGE_SEGMENTS
 from shardmq.shards.segments.segment import SEGMENT_BYTES, Ranges, Segment
@@ -194,7 +194,7 @@ class Subqueue(ReadyMessages):
         self.unacked += taken
         self.delivered += taken
         return [
-            _delivery((first, again, 0, batches[0] if len(batches) == 1 else join(batches)))
+            make_delivery((first, again, 0, batches[0] if len(batches) == 1 else join(batches)))
             for first, again, batches in deliveries
         ]
 
@@ -277,7 +277,7 @@ class Subqueue(ReadyMessages):
             self._settle(start, end)
 
     def keep_held(self, ranges: Ranges) -> Ranges:
-        """At start: held what was so before; returns those of them that are still here."""
+        """At start: hold what was held before; returns those of them that are still here."""
         found = self.returned.extract(list(RangeSet(ranges)))
         self.held += sum([end - start for start, end in found])
         return found
@@ -309,7 +309,7 @@ class Subqueue(ReadyMessages):
         return ranges
 
     def withdraw_expired(self, now_ms: int, batches_max: int = ALL_BATCHES) -> Ranges:
-        """Held what has waited for too long, at the head: so many batches at most, and about EXPIRE_BYTES then.
+        """Hold what has waited for too long, at the head: so many batches at most, and about EXPIRE_BYTES then.
 
         What came in this very pass stays: it may still be delivered at once, which is what a time of 0 allows.
         """

@@ -3,8 +3,7 @@
 body_cache.py       Which bodies are in memory, within a budget.
 delivery_counts.py  How often each of some messages was delivered in vain, kept by ranges: most were not, and others
                     were together.
-segment.py          Segments: the unit in which messages are stored, read back and deleted; and which bodies are in
-                    memory.
+segment.py          Segments: the unit in which messages are stored, read back and deleted.
 slicer.py           Cutting record batches by message.
 steps.py            Work that is carried out in steps, with what each step counts for.
 """

@@ -1,4 +1,4 @@
-"""Segments: the unit in which messages are stored, read back and deleted; and which bodies are in memory.
+"""Segments: the unit in which messages are stored, read back and deleted.
 
 A queue numbers its messages from 0 up. A segment holds batches in order; numbers in between may be missing.
 

@@ -36,7 +36,7 @@ class SlicedWork:
         self._left = SLICE_BYTES
         if self._works:
             self._works.rotate(-1)
-            self._batch()
+            self._run()
 
     def add(self, steps: Steps, done: Callable[[], None]) -> None:
         """Add work. It is done at once where it is small enough, and this pass has done little.
@@ -46,9 +46,9 @@ class SlicedWork:
             done: called when there are no more.
         """
         self._works.appendleft((steps, done))
-        self._batch()
+        self._run()
 
-    def _batch(self) -> None:
+    def _run(self) -> None:
         while self._works and self._left > 0:
             steps, done = self._works[0]
             cost = next(steps, None)

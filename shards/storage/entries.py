@@ -67,9 +67,9 @@ class Timer(NamedTuple):
         due_ms: when.
         serial: tells it from others of that time; of returned messages, the first's number.
         messages: how many.
-        delayed: whether they are in the queue already.
+        is_return: whether they are in the queue already, returned with a delay.
         durable: whether it survives a restart.
-        batch: the messages, unless they are delayed or were not asked for.
+        batch: the messages; None where they were returned, or were not asked for.
     """
 
     queue: int
