@@ -10,7 +10,7 @@ checksums.py        Rows with checksums: LMDB has none.
 compaction.py       Compaction: a store's file is copied without its free pages, and the copy takes its place.
 disk_space.py       The disk under a store: how much can still be written, and a reserve that nobody else can have.
 files.py            Files and folders that are on disk for certain.
-folder_lock.py      Holding a store's folder without changing it: nobody opens the store meanwhile.
+folder_lock.py      A store's folder is one process's: who opens the store locks it, and who only looks at it, too.
 store_copy.py       A store copied while it is in use: a snapshot of it is written elsewhere on threads, at a bounded
                     rate.
 pages/              The pages of LMDB's file, looked through before LMDB touches it.

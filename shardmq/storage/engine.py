@@ -119,7 +119,7 @@ class Engine(ABC):
     def get(self, database: int, key: bytes) -> memoryview | None:
         """Return a stored value, None where there is no such row.
 
-        The view is good until the engine is next asked to write or to close.
+        The view is good until the engine is next asked to write, to give space back, or to close.
         """
 
     @abstractmethod

@@ -16,16 +16,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from shardmq.errors import StoreDamaged
 from shardmq.storage.compaction import COPY_AT_START_BYTES_MAX, UNMADE, Slack, clear, copy, is_worth_it, swap
 from shardmq.storage.disk_space import MARGIN_BYTES, RESERVE_BYTES, DiskSpace, unwritable, writing
 from shardmq.storage.engine import Edit, Engine, Layout, Room, Row
 from shardmq.storage.lmdb_environment import open_environment, rewrite
 from shardmq.storage.page_map import READ_BYTES_MAX, PageMap
 from shardmq.storage.pages.page_check import Head, Keys
-from shardmq.storage.redo.log import RedoLog
+from shardmq.storage.redo.edits import LoggedEdit, edits_in, encode_edits
+from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.store_copy import StoreCopy
 
 CHECKPOINT_SECONDS: Final = 0.25
@@ -35,17 +33,12 @@ LOGGED_BYTES_MAX: Final = 64 << 10
 """Commits up to this size go to the redo log first. Above, LMDB's second flush is a small part of the cost, and writing
 twice would not be."""
 
-REDO: Final = "redo"
-"""The log's file, in the store's folder."""
-
 _KEY_BYTES: Final = 512
 """About what a row takes of the map when only its key is read: its page is mapped together with its neighbours."""
 
-_NOTE: Final = 8
+_NOTE_BYTES: Final = 8
 
 _log: Final = logging.getLogger(__name__)
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 _key_of: Final = itemgetter(0)
 
 
@@ -94,8 +87,7 @@ class LmdbEngine(Engine):
         self._slack = Slack()
         self._redo: RedoLog | None = None
         self._overlay: list[dict[bytes, bytes | None]] = [{} for _ in layout.databases]
-        self._is_pending = False
-        self._pending_since = 0.0
+        self._pending_since: float | None = None  # monotonic; when the oldest edits of the overlay were logged
         self._touched = 0
 
     def _use(self) -> None:
@@ -122,21 +114,12 @@ class LmdbEngine(Engine):
             self._redo = redo = RedoLog(self.environment.folder / REDO, applied)
             if redo.pending:
                 check()
-                left = [edit for payload in redo.pending for edit in self._edits_in(redo.file, payload)]
+                left = [edit for payload in redo.pending for edit in edits_in(redo.file, payload, len(self._dbs))]
                 redo.pending.clear()
                 self._commit(left)
             redo.renew()
         except OSError as fault:
             raise unwritable(self.environment.folder, fault) from fault
-
-    def _edits_in(self, file: Path, payload: bytes) -> list[tuple[int, bytes, bytes | None]]:
-        try:
-            edits = _decode_edits(payload)
-        except msgspec.DecodeError as fault:
-            raise StoreDamaged(file, f"a commit in it cannot be read: {fault}") from fault
-        if any(not 0 <= number < len(self._dbs) for number, _, _ in edits):
-            raise StoreDamaged(file, "a commit in it is of a database that is not there")
-        return edits
 
     def get(self, database: int, key: bytes) -> memoryview | None:
         recent = self._overlay[database]
@@ -186,7 +169,7 @@ class LmdbEngine(Engine):
     def _stored(self, database: int, start: bytes, end: bytes | None) -> Generator[Row]:
         """The rows that LMDB has of a scan."""
         with self._env.begin(buffers=True) as reading, reading.cursor(self._dbs[database]) as cursor:
-            if not (cursor.set_range(start) if start else cursor.first()):
+            if not cursor.set_range(start):
                 return
             for place, value in cursor.iternext(keys=True, values=True):
                 key = bytes(place)
@@ -198,7 +181,7 @@ class LmdbEngine(Engine):
     def _stored_keys(self, database: int, start: bytes, end: bytes | None) -> Generator[bytes]:
         """The keys that LMDB has of a scan."""
         with self._env.begin() as reading, reading.cursor(self._dbs[database]) as cursor:
-            if not (cursor.set_range(start) if start else cursor.first()):
+            if not cursor.set_range(start):
                 return
             for key in cursor.iternext(keys=True, values=False):
                 if end is not None and key >= end:
@@ -223,7 +206,7 @@ class LmdbEngine(Engine):
         self._touched += touched
         if size is not None and size <= LOGGED_BYTES_MAX and self._redo is not None:
             logged = [(number, key, None if value is None else bytes(value)) for number, key, value in edits]
-            payload = _encode(logged)
+            payload = encode_edits(logged)
             if self._redo.has_room(len(payload)):
                 try:
                     self._redo.append(payload)
@@ -234,10 +217,9 @@ class LmdbEngine(Engine):
             edits = logged
         self._commit(edits)
 
-    def _log_applied(self, edits: list[tuple[int, bytes, bytes | None]]) -> None:
+    def _log_applied(self, edits: list[LoggedEdit]) -> None:
         """Edits are in the redo log."""
-        if not self._is_pending:
-            self._is_pending = True
+        if self._pending_since is None:
             self._pending_since = time.monotonic()
         overlay = self._overlay
         for number, key, value in edits:
@@ -261,11 +243,11 @@ class LmdbEngine(Engine):
                     put(key, stored_value(number, key, value), db=dbs[number])
             if self._redo is not None and self.layout.log_note is not None:
                 number, key = self.layout.log_note
-                put(key, stored_value(number, key, self._redo.last.to_bytes(_NOTE, "big")), db=dbs[number])
+                put(key, stored_value(number, key, self._redo.last.to_bytes(_NOTE_BYTES, "big")), db=dbs[number])
         self._map.read(self._touched)
         self._touched = 0
-        if self._is_pending:
-            self._is_pending = False
+        if self._pending_since is not None:
+            self._pending_since = None
             for recent in self._overlay:
                 recent.clear()
         if self._redo is not None:
@@ -273,18 +255,18 @@ class LmdbEngine(Engine):
         self.space.committed()
 
     def sync(self) -> None:
-        if self._is_pending:
+        if self._pending_since is not None:
             self._commit(())
 
     def rest(self, now: float) -> None:
-        if self._is_pending and now - self._pending_since >= CHECKPOINT_SECONDS:
+        if self._pending_since is not None and now - self._pending_since >= CHECKPOINT_SECONDS:
             self._commit(())
         if self._map.bytes >= READ_BYTES_MAX:
             self._map.release()
 
     @property
     def is_pending(self) -> bool:
-        return self._is_pending
+        return self._pending_since is not None
 
     def clear(self, *databases: int) -> None:
         self.sync()

@@ -5,7 +5,6 @@
 <folder>/lock.mdb   LMDB's
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,8 +16,10 @@ import lmdb
 
 from shardmq.errors import StoreDamaged, StoreRefused
 from shardmq.storage.engine import VERSION, Bytes
-from shardmq.storage.files import make_folder, sync_file, sync_folder
+from shardmq.storage.files import sync_file, sync_folder
+from shardmq.storage.folder_lock import lock_folder
 from shardmq.storage.pages.page_check import Head, Keys, check_pages
+from shardmq.storage.redo.log import REDO, REDO_ASIDE
 
 MAP_BYTES: Final = 1 << 40
 """Address space, not disk: a map that cannot fill before the disk does."""
@@ -27,7 +28,7 @@ _PORTION: Final = 10_000
 """Rows in memory at once while all are written anew."""
 
 _META: Final = b"meta"
-_REMAINS: Final = ("redo", "redo.new", "lock.mdb")
+_REMAINS: Final = (REDO, REDO_ASIDE, "lock.mdb")
 """Files that are made when data.mdb is there."""
 _FORMAT_KEY: Final = b"format"
 _VERSION_KEY: Final = b"version"
@@ -64,25 +65,6 @@ class LmdbEnvironment:
         """Close the file, then let go of the lock."""
         self.env.close()
         os.close(self._lock)
-
-
-def lock_folder(folder: Path) -> int:
-    """Make a folder this process's own, for as long as the returned descriptor is open.
-
-    Raises:
-        StoreRefused: another process holds it, or it is no folder we can write in.
-    """
-    try:
-        make_folder(folder)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as fault:
-        raise StoreRefused(f"{folder} cannot hold a store: {fault.strerror} ({fault.filename})") from fault
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise StoreRefused(f"{folder} is in use by another process; stop it, or use another data directory") from None
-    return lock
 
 
 def open_environment(

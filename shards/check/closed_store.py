@@ -4,9 +4,6 @@ import heapq
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
-
-import msgspec
 
 from shardmq.errors import StoreDamaged
 from shardmq.shards.storage.schema import (
@@ -21,13 +18,11 @@ from shardmq.shards.storage.schema import (
     stored_value,
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
-from shardmq.storage.engine import VERSION
-from shardmq.storage.redo.log import RedoLog
+from shardmq.storage.engine import VERSION, Bytes, Edit
+from shardmq.storage.redo.edits import edits_in
+from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.repair.closed_file import ClosedFile
-from shardmq.storage.repair.findings import Edit
 from shardmq.storage.repair.repair import write_edits
-
-_decode_edits: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes, bytes | None]]).decode
 
 Row = tuple[bytes, bytes | None]
 """A key, and the row's content; None where that is not what was written."""
@@ -56,7 +51,7 @@ class ClosedStore:
         self.overlay: dict[int, dict[bytes, bytes | None]] = {}
         self.last, self.is_new = 0, True
         try:
-            self._read_log(folder / "redo")
+            self._read_log(folder / REDO)
         except BaseException:
             self._closed.close()
             raise
@@ -101,7 +96,7 @@ class ClosedStore:
         log.close()
         self.last, self.is_new = log.last, False
         for payload in log.pending:
-            for number, key, value in _decode_edits(payload):
+            for number, key, value in edits_in(file, payload, len(DATABASES)):
                 self.overlay.setdefault(number, {})[key] = value
 
 
@@ -145,6 +140,6 @@ def is_well(number: int, key: bytes, value: bytes) -> bool:
     return row_of(number, key, value, VERSION) is not None
 
 
-def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:
+def _as_it_is(_number: int, _key: bytes, value: Bytes) -> Bytes:
     """Rows of the first version have no checksums but those of bodies."""
     return value

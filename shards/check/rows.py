@@ -27,7 +27,8 @@ from shardmq.shards.storage.schema import (
     TIMERS,
     number_of,
 )
-from shardmq.storage.repair.findings import Edit, Finding, Repair
+from shardmq.storage.engine import Edit
+from shardmq.storage.repair.findings import Finding, Repair
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_batch: Final = msgspec.msgpack.Decoder(RecordBatch).decode

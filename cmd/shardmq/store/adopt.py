@@ -87,7 +87,7 @@ def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]"
     """Build the new store beside the old one; returns the outcome, and why the old one was not used."""
     from shardmq.coordinator.storage.adoption import adopt as adopt_shards
     from shardmq.coordinator.storage.adoption import broker_of
-    from shardmq.storage.lmdb_environment import lock_folder
+    from shardmq.storage.folder_lock import lock_folder
 
     broker_of(shards)
     old, new = data_dir / "coordinator", data_dir / NEW

@@ -143,12 +143,12 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
     from shardmq.shards.storage.store import Store as ShardStore
     from shardmq.shards.storage.write_batch import WriteBatch
     from shardmq.storage.files import sync_folder
-    from shardmq.storage.redo.log import RedoLog
+    from shardmq.storage.redo.log import REDO, RedoLog
 
     numbers = [int(each.store.removeprefix("shard-")) for each in manifest.stores if each.store != "coordinator"]
     for number in numbers:
         folder = aside / f"shard-{number}"
-        RedoLog(folder / "redo", None).close()
+        RedoLog(folder / REDO, None).close()
         store = ShardStore.open(folder, number)
         try:
             store.write(WriteBatch(identity=msgspec.structs.replace(store.identity, broker=broker)))

@@ -20,10 +20,10 @@ from shardmq.coordinator.storage.schema import (
     number_of,
 )
 from shardmq.storage.checksums import row_content, sealed_row
-from shardmq.storage.engine import VERSION
+from shardmq.storage.engine import VERSION, Bytes, Edit
 from shardmq.storage.lmdb_environment import check_file
 from shardmq.storage.repair.closed_file import ClosedFile
-from shardmq.storage.repair.findings import Edit, Finding
+from shardmq.storage.repair.findings import Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue
 
@@ -164,10 +164,10 @@ def queue_key(queue: Queue) -> bytes:
     return name_key(queue.vhost, queue.name)
 
 
-def _sealed(number: int, key: bytes, value: bytes) -> bytes:
+def _sealed(number: int, key: bytes, value: Bytes) -> Bytes:
     return sealed_row(SEEDS[number], key, value)
 
 
-def _as_it_is(_number: int, _key: bytes, value: bytes) -> bytes:
+def _as_it_is(_number: int, _key: bytes, value: Bytes) -> Bytes:
     """The first version has no checksums."""
     return value

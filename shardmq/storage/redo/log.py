@@ -31,6 +31,12 @@ from shardmq.errors import StoreDamaged, StoreRefused
 from shardmq.storage.files import sync_folder
 from shardmq.storage.redo.recovery import ENTRY, ENTRY_BYTES_MAX, NUMBER, Content
 
+REDO: Final = "redo"
+"""The log's file, in the store's folder."""
+
+REDO_ASIDE: Final = "redo.new"
+"""A log that is being made."""
+
 REDO_BYTES: Final = 8 << 20
 """Size of the log. Larger makes LMDB's commits rarer and longer; a start reads it once."""
 
@@ -150,7 +156,7 @@ def _for_appending(file: Path) -> int:
 def _create(file: Path) -> int:
     """Make it aside and move it into place, so that a log that exists was once whole; returns its salt."""
     salt = secrets.randbits(64)
-    aside = file.with_name("redo.new")
+    aside = file.with_name(REDO_ASIDE)
     with aside.open("wb") as stream:
         header = _FILE_HEADER.pack(_MAGIC, _VERSION, REDO_BYTES)
         header += _SALT.pack(salt, xxh3_64_intdigest(header + NUMBER.pack(salt)))

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shardmq.storage.engine import Edit
+
 NUMBERS_SHOWN: Final = 8
 """Ranges of numbers that a sentence names; all are in the JSON."""
-
-Edit = tuple[int, bytes, bytes | None]
-"""(number of the database, key, value), None to delete."""
 
 Ranges = list[tuple[int, int]]
 

@@ -9,9 +9,9 @@ from typing import Final
 import lmdb
 
 from shardmq.errors import StoreRefused
+from shardmq.storage.engine import Bytes, Edit
 from shardmq.storage.files import make_folder, sync_file, sync_folder
 from shardmq.storage.lmdb_environment import MAP_BYTES
-from shardmq.storage.repair.findings import Edit
 
 ROOM_BYTES: Final = 64 << 20
 """What must be free besides the copy: the repair itself writes, too."""
@@ -62,7 +62,7 @@ def write_edits(
     folder: Path,
     databases: Sequence[bytes],
     edits: Iterable[Edit],
-    sealed: Callable[[int, bytes, bytes], bytes | bytearray],
+    sealed: Callable[[int, bytes, Bytes], Bytes],
 ) -> None:
     """Write to a closed store, all or nothing.
 

@@ -4,14 +4,17 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shardmq.bus.messages.shard import Nack, Publish
+from shardmq.errors import StoreDamaged
 from shardmq.shards.check.check import check_shard
 from shardmq.shards.check.closed_store import ClosedStore, mend
 from shardmq.shards.check.queues import Registry
-from shardmq.shards.storage.schema import STAGE, STATE
+from shardmq.shards.storage.schema import DATABASES, STAGE, STATE
 from shardmq.shards.storage.store import Store
+from shardmq.storage.redo.log import REDO, RedoLog
 from shardmq.storage.repair.findings import Finding
 from shardmq.topology.entities import Queue
 from tests.shards.clocked import Clocked
@@ -86,6 +89,29 @@ def test_what_is_in_the_redo_log_alone_is_looked_at(tmp_path: Path) -> None:
     assert findings(copy) == []
     Store.open(copy).close()
     shard.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "what"),
+    [
+        (b"\xc1", "a commit in it cannot be read"),
+        (msgspec.msgpack.encode([(len(DATABASES), b"key", b"")]), "a commit in it is of a database that is not there"),
+    ],
+)
+def test_a_commit_in_the_redo_log_that_cannot_be_read_is_damage_of_the_log(
+    folder: Path, payload: bytes, what: str
+) -> None:
+    store = ClosedStore(folder)
+    store.close()
+    log = RedoLog(folder / REDO, store.last)
+    log.append(payload)
+    log.close()
+    before = digest(folder)
+    for read in (ClosedStore, Store.open):
+        with pytest.raises(StoreDamaged, match=what) as refused:
+            read(folder)
+        assert refused.value.file == folder / REDO
+    assert {**digest(folder), "lock.mdb": before["lock.mdb"]} == before
 
 
 @pytest.mark.parametrize("database", ["queues", "marks", "index", "timers", "producers", "reservations"])
