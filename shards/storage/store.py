@@ -81,9 +81,10 @@ class Store:
         applied = rows.state(APPLIED, number_of)
         identity = identified(self.file, *self._whose(), shard, applied is None)
         engine.start(applied, self._contents)
-        if rows.state(IDENTITY, decoding.decode_identity) is None:
+        stored = rows.state(IDENTITY, decoding.decode_identity)  # the redo log may have had a newer one
+        if stored is None:
             engine.apply([(STATE, IDENTITY, _encode(identity))])  # from here on, the redo log must be there
-        self.identity = rows.state(IDENTITY, decoding.decode_identity) or identity
+        self.identity = stored or identity
 
     @classmethod
     def open(cls, folder: Path, shard: int = 0) -> Self:
@@ -118,7 +119,6 @@ class Store:
         Raises:
             StoreRefused: records that no shard wrote. Nothing was touched.
         """
-        self.engine.sync()
         contents = self._contents()
         self.engine.clear(SPILLED, SPILLED_TIMERS)
         self.engine.compact_at_start()
@@ -143,7 +143,7 @@ class Store:
 
     @property
     def is_pending(self) -> bool:
-        """Tell whether there are changes that `rest` is yet to bring to their place."""
+        """Whether there are edits in the redo log that are not in the databases."""
         return self.engine.is_pending
 
     def read(self, segment: Segment) -> list[NumberedBatch]:
@@ -183,5 +183,5 @@ class Store:
         self.engine.give_back(now, room, is_pressed)
 
     def close(self) -> None:
-        """Bring everything to its place and let go of the files."""
+        """Bring everything into the databases and let go of the files."""
         self.engine.close()
