@@ -1,13 +1,13 @@
 """What is asked of a shard.
 
 publish.py        Publishes: to queues at once or later, once each.
-consume.py        Consumers and what they do with what they got.
+consume.py        What consumers ask for: messages; acks, nacks and renewals; credit and prefetch.
 atomic_commit.py  Publishes and settlements carried out together or not at all.
-queues.py         Queues come and go, are counted, looked into, purged.
+queues.py         Queues: assigned, deleted, counted, peeked into, purged.
 transactions.py   Staged publishes: taken in, sealed, prepared, decided.
 decisions.py      Decided transactions: their messages join their queues, or are dropped, in portions.
 reservations.py   Messages reserved under a name, for a time.
-reads.py          Queues cut into slices, and read without a trace.
+reads.py          Queues cut into slices, and read without changing them.
 delays.py         Delayed publishes, and messages that were returned with a delay.
 dead_letters.py   Dead letters on their way to a gateway.
 backup.py         The shard's part in a backup: it stands still for a moment, and copies its store while it goes on.

@@ -1,8 +1,9 @@
 """What clients commit on one shard: publishes and settlements that are carried out together or not at all.
 
-All of a commit is looked at before anything of it is done, and all of it is done within one pass, which is written by
-one commit of the store: a crash leaves both its publishes and its settlements, or neither. What is rejected into a
-dead-letter exchange alone leaves its queue later, when its new home has it; after a crash in between it comes again.
+All of a commit is checked before any of it is carried out, and all of it is carried out within one pass, which is
+written by one commit of the store: a crash leaves both its publishes and its settlements, or neither. Only what is
+rejected into a dead-letter exchange leaves its queue later, when it has arrived; after a crash in between it comes
+again.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,7 @@ from shardmq.shards.storage.store import Store
 from shardmq.storage.store_copy import StoreCopy
 
 HOLD_SECONDS: Final = 3.0
-"""Who is not told to copy for so long goes on: the backup has failed."""
+"""A shard that is not told to copy within this time goes on: the backup has failed."""
 
 TELL_SECONDS: Final = 0.2
 

@@ -1,4 +1,4 @@
-"""Consumers and what they do with what they got: acks, returns, renewals, credit, and getting one by one."""
+"""What consumers ask for: messages, one or as they come; acks, nacks and renewals; credit and prefetch."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,8 +27,8 @@ from shardmq.shards.state.hosted_queue import HostedQueue
 from shardmq.shards.state.shard import PeerState, ShardState
 
 LOST_MS: Final = 5000
-"""How long an auto-delete queue is kept whose last consumers went with their gateway's session: a link that broke is
-back in a moment, and with it they are."""
+"""How long an auto-delete queue is kept after its last consumers went with their gateway's session: a broken link is
+back in a moment, and its consumers with it."""
 
 Ranges = list[tuple[int, int]]
 
@@ -59,7 +59,7 @@ class Consuming:
         self._permitted: list[Consumer] = []  # in this pass
 
     def lost(self, client: PeerState) -> None:
-        """A session is over, and all its consumers with it."""
+        """Remove the consumers of a session that is over."""
         state = self._state
         for consumer in client.consumers.values():
             try:
@@ -135,7 +135,7 @@ class Consuming:
                 self._state.look_unused(hosted)
 
     def _leave(self, consumer: Consumer) -> None:
-        """No more is delivered to it."""
+        """Deliver no more to a consumer; it keeps what it holds."""
         state, number = self._state, consumer.queue.id
         hosted = state.queues[number]
         state.catch_up(hosted)
@@ -160,7 +160,7 @@ class Consuming:
         return hosted
 
     def _stir(self, consumer: Consumer) -> HostedQueue:
-        """A consumer may have credit again: its queue has its turn in this pass."""
+        """Give a consumer's queue its turn in this pass: the consumer may have credit again."""
         number = consumer.queue.id
         hosted = self._state.active[number] = self._state.queues[number]
         if consumer.is_waiting:
@@ -168,7 +168,7 @@ class Consuming:
         return hosted
 
     def settle(self, peer: Peer, message: Ack) -> None:
-        """Messages are done with."""
+        """Settle messages that a consumer acknowledged."""
         consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
             return
@@ -177,7 +177,7 @@ class Consuming:
         self._stir(consumer)
 
     def requeue(self, peer: Peer, message: Nack) -> None:
-        """Messages were not taken."""
+        """Requeue messages, now or later, or reject them, as a consumer says."""
         consumer = self._state.peers[peer].consumers.get(message.consumer)
         if consumer is None:
             return
@@ -226,7 +226,7 @@ class Consuming:
             self._stir(consumer)
 
     def end_permits(self) -> None:
-        """The pass ends, and everybody had their turn: what was not made use of is free for others."""
+        """The pass ends, and all consumers had their turn: give permits back that were not used."""
         permitted, self._permitted = self._permitted, []
         for consumer in permitted:
             if consumer.permit:

@@ -1,4 +1,4 @@
-"""Dead letters on their way to their next home: posted to gateways, which route them, and kept until they are there."""
+"""Dead letters on their way out: sent to gateways, which route them, and kept until they have arrived."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from shardmq.shards.state.shard import ShardState
 
 LETTERS_MAX: Final = 64
 LETTERS_BYTES_MAX: Final = 4 << 20
-"""What may be under way at once: what dies faster than its next home takes it stays where it is, on disk."""
+"""How much may be under way at once; the dead letters beyond that stay where they are, on disk."""
 
 LETTER_BYTES: Final = 64 << 10
-"""What is taken from one queue at a time; the others have their turn then. Of small messages that is many letters."""
+"""How much is taken from one queue before the others have their turn. Of small messages that is many letters."""
 
 AGAIN_MS: Final = 1000
 """When a letter that was refused is sent again."""
@@ -100,7 +100,7 @@ class DeadLetterSender:
             self.look(hosted)
 
     def retire(self, number: int) -> None:
-        """A queue is deleted, and what was under way is nobody's."""
+        """Forget the dead letters of a queue that is deleted, those under way included."""
         self._waiting.pop(number, None)
         for letter in self._out.get(number, [])[:]:
             self._done(number, letter)
@@ -120,7 +120,7 @@ class DeadLetterSender:
             schedule.at(schedule.now_ms + AGAIN_MS, partial(self._retry, message.queue, parts))
 
     def _answered(self, peer: Peer, number: int, ranges: Ranges) -> Ranges:
-        """Those of these messages that this gateway had and has not answered for."""
+        """Note a gateway's answer; returns those of the messages that it had, and had not answered for."""
         found: Ranges = []
         for letter in [letter for letter in self._out.get(number, ()) if letter.peer is peer]:
             for start, end in ranges:

@@ -38,8 +38,8 @@ class Conclusion:
     Attributes:
         transaction: its number.
         attempts: whose messages are still to join their queues; what others staged is removed after that.
-        since: the first of them goes on here.
-        behind: what is removed is behind that, so that what was need not be passed over.
+        since: the sequence at which the first of them goes on.
+        behind: the last place that was removed, so that a scan need not pass over what is gone.
         kept: of attempts whose turn is over, messages that stay staged: damaged, or for a queue out of service.
         why: what is to be said of those.
         asked: who waits for the end.
@@ -166,13 +166,13 @@ class Decisions:
         return room
 
     def _keep(self, conclusion: Conclusion, place: StagedPlace) -> None:
-        """A batch stays staged: it was promised, and cannot be where it was to go."""
+        """Leave a batch staged that was promised and cannot join its queues."""
         conclusion.kept[place.attempt] = conclusion.kept.get(place.attempt, 0) + place.messages
 
     def _join_queues(self, staged: Staged) -> tuple[int, ...]:
-        """A batch joins its queues as if it came now; returns those that are out of service, and have not got it.
+        """Append a batch to its queues as if it came now; returns those that are out of service, and did not get it.
 
-        One that is condemned gets it too: it may yet be kept.
+        A queue that is condemned gets it, too: it may yet be kept.
         """
         state, batch = self._state, staged.batch
         now_ms = state.schedule.now_ms

@@ -1,7 +1,7 @@
-"""What waits for a time: delayed publishes, and messages that were returned with a delay (delayed).
+"""Messages that wait for a time: delayed publishes, and delayed messages, which were returned with a delay.
 
-Both lie in the store, in the order in which they are due, and nowhere else: a million of them take no memory. Of each
-queue is known how many there are and when to look next. When a delayed publish is due, it is appended to its queue as
+Both lie in the store, in the order in which they are due, and nowhere else: a million of them take no memory. In memory
+are only how many each queue has, and when to look next. When a delayed publish is due, it is appended to its queue as
 if it came now; delayed messages have kept their place in the queue, and are ready there again.
 """
 
@@ -35,7 +35,7 @@ Ranges = list[tuple[int, int]]
 
 
 class DelayedMessages:
-    """Everything in a shard that waits for a time.
+    """The messages of a shard that wait for a time.
 
     Args:
         state: the queues.
@@ -50,7 +50,7 @@ class DelayedMessages:
     def scan(self, stored: Mapping[int, RecoveredQueue]) -> tuple[dict[int, tuple[int, int]], dict[int, Ranges]]:
         """At start, before there are queues: (messages that wait, first time) and delayed messages, by queue.
 
-        Timers of delayed messages that are there no more are removed: transient ones, whose numbers others will have.
+        Timers of delayed messages that are gone are removed: others will get the numbers of transient ones.
         """
         waiting: dict[int, tuple[int, int]] = {}
         delayed: dict[int, Ranges] = {}
@@ -68,19 +68,19 @@ class DelayedMessages:
         return waiting, {queue: sorted(ranges) for queue, ranges in delayed.items()}
 
     def adopt(self, hosted: HostedQueue, count: int, due_ms: int) -> None:
-        """At start: so much of a queue waits, from then on."""
+        """At start: take over how many messages of a queue wait, and when the first is due."""
         hosted.delayed = count
         self.pending += count
         self._expect(hosted, due_ms)
 
     def delay(self, hosted: HostedQueue, batch: RecordBatch, due_ms: int) -> None:
-        """A batch joins a queue later."""
+        """Append a batch to a queue later."""
         self._serial += 1
         durable = hosted.queue.declared.durable and batch.flags & PERSISTENT != 0
         self._wait(hosted, Timer(hosted.queue.id, due_ms, self._serial, batch.count, False, durable, batch))
 
     def publish(self, hosted: HostedQueue, batch: RecordBatch, now_ms: int) -> None:
-        """Append what is due. It was confirmed long ago: what a full queue refuses, it is offered again."""
+        """Append a batch that is due. It was confirmed long ago: what a full queue refuses is tried again."""
         queue = hosted.queue
         batch.timestamp_ms = now_ms
         taken = queue.append(batch, hosted.consumers.credit()) if hosted.refuses else queue.append(batch)
@@ -88,13 +88,13 @@ class DelayedMessages:
             self.delay(hosted, self._state.slicer.cut(batch, taken, batch.count), now_ms + REFUSED_MS)
 
     def delay_return(self, hosted: HostedQueue, ranges: Ranges, due_ms: int) -> None:
-        """Messages that a queue has delayed are ready again later."""
+        """Make messages ready again later that a queue has delayed."""
         queue = hosted.queue
         for start, end in ranges:
             self._wait(hosted, Timer(queue.id, due_ms, start, end - start, True, queue.declared.durable))
 
     def retire(self, hosted: HostedQueue) -> None:
-        """A queue is deleted; what is in the store follows by `clear`."""
+        """Forget what waits of a queue that is deleted; `clear` removes it from the store."""
         self.pending -= hosted.delayed
         hosted.delayed = 0
 
@@ -124,7 +124,7 @@ class DelayedMessages:
 
     def _look(self, number: int, due_ms: int) -> None:
         hosted = self._state.queues.get(number)
-        if hosted is not None and hosted.timers_at == due_ms:  # or an earlier one has come between
+        if hosted is not None and hosted.timers_at == due_ms:  # else another look was planned, for an earlier time
             hosted.timers_at = None
             self._fire(hosted)
 

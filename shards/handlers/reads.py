@@ -1,6 +1,7 @@
-"""Reading a queue without a trace: cut into slices, and looked at by number. Nothing moves, nothing stays in memory.
+"""Reading a queue without changing it: it is cut into slices, and messages are shown by number.
 
-What is in a slice is read from the store segment by segment and let go of; only what flows anyway is taken from memory.
+Bodies are read from the store segment by segment, and dropped afterwards; those that are in memory anyway are taken
+from there.
 """
 
 from collections import deque
@@ -19,15 +20,15 @@ from shardmq.shards.segments.segment import Ranges
 from shardmq.shards.state.shard import ShardState
 
 PASS_BYTES: Final = 4 * PEEK_BYTES
-"""Bytes shown in one pass, or read to find what is shown, about; a hundred readers at once wait for one another, not
-everybody else for them."""
+"""About how many bytes are shown in one pass, or read to find what to show: a hundred readers wait for one another, and
+nobody else waits for them."""
 
 READ_RANGES: Final = 8192
 """Ranges of neighbouring messages shown at once: each takes some 10 us, however few messages it has."""
 
 
 class Reads:
-    """Cuts queues into slices, and reads them without a trace.
+    """Cuts queues into slices, and reads them without changing them.
 
     Args:
         state: the queues.
@@ -43,11 +44,11 @@ class Reads:
 
     @property
     def is_behind(self) -> bool:
-        """Whether somebody waits for another pass."""
+        """Whether readers wait for another pass."""
         return bool(self._waiting)
 
     def begin(self) -> None:
-        """A pass begins: those who wait have their turn."""
+        """A pass begins: readers that wait have their turn."""
         self._room = PASS_BYTES
         while self._waiting and self._room > 0:
             responder, message = self._waiting.popleft()
@@ -104,13 +105,13 @@ class Reads:
 
 
 def slices_of(ranges: Ranges, count: int) -> list[tuple[int, int, int]]:
-    """Cut numbers into parts of equal size, within one message.
+    """Cut numbers into parts whose sizes differ by one message at most.
 
-    A part in which a subqueue ends becomes two, so that none has the numbers in it that the subqueue will give next.
+    A part in which a subqueue ends becomes two, so that none contains numbers of messages that are yet to come.
 
     Args:
         ranges: which numbers, in rising order.
-        count: how many parts, if there are so many numbers.
+        count: how many parts, where there are so many numbers.
 
     Returns:
         (first, end, how many) of each part, in rising order: from its first number to behind its last.

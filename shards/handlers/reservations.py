@@ -1,11 +1,11 @@
 """Reservations: messages of a queue that are held under a name, for a time, to be acknowledged together.
 
-    ready ── reserve ──▶ held ── acknowledge ──▶ done with; when nothing is left, the name is kept for a while
+    ready ── reserve ──▶ held ── acknowledge ──▶ settled; when nothing is left, the name is kept for a while
       ▲                   │
       └── release, lease ─┘      at their place, marked redelivered
 
 Held messages are nobody else's: no consumer gets them, nothing expires, length limits do not count them, and a purge
-leaves them. All of it is on disk before it is answered. What is stored of a reservation is not written again when a
+leaves them. Every change is on disk before it is answered. What is stored of a reservation is not written again when a
 part of it is acknowledged, as there may be many parts: a start leaves out what is not in the queue any more.
 """
 
@@ -29,16 +29,17 @@ from shardmq.shards.storage.entries import Reservation
 from shardmq.shards.storage.recovery import RecoveredQueue
 
 RESERVATIONS_MAX: Final = 1000
-"""Reservations held of one queue; names of acknowledged ones kept, and of others that ended. A job needs one."""
+"""How many reservations a queue may have, and how many names are kept of its acknowledged ones, and of those that ended
+in another way. A job needs one."""
 
 ACKNOWLEDGED_MS: Final = RESERVATION_MS
 """How long the name of an acknowledged reservation is kept at least: its lease may have been nearly over."""
 
 STEP_BYTES: Final = 4 << 20
-"""Acknowledged in one step, of which a pass takes a few."""
+"""How much is acknowledged in one step; a pass takes a few steps."""
 
 BUSY_MS: Final = 1000
-"""A lease is over so much later at least, while messages are being acknowledged."""
+"""How much longer a lease lasts at least, while messages of it are being acknowledged."""
 
 RELEASED: Final = "it was released, and its messages are back at their place; reserve them again, and read again"
 OVER: Final = (
@@ -60,10 +61,10 @@ class ActiveReservation:
         left: numbers of the messages that are left of it.
         until_ms: when its lease is over; when its name is forgotten, where it is acknowledged.
         span: from the first number it had, when it was made, to behind the last.
-        fresh_from: by subqueue, from which number on its messages were handed out to nobody before.
+        fresh_from: by subqueue, the number from which on messages had not been delivered before.
         is_acknowledged: whether all of it was.
-        look_at: when its time is looked at next, if it is.
-        waiting: what was asked of it while messages of it are acknowledged step by step; None while none are.
+        look_at: when its time is looked at next; None where that is not planned.
+        waiting: requests that came while it is being acknowledged step by step; None while it is not.
     """
 
     __slots__ = ("fresh_from", "is_acknowledged", "left", "look_at", "name", "span", "until_ms", "waiting")
@@ -82,7 +83,7 @@ class ActiveReservation:
 
 
 class _Names:
-    """The reservations of one queue, by name; and what became of the last ones that are not there any more."""
+    """The reservations of one queue by name, and what became of the last ones that ended."""
 
     __slots__ = ("ended", "there")
 
@@ -114,7 +115,7 @@ class Reservations:
     def scan(self, stored: Mapping[int, RecoveredQueue], reservations: Iterable[Reservation]) -> None:
         """At start, before there are queues: take in what was stored, and tell each queue which messages are reserved.
 
-        What is not there any more is left out, on disk as well: of transient messages, others will have the numbers.
+        Messages that are gone are left out, on disk as well: others will get the numbers of transient ones.
         """
         buffer = self._state.buffer
         for found in reservations:
@@ -134,13 +135,13 @@ class Reservations:
             queue.reserved.sort()
 
     def adopt(self, number: int) -> None:
-        """At start: the leases of a queue's reservations go on."""
+        """At start: go on with the leases of a queue's reservations."""
         names = self._names.get(number)
         for held in names.there.values() if names is not None else ():
             self._expect(number, held)
 
     def find(self, responder: Responder[Any], hosted: HostedQueue, name: str) -> ActiveReservation | None:
-        """The reservation of that name; a refusal is posted where there is none."""
+        """Return the reservation of that name; where there is none, refuse the request and return None."""
         held = self._held(hosted.queue.id, name)
         if held is None:
             names = self._names.get(hosted.queue.id)
@@ -150,7 +151,7 @@ class Reservations:
         return held
 
     def retire(self, queue: Queue) -> None:
-        """A queue is deleted, and all that is reserved in it."""
+        """Forget the reservations of a queue that is deleted."""
         names = self._names.pop(queue.id, None)
         if names is not None and queue.declared.durable:
             for name in names.there:
@@ -175,7 +176,7 @@ class Reservations:
             names.ended.pop(message.name, None)
             held = names.there[message.name] = self._make(hosted, message)
         if not held.is_acknowledged:
-            # From now on and not from when the pass began: it may have been sent since.
+            # From now, not from the beginning of the pass: the request may have been sent since.
             held.until_ms = state.clock.now_ms() + (message.lease_ms or RESERVATION_MS)
             self._expect(message.queue, held)
             self._write(hosted, held)
@@ -224,7 +225,7 @@ class Reservations:
     def _acknowledge(
         self, responder: Responder[int], message: EndReservation, hosted: HostedQueue, held: ActiveReservation
     ) -> None:
-        """Those of the messages named that are left, or all where none are, are done with, step by step."""
+        """Settle the named messages that are left, or all that are left where none are named, step by step."""
         before = held.left.count
         held.waiting = []
         steps = self._settle(hosted, held, message.ranges or list(held.left))
@@ -242,7 +243,7 @@ class Reservations:
         self._state.slices.add(steps, done)
 
     def _settle(self, hosted: HostedQueue, held: ActiveReservation, ranges: Ranges) -> Steps:
-        """Have what is left of some ranges done with. Whoever ends this early has lost nothing: the rest is left."""
+        """Settle what is left of some ranges. Where that ends early, nothing is lost: the rest stays reserved."""
         place, reached = 0, 0
         while place < len(ranges) and not hosted.is_gone:
             parts: Ranges = []
@@ -264,7 +265,7 @@ class Reservations:
                 yield cost
 
     def _acknowledged(self, hosted: HostedQueue, held: ActiveReservation) -> None:
-        """Some of it was: it may have been the last."""
+        """Note that messages of it were acknowledged, which may have been the last."""
         if not held.left and not held.is_acknowledged:
             held.is_acknowledged = True
             held.until_ms = max(held.until_ms, self._state.clock.now_ms() + ACKNOWLEDGED_MS)
@@ -296,7 +297,7 @@ class Reservations:
         if hosted.is_durable:
             buffer = self._state.buffer
             buffer.reserve(hosted.queue.id, held.name, _stored(hosted.queue.id, held))
-            buffer.note(self._state.clock.note())  # its time is not to begin anew with the machine
+            buffer.note(self._state.clock.note())  # so that its time does not begin anew when the machine does
 
     def _expect(self, number: int, held: ActiveReservation) -> None:
         if held.look_at is None or held.until_ms < held.look_at:
@@ -304,9 +305,9 @@ class Reservations:
             self._state.schedule.at(held.until_ms, partial(self._look, number, held.name, held.until_ms))
 
     def _look(self, number: int, name: str, due_ms: int) -> None:
-        """The time of a reservation may be over."""
+        """End a reservation whose time is over."""
         hosted, held = self._state.queues.get(number), self._held(number, name)
-        if hosted is None or held is None or held.look_at != due_ms:  # or an earlier one has come between
+        if hosted is None or held is None or held.look_at != due_ms:  # another look was planned, for an earlier time
             return
         held.look_at = None
         if held.waiting is not None:

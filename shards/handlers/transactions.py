@@ -49,7 +49,7 @@ class _Check:
         message: what for.
         counts: the answer.
         attempts: whose messages are still to be read.
-        since: the first of them goes on here.
+        since: the sequence at which the first of them goes on.
     """
 
     responder: Responder[list[int]]
@@ -180,7 +180,7 @@ class Transactions:
             self._check()
 
     def _check(self) -> None:
-        """Read a portion of what is to be committed; who asked is answered when all of it was."""
+        """Read a portion of what is to be committed; a request is answered when all of it was read."""
         room = CHECK_BYTES
         while self._checking and room > 0:
             check = self._checking[0]

@@ -25,18 +25,18 @@ class Consumer:
         queue: whose messages it gets.
         prefetch: how many it may hold unacked; 0 is no limit.
         auto_ack: whether its client acknowledges nothing.
-        settles: whether messages are held for it until they are settled; else they are done with as they go out.
+        settles: whether messages are held for it until they are settled; else they are settled as they go out.
         window: bytes that may be under way to it.
         room: bytes of it that are free now.
         overhead: bytes of it that each message takes beside its record and names; 0 where it takes its record alone.
-        permit: bytes that may go beside the window in this pass.
+        permit: bytes that may go in this pass in addition to the window.
         is_asking: whether its gateway was told of a message larger than the window, and has not answered.
         held: numbers of the messages it holds unacked.
         priority: those with a higher one are served before it.
-        exclusive: whether it is to be the only one.
+        exclusive: whether it wants to be the queue's only one.
         timeouts: when what it holds is overdue, if that is limited.
-        is_active: whether it is served; the others of a queue with a single active consumer wait for their time.
-        is_waiting: whether it is out of turn, for want of credit.
+        is_active: whether it is served; the others of a queue with a single active consumer wait for their turn.
+        is_waiting: whether it is out of turn, because it has no credit.
     """
 
     __slots__ = (
@@ -91,17 +91,17 @@ class Consumer:
     def credit(self) -> int:
         """Return how many messages it may get now.
 
-        That is 0 while less than a quarter of the window is free: slivers cut off large batches cost more than they
-        bring, and what is under way will give room.
+        That is 0 while less than a quarter of the window is free: small pieces cut off large batches cost more than
+        they bring, and the window is free again when what is under way has arrived.
         """
         if self.room * 4 < self.window and not self.permit:
             return 0
         return self.prefetch - self.held.count if self.prefetch else UNLIMITED
 
     def is_clear(self) -> bool:
-        """Whether nothing may be under way to it, so that a message can go that is as large as the window.
+        """Whether so much of the window is free that nothing need be under way: a message as large as it may go.
 
-        What is missing is then less than what the gateway keeps to itself before it gives credit back.
+        What is not free is then less than the gateway collects before it gives credit back.
         """
         return (self.window - self.room) * DELIVERY_CREDIT_SHARE < self.window
 
@@ -114,7 +114,7 @@ class Consumer:
         return parts
 
     def hold(self, first: int, end: int, again: bool) -> None:
-        """Messages went out to it that it is to settle."""
+        """Note messages that went out to it, and that it is to settle."""
         self.held.add(first, end)
         if self.timeouts is not None:
             self.timeouts.add(first, end, again)
@@ -153,11 +153,11 @@ class _Level:
 class RoundRobin:
     """The consumers of a queue, in the order of their turns.
 
-    Who is found without credit is out of turn until `wake`: a thousand consumers that are busy are not asked again for
+    A consumer without credit is out of turn until `wake`, so that a thousand busy consumers are not asked again for
     every message.
 
     Attributes:
-        exclusive: the consumer that wants to be the only one, if there is.
+        exclusive: the consumer that wants to be the only one, if there is one.
     """
 
     __slots__ = ("_active", "_consumers", "_levels", "_queue", "_single", "exclusive")
@@ -221,7 +221,7 @@ class RoundRobin:
                 self._round(turns, ready)
 
     def _round(self, turns: deque[Consumer], ready: int) -> None:
-        """Everybody's turn once, as far as messages go. Who cannot be served is out of turn."""
+        """Give each consumer one turn, while there are messages. One that cannot be served is out of turn."""
         able: list[Consumer] = []
         while turns and len(able) < ready:
             consumer = turns.popleft()
@@ -236,7 +236,7 @@ class RoundRobin:
             if self._serve(consumer, share):
                 turns.append(consumer)
             elif self._queue.ready:
-                consumer.is_waiting = True  # the next message does not fit; what is under way to it will give room
+                consumer.is_waiting = True  # the next message does not fit, until what is under way to it has arrived
             else:
                 turns.extendleft(reversed(able[place:]))
                 return
@@ -245,7 +245,7 @@ class RoundRobin:
         queue = self._queue
         limit, room = min(share, consumer.credit()), max(consumer.room, consumer.permit)
         stored = queue.stored_bytes()
-        if stored > max(room, consumer.window):  # it is not to be read before it may go
+        if stored > max(room, consumer.window):  # not read before it may go
             self._may_go(consumer, stored)
             return False
         if consumer.overhead:
@@ -269,9 +269,9 @@ class RoundRobin:
         return bool(deliveries)
 
     def _may_go(self, consumer: Consumer, size: int) -> bool:
-        """Tell whether a message goes that does not fit into what is free of the window.
+        """Tell whether a message may go that does not fit into the free part of the window.
 
-        One as large as the window goes when nothing else is under way; for a larger one there has to be a permit.
+        One as large as the window may go when nothing else is under way; a larger one needs a permit.
         """
         if size <= consumer.window:
             return consumer.is_clear()

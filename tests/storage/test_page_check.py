@@ -53,6 +53,11 @@ def test_whatever_lmdb_wrote_is_whole(seed: int) -> None:
         env.close()
 
 
+def test_what_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreRefused, match="cannot be read at byte 0: Is a directory; restore it from a copy"):
+        check_pages(tmp_path)
+
+
 def test_keys_and_the_beginnings_of_values_are_shown_in_passing(tmp_path: Path) -> None:
     env = opened(tmp_path)
     rows = {struct.pack(">Q", number): b"%d" % number * (1 if number % 7 else 3000) for number in range(500)}

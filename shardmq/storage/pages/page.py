@@ -39,7 +39,7 @@ _FREE_FLAGS: Final = frozenset({0x08, 0x4008})
 
 
 class Tree(NamedTuple):
-    """What is noted of a tree, in a meta page or in a node of the main tree."""
+    """What a meta page, or a node of the main tree, says of a tree."""
 
     pad: int
     flags: int
@@ -74,8 +74,8 @@ class PageFile:
         file: where it is.
 
     Attributes:
-        meta: of the last transaction.
-        older: of the one before.
+        meta: the meta page of the last transaction.
+        older: the meta page of the one before.
         page_bytes: size of a page.
         size: of the file.
 
@@ -99,44 +99,47 @@ class PageFile:
         os.close(self._descriptor)
 
     def read(self, page: int, size: int) -> bytes:
-        """The first bytes of a page, or of some pages in a row.
+        """Read the first bytes of a page, or of some pages in a row.
 
         Raises:
             StoreRefused: the file ends before them, or the disk cannot read them.
         """
-        try:
-            content = os.pread(self._descriptor, size, page * self.page_bytes)
-        except OSError as fault:
-            raise StoreRefused(
-                f"{self.file} cannot be read at byte {page * self.page_bytes}: {fault.strerror}; restore it from a copy"
-            ) from fault
+        content = self._at(page * self.page_bytes, size)
         if len(content) != size:
             raise self.cut_short()
         return content
 
+    def _at(self, position: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as fault:
+            raise StoreRefused(
+                f"{self.file} cannot be read at byte {position}: {fault.strerror}; restore it from a copy"
+            ) from fault
+
     def expect(self, pages: list[int]) -> None:
-        """The first bytes of these pages are read soon: the disk may look for them at once."""
+        """Ask the disk for pages whose first bytes are about to be read."""
         for page in pages:
             os.posix_fadvise(self._descriptor, page * self.page_bytes, self.page_bytes, os.POSIX_FADV_WILLNEED)
 
     def cut_short(self) -> StoreRefused:
-        """The refusal of a file that ends too early."""
+        """Return the refusal of a file that ends too early."""
         needed = (self.meta.last_page + 1) * self.page_bytes
         return StoreRefused(f"{self.file} is cut short: {self.size} of {needed} bytes; restore it from a copy")
 
     def _metas(self) -> tuple[int, Meta, Meta]:
         """The size of pages, the older meta page and the newer one.
 
-        Transaction N is noted in meta page N & 1. So a transaction number that is not its predecessor's successor, or
-        not where it belongs, is damaged: LMDB would take the older state for the newer one.
+        Transaction N is noted in meta page N & 1. So two numbers that do not follow one another, or lie in each other's
+        place, are damaged: LMDB would take the older state for the newer one.
         """
-        first = os.pread(self._descriptor, _META_PAGE.size, 0)
+        first = self._at(0, _META_PAGE.size)
         if len(first) < _META_PAGE.size:
             raise StoreRefused(f"{self.file} is cut short: {self.size} bytes; restore it from a copy")
         if _META_PAGE.unpack(first)[1] != _MAGIC:
             raise StoreRefused(f"{self.file} is no LMDB file; move it away, or choose another data directory")
         page_bytes, older = self._meta(0, first)
-        second = os.pread(self._descriptor, _META_PAGE.size, page_bytes)
+        second = self._at(page_bytes, _META_PAGE.size)
         if len(second) < _META_PAGE.size:
             raise StoreRefused(f"{self.file} is cut short: {self.size} bytes; restore it from a copy")
         others_bytes, newer = self._meta(1, second)
@@ -153,7 +156,7 @@ class PageFile:
         return page_bytes, older, newer
 
     def _of(self, meta: Meta, first: bytes, second: bytes) -> Meta:
-        """What the page says in which that transaction belongs."""
+        """What the meta page says that a transaction belongs in."""
         return self._meta(1, second)[1] if meta.transaction & 1 else self._meta(0, first)[1]
 
     def _meta(self, place: int, content: bytes) -> tuple[int, Meta]:
@@ -172,7 +175,7 @@ def check_noted(pages: PageFile) -> None:
     """Check what the newer meta page says of its two trees, apart from what a walk finds.
 
     Raises:
-        StoreDamaged: that cannot be.
+        StoreDamaged: it is not what LMDB writes.
     """
     meta = pages.meta
     if meta.free.flags not in _FREE_FLAGS or meta.main.flags or meta.main.pad:

@@ -5,7 +5,7 @@ from shardmq.storage.pages.page import PageFile
 
 
 class Account:
-    """Who has which page. A free page at the end may be missing in the file: it was never written.
+    """Notes which pages hold something or are free. Free pages at the end may be missing in the file: never written.
 
     Args:
         pages: of the file.
@@ -18,7 +18,12 @@ class Account:
         self._marks[:2] = b"\1\1"
 
     def claim(self, first: int, count: int, owner: str) -> None:
-        """Pages that hold something: they are there, and nobody else's."""
+        """Note pages that hold something.
+
+        Raises:
+            StoreRefused: the file ends before them.
+            StoreDamaged: they are not in the file, or were noted before.
+        """
         end = first + count
         if first < 2 or end > self._last + 1:
             raise StoreDamaged(self._pages.file, f"pages {first} to {end - 1} are not in it", owner or None)
@@ -30,7 +35,15 @@ class Account:
         self._marks[first:end] = b"\1" * count
 
     def free(self, free: dict[int, tuple[int, ...]]) -> None:
-        """Pages that are free. Each record is in falling order."""
+        """Note pages that are free.
+
+        Args:
+            free: their numbers, in falling order, by the transaction that freed them.
+
+        Raises:
+            StoreRefused: the file ends too early.
+            StoreDamaged: they are not in the file, or were noted before.
+        """
         marks, missing = self._marks, set[int]()
         for transaction, ids in free.items():
             there = ids if not ids or ids[0] < len(marks) else tuple([page for page in ids if page < len(marks)])
@@ -46,5 +59,5 @@ class Account:
             raise self._pages.cut_short()
 
     def lost(self) -> int:
-        """Return how many pages are free."""
+        """Return how many pages neither hold anything nor are free."""
         return self._marks.count(0)

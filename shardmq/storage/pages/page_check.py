@@ -1,8 +1,8 @@
 """Looks through the structure of an LMDB file before LMDB trusts it.
 
-Every page that holds something is reached exactly once, and is what its place says; what is not reached is free. Only
-pages of trees are read whole. Of values on overflow pages it is the first bytes alone, so that a store of many
-gigabytes is looked through in about a second.
+Every page that holds something is reached exactly once, and is what its place says; what is not reached is free. Pages
+of trees are read whole; of values on overflow pages, only the first bytes, so that a store of many gigabytes takes
+about a second.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,13 +33,13 @@ from shardmq.storage.pages.page import (
 from shardmq.storage.pages.page_account import Account
 
 HEAD_BYTES: Final = 16
-"""So much of a value on overflow pages is looked at."""
+"""How much is read of a value on overflow pages."""
 
 _BIG: Final = 1
 _SUBTREE: Final = 2
 _DEPTH_MAX: Final = 32
 _AHEAD: Final = 512
-"""Overflow pages that the disk is asked for at once."""
+"""How many overflow pages the disk is asked for at once."""
 
 Head = Callable[[bytes, bytes], None]
 """Called with a row's key and its value; of a value on overflow pages, with its first bytes."""
@@ -58,7 +58,7 @@ class Structure:
         pages: how many there are, free ones and meta pages included.
         entries: how many rows each database has.
         free: numbers of free pages, by the transaction that freed them.
-        lost: pages that neither hold anything nor are free; they do no harm.
+        lost: how many pages neither hold anything nor are free; they do no harm.
     """
 
     transaction: int
@@ -71,7 +71,7 @@ class Structure:
 
 @dataclass(slots=True)
 class _Found:
-    """What is found of a tree."""
+    """What a walk finds of a tree."""
 
     branch_pages: int = 0
     leaf_pages: int = 0
@@ -84,7 +84,7 @@ class _Found:
 def check_pages(
     file: Path, heads: Mapping[str, Head] | None = None, keys: Mapping[str, Keys] | None = None
 ) -> Structure:
-    """Look through a file.
+    """Look through the structure of a file.
 
     Args:
         file: which nobody writes meanwhile.
@@ -118,7 +118,7 @@ def check_pages(
 
 
 def free_pages(file: Path) -> dict[int, tuple[int, ...]]:
-    """Numbers of the pages of a file that are free, by the transaction that freed them.
+    """Return the numbers of a file's free pages, by the transaction that freed them.
 
     Args:
         file: may be open in LMDB in this process, between two commits.
@@ -135,10 +135,10 @@ def free_pages(file: Path) -> dict[int, tuple[int, ...]]:
 
 
 def _check_newest(pages: PageFile, free: dict[int, tuple[int, ...]]) -> None:
-    """Make sure that the state which LMDB would take for the newest is.
+    """Make sure that the state which LMDB would take for the newest is the newest.
 
-    Every transaction but the first frees pages, and notes that under its number. So an older state with a later number
-    lacks the record of that number, and the newest state with an earlier number has a record of a later one.
+    Every transaction but the first frees pages, and records them under its number. So an older state with a later
+    number lacks the record of that number, and the newest state with an earlier number has a record of a later one.
     """
     newest, older = pages.meta.transaction, pages.older
     if newest > 1 and max(free, default=0) != newest:
@@ -153,7 +153,7 @@ def _check_newest(pages: PageFile, free: dict[int, tuple[int, ...]]) -> None:
 
 
 def _last_freed(pages: PageFile, tree: Tree) -> int | None:
-    """The last transaction that freed pages, by the tree of the older state; None where that is written over."""
+    """Return the last transaction that the older state has freed pages of; None where that was written over."""
     number = tree.root
     for depth in range(min(tree.depth, _DEPTH_MAX), 0, -1):
         if not 2 <= number < pages.size // pages.page_bytes:
@@ -173,7 +173,7 @@ def _last_freed(pages: PageFile, tree: Tree) -> int | None:
 
 
 def _free(pages: PageFile, account: Account) -> dict[int, tuple[int, ...]]:
-    """The records of free pages: how many, and their numbers, in falling order."""
+    """Read the records of free pages, each of which has their count and their numbers in falling order."""
     free = {}
     for key, value in _Walk(pages, account, pages.meta.free, "", is_free=True).walk().values:
         (transaction,) = NUMBER.unpack(key)
@@ -230,10 +230,10 @@ class _Walk:
         self._floor: bytes | int = self._last
 
     def walk(self) -> _Found:
-        """What it consists of; that is what is noted of it.
+        """Return what the tree consists of.
 
         Raises:
-            StoreDamaged: it is not.
+            StoreDamaged: it is not what LMDB writes, or not what is noted of it.
         """
         tree, found = self._tree, self._found
         if not (self._is_free or self._is_main) and (tree.pad or tree.flags):
@@ -292,7 +292,7 @@ class _Walk:
             self._subtree(child, depth - 1)
 
     def _leaf(self, number: int, page: bytes, offsets: tuple[int, ...]) -> None:
-        """One loop, written out: there may be millions of nodes."""
+        """Check a leaf, in one loop written out: there may be millions of nodes."""
         last, end_max = self._last, len(page)
         keys, ends, heads = [], [], []
         big = self._found.big
@@ -329,7 +329,7 @@ class _Walk:
             self._keys(keys)  # type: ignore[arg-type]
 
     def _check_tiles(self, number: int, page: bytes, offsets: tuple[int, ...], ends: list[int]) -> None:
-        """Nodes lie side by side from the first to the end of the page: each ends where another begins."""
+        """Check that nodes fill the page from the first to its end: each ends where another begins."""
         starts = sorted(offsets)
         starts.append(len(page))
         del starts[0]
@@ -337,7 +337,7 @@ class _Walk:
             raise self._damaged(f"page {number} has nodes that overlap, or gaps between them")
 
     def _follow(self) -> None:
-        """Look at the beginning of the values that are on pages of their own, in order of the pages."""
+        """Check values on overflow pages by their first bytes, in the order of the pages."""
         pages, head = self._pages, self._head
         size_min = OVERFLOW_PAGE.size + HEAD_BYTES
         big = sorted(self._found.big)
