@@ -45,7 +45,7 @@ def look_at_segments(look: Look) -> Iterator[Finding]:
         if not look.is_known(queue):
             yield strange_queue(look, INDEX if has_entry else SEGMENTS, key, queue)
         entry = entry_of(key, entry_content)
-        batches = runs_of(key, body_content)
+        batches = batches_of(key, body_content)
         if entry is not None:
             _note_end(look, queue, entry.end)
         elif batches is not None:
@@ -101,7 +101,7 @@ def entry_of(key: bytes, content: bytes | None) -> Segment | None:
     return entry if entry.end > entry.first and 0 < entry.live <= entry.count else None
 
 
-def runs_of(key: bytes, content: bytes | None) -> list[NumberedBatch] | None:
+def batches_of(key: bytes, content: bytes | None) -> list[NumberedBatch] | None:
     """A segment's messages; None where one of them cannot be read."""
     if content is None:
         return None

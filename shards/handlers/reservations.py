@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from shardmq.bus.listener import Responder
 from shardmq.bus.messages.reads import EndReservation, Reserve
-from shardmq.errors import ReplyCode
+from shardmq.errors import ReplyCode, RowDamaged
 from shardmq.limits import RESERVATION_MS
 from shardmq.ranges import RangeSet
 from shardmq.shards.queues.delivery import SUBQUEUE_BITS
@@ -238,7 +238,11 @@ class Reservations:
                 self._acknowledged(hosted, held)
             waiting, held.waiting = held.waiting or [], None
             for waiter, request in waiting:
-                self.handlers[type(request)](waiter, request)
+                try:
+                    self.handlers[type(request)](waiter, request)
+                except RowDamaged as damage:
+                    self._state.take_out(damage)
+                    self._state.refuse_missing(waiter, request.queue)
 
         self._state.slices.add(steps, done)
 

@@ -1,6 +1,6 @@
 """Dead letters on their way out: kept by their queue until they have arrived elsewhere.
 
-    waiting  ── take ──▶  out  ── buried ──▶  done with
+    waiting  ── take ──▶  out  ── buried ──▶  settled
        ▲                   │
        └────── retry ──────┘
 
@@ -93,7 +93,7 @@ class DeadLetterOutbox:
         return bool(self._waiting)
 
     def add(self, ranges: Ranges, reason: str) -> None:
-        """Messages that were held are dead."""
+        """Add held messages that have died."""
         waiting = self._waiting
         for start, end in ranges:
             self.count += end - start
@@ -102,7 +102,7 @@ class DeadLetterOutbox:
             waiting.append((start, end, reason))
 
     def take(self, limit_bytes: int) -> list[DeadLetter]:
-        """The next ones: as many as take `limit_bytes`, but one at least. They are out from here on."""
+        """Return the next ones, up to `limit_bytes`, but one at least. They are out from here on."""
         outbox: list[DeadLetter] = []
         waiting = self._waiting
         while waiting:
@@ -128,7 +128,7 @@ class DeadLetterOutbox:
         return [] if self._dead_letters % GONE_EVERY else self._levels.gaps_below(first, GONE_RANGES)
 
     def buried(self, ranges: Ranges) -> None:
-        """Those of these that are out have arrived; they are done with."""
+        """Settle those of these messages that are out: they have arrived."""
         for start, end in ranges:
             for out in self._out.values():
                 parts = out.within(start, end)
@@ -138,7 +138,7 @@ class DeadLetterOutbox:
                 self._levels.drop(parts)
 
     def retry(self, ranges: Ranges) -> None:
-        """Those of these that are out are the next ones to take again."""
+        """Make those of these messages that are out the next ones to be taken."""
         again: list[tuple[int, int, str]] = []
         for start, end in ranges:
             for reason, out in self._out.items():

@@ -110,7 +110,7 @@ class LengthLimit:
             self.bytes += self._weigh(ranges)
 
     def withdraw_excess(self) -> Ranges:
-        """Held what is too much, where the head gives way."""
+        """Hold what is too much, where the head gives way."""
         if self.overflow != "drop-head":
             return []
         ranges: Ranges = []
@@ -124,7 +124,7 @@ class LengthLimit:
         return ranges
 
     def _withdraw_bytes(self, excess: int) -> Ranges:
-        """Held as many messages as have `excess` bytes together, if one look reaches so far."""
+        """Hold as many messages as have `excess` bytes together, if one look reaches so far."""
         subqueue = next(subqueue for subqueue in reversed(self._levels.order) if subqueue.ready)
         likely = excess * self._levels.ready // self.bytes + _LOOK_MORE
         pieces = subqueue.read(subqueue.waiting(0, min(likely, _LOOK_MESSAGES)), _LOOK_BYTES)

@@ -82,7 +82,7 @@ class PriorityLevels:
         return subqueue.withdraw(batch.count)
 
     def withdraw_refused(self) -> Ranges:
-        """At start: held what was refused before."""
+        """At start: hold what was refused before."""
         subqueue = self._by_number.get(REFUSED_SUBQUEUE)
         return subqueue.withdraw(subqueue.ready) if subqueue is not None else []
 
@@ -108,12 +108,12 @@ class PriorityLevels:
         return next((subqueue.head_bytes() for subqueue in self.order if subqueue.ready), 0)
 
     def settle(self, ranges: Ranges) -> None:
-        """Unacked messages are done with."""
+        """Settle unacked messages."""
         for subqueue, part in self.split(ranges):
             subqueue.settle(part)
 
     def requeue(self, ranges: Ranges) -> None:
-        """Unacked messages are ready again, at their place."""
+        """Make unacked messages ready again, at their place."""
         for subqueue, part in self.split(ranges):
             subqueue.requeue(part)
 

@@ -3,7 +3,7 @@
 All below the cursor were handed out at least once, or held; of those, the ones that came back are ready again, at
 their place, before the fresh ones.
 
-    0 ............ done with ..............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
+    0 ............. settled ...............|.. handed out ..|. returned .|.. handed out ..| fresh .......... next
                                                                                           ^ cursor       ^ mark (stored)
 """
 
@@ -35,7 +35,7 @@ class ReadyMessages(SegmentLog):
     Attributes:
         next: the number the next message gets.
         cursor: below it, everything was handed out or held once.
-        mark: see above.
+        delivered_mark: the mark, as it was last raised.
         fresh: how many messages were never handed out.
         returned: handed out before, and ready again.
     """
@@ -83,7 +83,7 @@ class ReadyMessages(SegmentLog):
         return segment.end, segment.bytes // segment.count
 
     def mark_exactly(self) -> None:
-        """A clean stop: nobody need be told of redeliveries that were none."""
+        """At a clean stop: set the mark to the cursor, so that only what was delivered is called redelivered."""
         if self._durable and self.delivered_mark != self.cursor:
             self._raise_mark(self.cursor)
 

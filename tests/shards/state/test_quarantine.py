@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardmq.bus.link import LinkOpened
-from shardmq.bus.messages.base import BusMessage, Inspect, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Inspect, Refusal
 from shardmq.bus.messages.dead_letters import DeadLetter, DeadLetterRefused
 from shardmq.bus.messages.reads import EndReservation, Peek, Read, Reserve, Slices
 from shardmq.bus.messages.shard import (
@@ -260,6 +260,20 @@ def test_reservations_of_a_damaged_queue_are_kept(shard: Clocked) -> None:
     shard.put_forward(2 * LONG_MS)
     shard.tell()
     assert rows(shard.store, "reservations", 1) == reserved
+
+
+def test_a_request_that_waited_for_an_acknowledgement_is_told_of_the_damage(
+    shard: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmq.shards.state.sliced_work.SLICE_BYTES", 1)
+    shard.take_in(run_of(0, 10), queue=4)
+    shard.restart()
+    assert shard.reserve("night", queue=4) == (10, False)
+    flip_body(shard.store, 4)
+    shard.send(Call(1, EndReservation(4, "night", True, [(0, 2)])), Call(2, EndReservation(4, "night", False, [])))
+    assert shard.expect(Answer, lambda answer: answer.request == 1).result == 2
+    assert shard.expect(Refusal, lambda refusal: refusal.request == 2).text == out_of_service(shard, 4)
+    works(shard)
 
 
 def test_a_commit_that_settles_messages_of_a_damaged_queue_is_refused_whole(shard: Clocked) -> None:
