@@ -71,11 +71,11 @@ def run(options: GatewayOptions) -> None:
 
 async def _serve(options: GatewayOptions) -> None:
     stop = asyncio.Event()
-    crash: list[BaseException] = []
+    crashes: list[BaseException] = []
 
     def end_on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Half of what arrived was applied and half was not: only a new start is right, with new sessions on all links.
-        crash.append(context.get("exception") or RuntimeError(context["message"]))
+        crashes.append(context.get("exception") or RuntimeError(context["message"]))
         stop.set()
 
     asyncio.get_running_loop().set_exception_handler(end_on_error)
@@ -97,17 +97,23 @@ async def _serve(options: GatewayOptions) -> None:
             _log.info("ready for clients at %s", " and ".join(_ports(options)))
             notify.ready()
         await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if ticking.done():
-            ticking.result()
-        if crash:
-            raise crash[0]
+        _raise_crash(ticking, crashes)
         notify.stopping()
         await server.drain(DRAIN_SECONDS)
+        _raise_crash(ticking, crashes)
     finally:
         ticking.cancel()
         stopped.cancel()
         await asyncio.gather(ticking, stopped, return_exceptions=True)
         loop.close()
+
+
+def _raise_crash(ticking: "asyncio.Task[None]", crashes: list[BaseException]) -> None:
+    """Raise what has ended the loop or failed in a callback, if anything has."""
+    if ticking.done():
+        ticking.result()
+    if crashes:
+        raise crashes[0]
 
 
 def _missing(state: GatewayState) -> list[str]:

@@ -1,4 +1,4 @@
-"""The AMQP 0-9-1 front, its twin: the same names for the same jobs, and six more where AMQP has rules of its own.
+"""The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has rules of its own.
 
 connection.py          One client connection.
 handshake.py           Opening it: mechanisms, tuning, virtual host.

@@ -308,7 +308,8 @@ class ChannelConsumers:
         """Forget a consumer that gets nothing more, and tell the client, unless it has cancelled it before."""
         is_running = consumer not in self._cancelled
         self._forget(consumer)
-        self._getters.pop(consumer.queue, None)
+        if self._getters.get(consumer.queue) is consumer:
+            del self._getters[consumer.queue]
         if consumer.tag and is_running:
             self.client.front.send_cancelled(self.number, consumer.tag, fault)
         self.after_settling()

@@ -13,8 +13,7 @@ DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 """What expressions see where the default exchange is meant, which has no name of its own (RabbitMQ's rule)."""
 
 NAMES_MAX: Final = 4096
-"""Names remembered as allowed, for each session and verb; past it they are forgotten, and matched again."""
-
+"""Names remembered as allowed, for each verb; past it they are forgotten, and matched again."""
 
 MATCH_SECONDS: Final = 0.05
 """Matching an expression with a name may take this long: most take a few microseconds, and a few, as `(a+)+$`, twice as
@@ -59,6 +58,9 @@ def _compiled(expression: str) -> _Expression:
 class Permissions:
     """What one user may do in one virtual host.
 
+    Each check takes the name of a queue or exchange, and for the error which of the two it is, and raises AccessRefused
+    where the permission does not allow it.
+
     All sessions of that user there have the same one (`GatewayState.permissions`). Whoever owns it calls `forget` when
     permissions change: what was allowed is remembered by name, so that asking again costs one lookup (0.05 µs; a
     publish asks).
@@ -86,41 +88,17 @@ class Permissions:
         self._readable.clear()
 
     def check_configure(self, name: str, kind: str = "queue") -> None:
-        """Make sure that this may be declared or deleted.
-
-        Args:
-            name: of the queue or exchange.
-            kind: "queue" or "exchange", for the error.
-
-        Raises:
-            AccessRefused: it may not.
-        """
+        """Refuse to declare or delete a queue or exchange, unless the user may."""
         if name not in self._configurable:
             self._check("configure", kind, name, self._configurable)
 
     def check_write(self, name: str, kind: str = "exchange") -> None:
-        """Make sure that this may be published to, or be bound to something.
-
-        Args:
-            name: of the exchange or queue.
-            kind: "queue" or "exchange", for the error.
-
-        Raises:
-            AccessRefused: it may not.
-        """
+        """Refuse to publish to an exchange, or to bind a queue or exchange to another, unless the user may."""
         if name not in self._writable:
             self._check("write", kind, name, self._writable)
 
     def check_read(self, name: str, kind: str = "queue") -> None:
-        """Make sure that this may be consumed from, or something be bound to it.
-
-        Args:
-            name: of the queue or exchange.
-            kind: "queue" or "exchange", for the error.
-
-        Raises:
-            AccessRefused: it may not.
-        """
+        """Refuse to consume from a queue, or to bind something to an exchange, unless the user may."""
         if name not in self._readable:
             self._check("read", kind, name, self._readable)
 

@@ -21,13 +21,13 @@ def is_tcp(address: str) -> bool:
     """
     if not address.startswith((IPC, TCP)):
         raise StartupRefused(
-            f"'{address}' is no address of the bus; write ipc:///run/shardmq/shard-0 or tcp://10.0.0.2:5680"
+            f"'{address}' is no address of the bus; use one like ipc:///run/shardmq/shard-0 or tcp://10.0.0.2:5680"
         )
     return address.startswith(TCP)
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach a TCP address."""
+    """Whether a TCP address can be reached from this machine only."""
     host = urlsplit(address).hostname or ""
     if host == "localhost":
         return True
@@ -49,17 +49,19 @@ def check_private(address: str, must_exist: bool) -> None:
     """
     path = address.removeprefix(IPC)
     if not path.startswith("/"):
-        raise StartupRefused(f"'{address}' has no absolute path; write ipc:///run/shardmq/shard-0")
+        raise StartupRefused(f"'{address}' has no absolute path; use one like ipc:///run/shardmq/shard-0")
     folder = Path(path).parent
     try:
         status = folder.stat()
     except FileNotFoundError:
         if must_exist:
-            raise StartupRefused(f"there is no directory {folder} for a socket; `mkdir -m 700 {folder}`") from None
+            raise StartupRefused(
+                f"the directory {folder} for a socket does not exist; `mkdir -m 700 {folder}`"
+            ) from None
         return
     except OSError as fault:
         raise StartupRefused(f"{folder} cannot hold sockets: {fault.strerror}; choose another directory") from fault
     if status.st_uid != os.geteuid():
-        raise StartupRefused(f"{folder} belongs to another user, who could listen; use one of your own")
+        raise StartupRefused(f"{folder} belongs to another user, who could replace its sockets; use one of your own")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise StartupRefused(f"other users can enter {folder} and so the bus; `chmod 700 {folder}`")
+        raise StartupRefused(f"other users can enter {folder} and connect to the bus; `chmod 700 {folder}`")

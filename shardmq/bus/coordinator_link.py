@@ -1,8 +1,8 @@
-"""The coordinator as seen from a gateway: commands under way, changes coming in.
+"""The coordinator as seen from a process with a topology replica: commands under way, changes coming in.
 
-While the coordinator is away, the gateway routes by its replica and commands wait. A command that was under way when
-the link broke is sent again: carrying it out twice has the effect of once, and a NotFound of the second deletion counts
-as success.
+While the coordinator is away, a gateway routes by its replica, and commands wait. A command that was under way when the
+link broke is sent again: carrying it out twice has the effect of once, and where a repeated deletion finds nothing, it
+counts as done.
 """
 
 import time
@@ -54,13 +54,13 @@ ADMIT_SECONDS: Final = 5.0
 
 
 class Follower(Protocol):
-    """What is told of changes, once they are in the replica."""
+    """Hears of changes once they are in the replica."""
 
     def loaded(self) -> None:
-        """The whole topology was loaded anew."""
+        """Follow a whole topology that was loaded anew."""
 
     def changed(self, changes: Sequence[Change]) -> None:
-        """These changes were applied."""
+        """Follow changes that were applied."""
 
 
 @dataclass(slots=True)
@@ -70,8 +70,8 @@ class _PendingRequest:
     Attributes:
         message: what is asked.
         reply: called with the result, or with the error that refused it.
-        deadline: until when, monotonic seconds.
-        is_repeated: it was sent in an earlier session as well.
+        deadline: when it is given up, monotonic seconds.
+        is_repeated: it was sent in an earlier session, too.
     """
 
     message: Request[Any]
@@ -88,7 +88,7 @@ class CoordinatorLink:
         topology: the replica to keep.
         changed: called when something was posted, so that a flush follows.
         rerouted: called when the topology has changed in what routes and permissions depend on.
-        table: returns this gateway's status, for the status of the broker.
+        table: returns this gateway's status, as a row of the broker's.
 
     Attributes:
         is_synced: whether a snapshot of the topology has come.

@@ -41,9 +41,9 @@ COMPLAINTS_MAX: Final = 1000
 """Refused callers remembered for that; with one more, all are forgotten."""
 
 _FAILURES: Final = {
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it speaks without encryption, or to another key than ours",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it calls without encryption, or expects another key than ours",
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): (
-        "it hung up in the middle of its call, as callers do that speak without encryption, or to another key than ours"
+        "it hung up during the handshake, as callers do without encryption, or with another key than ours in mind"
     ),
 }
 """Handshakes that fail before the key is checked. A refused key is logged where it is checked."""
@@ -152,7 +152,7 @@ class CurveGuard:
         elif role != role_of(key_name):
             reason = f"it says it is a {role[:80]}, and the key {allowed} is a {role_of(key_name)}'s by its name"
         elif role not in CALLERS.get(called, ()):
-            reason = f"it is {name}, and a {role} has nothing to say to a {called}"
+            reason = f"it is {name}, and a {role} may not call a {called}"
         else:
             return None
         self._complain(f"a caller of {address}: {reason}")
@@ -196,15 +196,15 @@ class CurveGuard:
             try:
                 public, _ = zmq.auth.load_certificate(path)
             except (OSError, ValueError) as fault:
-                self._complain(f"nobody by {path}, which holds no public key ({fault})")
+                self._complain(f"callers with the key of {path}, which holds no public key ({fault})")
                 continue
             if public == key:
                 names.append(path.name.removesuffix(PUBLIC_SUFFIX))
         if len(names) > 1:
             several = " and ".join(sorted(names))
             self._complain(
-                f"the key {key.decode()}: it is allowed as {several} in {self._allowed}; a key is one process's: make "
-                "others with `shardmq keys create`"
+                f"the key {key.decode()}: it is allowed as {several} in {self._allowed}; each process needs a key "
+                "of its own: make others with `shardmq keys create`"
             )
         return names[0] if len(names) == 1 else None
 
@@ -224,7 +224,7 @@ class CurveGuard:
 
 
 def role_of(name: str) -> str:
-    """The role that a process has by its name."""
+    """The role that a process of this name has."""
     if name == COORDINATOR:
         return COORDINATOR
     return SHARD if _SHARD_NAME.fullmatch(name) else GATEWAY
@@ -262,7 +262,9 @@ def create_pair(folder: Path, name: str) -> tuple[Path, Path]:
     secret_path, public_path = folder / f"{name}{SECRET_SUFFIX}", allowed / f"{name}{PUBLIC_SUFFIX}"
     for path in (secret_path, public_path):
         if path.exists():
-            raise StartupRefused(f"{path} is there already; choose another name, or remove it if nobody uses it")
+            raise StartupRefused(
+                f"{path} is there already; choose another name, or remove the file if no process uses it"
+            )
     mask = os.umask(0o077)  # the secret must not be readable by others for a moment either
     try:
         allowed.mkdir(parents=True, exist_ok=True)
@@ -290,7 +292,7 @@ def held(folder: Path) -> list[dict[str, Any]]:
         try:
             public, _ = zmq.auth.load_certificate(path)
         except (OSError, ValueError) as fault:
-            raise StartupRefused(f"{path} holds no key: {fault}; remove it, or put the right one there") from fault
+            raise StartupRefused(f"{path} holds no key: {fault}; remove it, or copy the key there") from fault
         rows.append(
             {
                 "name": name,
@@ -315,5 +317,7 @@ def _load_pair(folder: Path, name: str) -> tuple[bytes, bytes]:
             f"the keys of {name} cannot be read: {fault}; `shardmq keys create {name} --dir {folder}` makes them"
         ) from fault
     if secret is None:
-        raise StartupRefused(f"{path} has no secret key; `shardmq keys create {name}` makes a pair")
+        raise StartupRefused(
+            f"{path} has no secret key; remove it, and `shardmq keys create {name} --dir {folder}` makes a pair"
+        )
     return public, secret

@@ -1,6 +1,7 @@
 """The dialing end of a link."""
 
 import contextlib
+import logging
 import secrets
 import time
 from typing import Any, Final, Generic
@@ -9,34 +10,36 @@ import zmq
 
 from shardmq.bus.curve import COMPLAINT_SECONDS
 from shardmq.bus.link import (
-    _OF_LINKS,
-    _POLLIN,
-    _POLLOUT,
     BUS_PROTOCOL,
     ENVELOPES_PER_RECEIVE,
+    LINK_MESSAGES,
+    POLLIN,
+    POLLOUT,
     RECONNECT_MAX_MS,
     RECONNECT_MS,
     Incoming,
     LinkLost,
     LinkOpened,
     LinkState,
-    _attach,
-    _decoder,
-    _encode,
-    _log,
-    _read,
-    _readiness,
-    _socket,
+    attach,
+    encode,
+    envelope_decoder,
+    open_socket,
+    read_envelope,
+    readiness_of,
 )
 from shardmq.bus.messages.base import BusMessage, Hello, Ping, Reset, Welcome
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
 
 HELLO_SECONDS: Final = 0.1
+"""Time between two calls while no session is open."""
 
 RECALL_SECONDS: Final = 1.0
-"""How often a listener is called again that refused the handshake or spoke another protocol: keys and processes are
-replaced, and ZeroMQ itself would never call again."""
+"""Time between two connects to a listener that refused the handshake or spoke another protocol. ZeroMQ itself would not
+connect again, though keys and processes may be replaced."""
+
+_log = logging.getLogger(__name__)
 
 
 class Dialer(Generic[Incoming]):
@@ -45,16 +48,18 @@ class Dialer(Generic[Incoming]):
     Args:
         context: of the process.
         address: ZeroMQ endpoint of the listener, such as `ipc:///run/shardmq/shard-0` or `tcp://10.0.0.2:5680`.
-        role: this process's role, told to the listener.
+        role: this process's role, for the listener.
         name: this process's name, unique among the listener's callers, such as `gateway-0`.
         incoming: union of the message types the listener sends.
         peer: the listener's name, such as `shard-0`; over TCP, only the holder of its key is talked to.
-        waits: whether it calls only once `call_as` has named its broker.
+        waits: whether it begins to call only when `call_as` has named its broker.
 
     Raises:
         StartupRefused: the address is invalid, or not safe to use.
 
     Attributes:
+        is_open: whether a session is open.
+        more: whether the last `receive` left envelopes behind.
         refused: why the listener refused or ended the last session; "" once another one is open.
     """
 
@@ -69,18 +74,18 @@ class Dialer(Generic[Incoming]):
         waits: bool = False,
     ) -> None:
         self.address = address
-        self.socket = _socket(context, zmq.DEALER)
+        self.socket = open_socket(context, zmq.DEALER)
         self.socket.setsockopt(zmq.IMMEDIATE, 1)
         self.socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         self.socket.setsockopt(zmq.ROUTING_ID, f"{name}:{secrets.token_hex(8)}".encode())
-        self._peer = peer if _attach(context, self.socket, address, peer) is not None else ""
+        self._peer = peer if attach(context, self.socket, address, peer) is not None else ""
         self.is_open = False
         self.more = False
         self.refused = ""
         self._hello = Hello(role, name, BUS_PROTOCOL)
         self._waits = waits
-        self._decode = _decoder(incoming).decode
+        self._decode = envelope_decoder(incoming).decode
         self._session: LinkState | None = None
         self._lost: list[LinkLost] = []
         self._ticks = Ticks()
@@ -108,16 +113,16 @@ class Dialer(Generic[Incoming]):
         events: list[LinkOpened | LinkLost | Incoming] = []
         self.more = False
         for _ in range(ENVELOPES_PER_RECEIVE):
-            readiness = _readiness(self.socket)
-            if not readiness & _POLLIN:
-                if self.is_open and not readiness & _POLLOUT:  # no limit can have been reached: it is not connected
+            readiness = readiness_of(self.socket)
+            if not readiness & POLLIN:
+                if self.is_open and not readiness & POLLOUT:  # no limit can have been reached: it is not connected
                     self._lose("the peer is not connected")
                 break
             raw = self.socket.recv(zmq.NOBLOCK)
-            envelope = _read(self._decode, [raw])
+            envelope = read_envelope(self._decode, [raw])
             session = self._session
             if envelope is None:
-                self._lose("the peer sent something that is no envelope")
+                self._lose("the peer sent bytes that are no envelope")
                 events.extend(self._take_lost())
                 continue
             number, count, messages = envelope
@@ -131,13 +136,13 @@ class Dialer(Generic[Incoming]):
                 self._lose(f"envelope {session.received + 1} of the session is missing")
             elif self.is_open:
                 session.received = count
-                events.extend(message for message in messages if type(message) not in _OF_LINKS)
+                events.extend(message for message in messages if type(message) not in LINK_MESSAGES)
             elif self._is_welcome(messages[0]):
                 self.is_open = True
                 self.refused = ""
                 events.append(LinkOpened(messages[0].role, messages[0].name))
             else:
-                self._session = None  # whoever it is, it did not answer; call again
+                self._session = None  # this is not the listener's answer: call again
             events.extend(self._take_lost())
         else:
             self.more = True
@@ -162,7 +167,7 @@ class Dialer(Generic[Incoming]):
         if not self.is_open:
             if now - session.sent_at >= HELLO_SECONDS:
                 session.sent_at = now
-                if self._send(_encode((session.number, 0, [self._hello]))):
+                if self._send(encode((session.number, 0, [self._hello]))):
                     self._called_at = now
                 elif now - self._called_at >= RECALL_SECONDS:
                     self._call_again(now)
@@ -174,7 +179,7 @@ class Dialer(Generic[Incoming]):
         return self._take_lost()
 
     def call_as(self, broker: str, generation: int) -> None:
-        """Call in the name of this broker from now on. A session opened for another one ends."""
+        """Call as a process of this broker from now on. A session opened for another broker ends."""
         self._waits = False
         if self._hello.broker != broker:
             self._lose(f"this process belongs to broker {broker} now")
@@ -198,11 +203,11 @@ class Dialer(Generic[Incoming]):
         return True
 
     def _is_welcome(self, answer: BusMessage) -> bool:
-        """Whether it is the answer to a call, and who was called gives it."""
+        """Whether a message is the answer to a call, from the process that was called."""
         if type(answer) is not Welcome:
             return False
         if self._peer and answer.name != self._peer:
-            self._complain(f"it says it is {answer.name[:80]!r}, and has the key of {self._peer!r}")
+            self._complain(f"the listener says it is {answer.name[:80]!r}, and has the key of {self._peer!r}")
             return False
         return True
 
@@ -212,7 +217,7 @@ class Dialer(Generic[Incoming]):
         self._lose(reason)
 
     def _complain(self, reason: str) -> None:
-        """Log why no session begins: once, and again every minute."""
+        """Log why no session begins, each reason once a minute."""
         now = time.monotonic()
         before, since = self._complaint
         if reason != before or now - since >= COMPLAINT_SECONDS:

@@ -1,10 +1,10 @@
-"""Links: sessions over ZeroMQ that notice what ZeroMQ does not tell.
+"""Links: sessions over ZeroMQ that notice lost messages and lost peers.
 
 ZeroMQ delivers or loses messages, and never says which. So each link has sessions. The dialer opens a session with a
 new random number, every envelope carries that number and counts up from 1 in each direction, and both sides ping. A
-gap, an unknown session or silence ends the session, and the owner of each end is told once (`LinkLost`); the owner then
-returns what the peer had unsettled. A late envelope of an older session is dropped. Time in which a process itself
-stood still does not count as its peers' silence, so a suspended machine goes on with its sessions.
+gap, an unknown session or silence ends the session, and the owner of each end is told once (`LinkLost`). A late
+envelope of an older session is dropped. Time in which a process itself stood still does not count as its peers'
+silence, so sessions survive a suspended machine.
 
     dialer                                listener
       │  [session, 0, [Hello]]  ─────────►  │  Opened
@@ -12,14 +12,13 @@ stood still does not count as its peers' silence, so a suspended machine goes on
     Opened                                  │
       │  [session, 1, [message, …]] ──────► │  messages, one by one, in order
       │  ◄────── [session, 1, [message, …]] │
-      │  [session, 2, [Ping]]  ───────────► │  (a second without anything to say)
+      │  [session, 2, [Ping]]  ───────────► │  (after a second without messages)
       │  ◄──────── [session, n, [Reset]]    │  unknown or broken session
     Lost, then a new Hello
 
 Nothing here blocks or knows an event loop: owners wait on `socket` as they like, then call `receive`, `flush`, `tick`.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -40,25 +39,24 @@ ENVELOPES_PER_RECEIVE: Final = 64
 """Envelopes that one call of `receive` takes off a socket, so that a process's other sockets get their turn."""
 
 ENVELOPE_BYTES: Final = 8 << 20
-"""An envelope that reaches this size is closed and another begun, so that a backlog comes in portions."""
+"""An envelope that exceeds this size is closed and another begun, so that a backlog comes in portions."""
 
 RECEIVE_BYTES: Final = 4 * ENVELOPE_BYTES
 """A listener stops receiving for this call above so many bytes; the last envelope may hold a message of any size. A
 dialer needs no such limit: the windows of its consumers bound what comes."""
 
-
 RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 500
+"""ZeroMQ's first and longest pause before it connects again."""
 
 Incoming = TypeVar("Incoming", bound=BusMessage)
-_POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
-_POLLOUT: Final = int(zmq.POLLOUT)
+POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
+POLLOUT: Final = int(zmq.POLLOUT)
 _Envelope = tuple[int, int, list[Any]]
-_OF_LINKS: Final = frozenset({Hello, Welcome, Reset, Ping})
+LINK_MESSAGES: Final = frozenset({Hello, Welcome, Reset, Ping})
 """Messages of the links themselves, which owners never see."""
 
-_log = logging.getLogger(__name__)
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class LinkLost:
 class LinkState:
     """One end of a session: envelope numbers, times of the last traffic, messages waiting to be sent."""
 
-    __slots__ = ("heard_at", "number", "outbox", "outbox_bytes", "received", "sent", "sent_at")
+    __slots__ = ("heard_at", "number", "outbox", "received", "sent", "sent_at")
 
     def __init__(self, number: int, now: float) -> None:
         self.number = number
@@ -98,7 +96,7 @@ class LinkState:
         self.sent_at = now
         for part in _portions(outbox):
             self.sent += 1
-            yield _encode((self.number, self.sent, part))
+            yield encode((self.number, self.sent, part))
 
     def ping_due(self, now: float) -> bool:
         """Whether nothing was sent for so long that a ping is due."""
@@ -109,7 +107,7 @@ class LinkState:
         return now - self.heard_at > LINK_SILENCE_SECONDS
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Do not count so many seconds, in which this process did not listen, as the peer's silence."""
+        """Take off the peer's silence the seconds in which this process did not listen."""
         self.heard_at = min(now, self.heard_at + seconds)
 
 
@@ -127,20 +125,24 @@ def _portions(messages: list[BusMessage]) -> Iterator[list[BusMessage]]:
         yield messages[start:] if start else messages
 
 
-def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":
+def open_socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":
+    """Make a socket without limits of its own."""
     socket = context.socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = 0  # counted in messages, it could not bound bytes; credit windows do
     return socket
 
 
-def _attach(
+def attach(
     context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", address: str, peer: str
 ) -> CurveGuard | None:
     """Connect a socket to a peer, or bind it where no peer is named, with the keys that its address needs.
 
     Returns:
         The guard of the socket; None where the address needs none.
+
+    Raises:
+        StartupRefused: the address is invalid, not safe to use, or in use. The socket is closed.
     """
     guard = None
     try:
@@ -166,15 +168,15 @@ def _attach(
     return guard
 
 
-def _readiness(socket: "zmq.Socket[bytes]") -> int:
-    """Which of _POLLIN and _POLLOUT are possible. Asking takes 2 µs; trying and catching the exception takes 10."""
+def readiness_of(socket: "zmq.Socket[bytes]") -> int:
+    """Which of POLLIN and POLLOUT are possible. Asking takes 2 µs; trying and catching the exception takes 10."""
     events = socket.getsockopt(zmq.EVENTS)
     assert isinstance(events, int)
     return events
 
 
-def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
-    """The decoded envelope; None for bytes that are none, as from another version."""
+def read_envelope(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope | None:
+    """Decode an envelope; None for bytes that are none, as from another version."""
     try:
         (raw,) = parts
         envelope = decode(raw)
@@ -183,5 +185,6 @@ def _read(decode: Callable[[bytes], _Envelope], parts: list[bytes]) -> _Envelope
     return envelope if envelope[2] else None
 
 
-def _decoder(incoming: Any) -> "msgspec.msgpack.Decoder[_Envelope]":
+def envelope_decoder(incoming: Any) -> "msgspec.msgpack.Decoder[_Envelope]":
+    """Make the decoder of envelopes from peers that send a union of message types."""
     return msgspec.msgpack.Decoder(tuple[int, int, list[Hello | Welcome | Reset | Ping | incoming]])

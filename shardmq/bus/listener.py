@@ -1,5 +1,6 @@
 """The listening end of links, and its peers."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Generic
@@ -7,26 +8,27 @@ from typing import Any, Generic
 import zmq
 
 from shardmq.bus.link import (
-    _OF_LINKS,
-    _POLLIN,
     BUS_PROTOCOL,
     ENVELOPES_PER_RECEIVE,
+    LINK_MESSAGES,
+    POLLIN,
     RECEIVE_BYTES,
     Incoming,
     LinkLost,
     LinkOpened,
     LinkState,
-    _attach,
-    _decoder,
-    _encode,
-    _log,
-    _read,
-    _readiness,
-    _socket,
+    attach,
+    encode,
+    envelope_decoder,
+    open_socket,
+    read_envelope,
+    readiness_of,
 )
 from shardmq.bus.messages.base import Answer, BusMessage, Hello, Ping, Refusal, Reset, Result, Welcome
 from shardmq.limits import LINK_SILENCE_SECONDS
 from shardmq.runtime.clock import Ticks
+
+_log = logging.getLogger(__name__)
 
 
 class Peer:
@@ -49,11 +51,11 @@ class Peer:
 
 
 class Responder(Generic[Result]):
-    """The sender of a request, to be told its result.
+    """Answers one request of a peer.
 
     Args:
         peer: the caller.
-        request: its number of the request.
+        request: the peer's number of the request.
     """
 
     __slots__ = ("peer", "request")
@@ -77,7 +79,7 @@ class Listener(Generic[Incoming]):
     Args:
         context: of the process.
         address: ZeroMQ endpoint to listen on.
-        role: this process's role, told to callers.
+        role: this process's role, for callers.
         name: this process's name, such as `shard-0`.
         incoming: union of the message types callers send.
 
@@ -86,19 +88,20 @@ class Listener(Generic[Incoming]):
 
     Attributes:
         reason_against: returns why a caller gets no session, or "" where it gets one; the owner sets it.
-        is_early: returns whether a caller is to call again later; the owner sets it.
+        is_early: returns whether a call is to be ignored, as the caller will call again; the owner sets it.
+        more: whether the last `receive` left envelopes behind.
     """
 
     def __init__(
         self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, role: str, name: str, incoming: Any
     ) -> None:
         self.address = address
-        self.socket = _socket(context, zmq.ROUTER)
+        self.socket = open_socket(context, zmq.ROUTER)
         self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._guard = _attach(context, self.socket, address, "")
+        self._guard = attach(context, self.socket, address, "")
         self.more = False
         self._welcome = Welcome(role, name)
-        self._decode = _decoder(incoming).decode
+        self._decode = envelope_decoder(incoming).decode
         self.reason_against: Callable[[Hello], str] = lambda _hello: ""
         self.is_early: Callable[[Hello], bool] = lambda _hello: False
         self._peers: dict[bytes, Peer] = {}
@@ -128,16 +131,16 @@ class Listener(Generic[Incoming]):
             if size > RECEIVE_BYTES:
                 self.more = True
                 break
-            if not _readiness(self.socket) & _POLLIN:
+            if not readiness_of(self.socket) & POLLIN:
                 break
             identity, key_name, parts = self._next()
             size += sum(map(len, parts))
             peer = self._peers.get(identity)
-            envelope = _read(self._decode, parts)
+            envelope = read_envelope(self._decode, parts)
             if envelope is None:
-                _log.warning("%s: %s sent something that is no envelope", self.address, peer or "a stranger")
+                _log.warning("%s: %s sent bytes that are no envelope", self.address, peer or "a stranger")
                 if peer is not None:
-                    self._lose(peer, "it sent something that is no envelope")
+                    self._lose(peer, "it sent bytes that are no envelope")
                     events.extend(self._take_lost())
                 continue
             number, count, messages = envelope
@@ -158,7 +161,7 @@ class Listener(Generic[Incoming]):
                 events.extend(self._take_lost())
                 continue
             session.received = count
-            events.extend((peer, message) for message in messages if type(message) not in _OF_LINKS)
+            events.extend((peer, message) for message in messages if type(message) not in LINK_MESSAGES)
         else:
             self.more = True
         return events
@@ -213,16 +216,16 @@ class Listener(Generic[Incoming]):
                 return None  # called again before the answer came; it is on its way
             self._lose(peer, "it began a new session")
         for older in self.peers:
-            if older.name == hello.name:  # names are unique: this is its successor, and silence need not be waited for
-                self._lose(older, "its successor has called")
+            if older.name == hello.name:  # names are unique, so this is its successor: do not wait for silence
+                self._lose(older, "a new process of this name has called")
         greeted = Peer(identity, LinkState(number, time.monotonic()), hello)
-        if not self._send(identity, _encode((number, 0, [self._welcome]))):
+        if not self._send(identity, encode((number, 0, [self._welcome]))):
             return None
         self._peers[identity] = greeted
         return greeted
 
     def _reset(self, identity: bytes, number: int, reason: str) -> None:
-        self._send(identity, _encode((number, 0, [Reset(reason)])))
+        self._send(identity, encode((number, 0, [Reset(reason)])))
 
     def _send(self, identity: bytes, envelope: bytes) -> bool:
         try:

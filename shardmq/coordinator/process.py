@@ -79,7 +79,7 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
     Raises:
         StartupRefused: the store cannot be used, or has queues on shards that do not exist.
     """
-    store = Store(options.data_dir / "coordinator", options.boot_id)
+    store = Store.open(options.data_dir / "coordinator", options.boot_id)
     try:
         stored = store.load(len(options.shards))
     except BaseException:

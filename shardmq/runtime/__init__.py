@@ -7,6 +7,6 @@ notify.py      Telling the supervisor or systemd that a process is ready or stop
 signals.py     SIGTERM and SIGINT, as a flag that a loop looks at.
 tls.py         TLS of a listening port: options and context, for gateways and the management process.
 vitals.py      The part of a status that all processes share.
-waiting.py     Saying every few seconds what a process waits for.
-watermarks.py  Memory and disk watermarks, with the distance that keeps an alarm from flickering.
+waiting.py     Logs every few seconds what a process waits for.
+watermarks.py  Memory and disk watermarks, and the levels at which their alarms are cleared.
 """

@@ -2,8 +2,8 @@
 
 The steady clock has wall-clock time where the process began, and the monotonic clock's pace from there on.
 
-Times to live and delays are measured by it, so setting the machine's clock forwards or back fires and stalls nothing. A
-process that stores notes of the clock continues it when it is started again, for as long as the machine runs.
+Times to live and delays are measured by it, so that setting the machine's clock neither fires nor stalls any. A process
+that stores notes of the clock continues it when it is started again, for as long as the machine runs.
 """
 
 import functools

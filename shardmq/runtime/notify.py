@@ -1,4 +1,4 @@
-"""Readiness told to systemd or `shardmq up` by systemd's protocol (sd_notify(3))."""
+"""Tells systemd or `shardmq up` that a process is ready or stopping, by systemd's protocol (sd_notify(3))."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def _tell(state: bytes) -> None:
         try:
             teller.sendto(state, address)
         except (ConnectionRefusedError, FileNotFoundError):
-            return  # the supervisor is gone, which does not end a broker
+            return  # the supervisor is gone; a broker does not stop for that
 
 
 def die_with_parent() -> None:

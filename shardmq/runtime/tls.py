@@ -86,7 +86,7 @@ def _check_readable(what: str, path: Path | None) -> None:
         if path is not None:
             path.open("rb").close()
     except OSError as fault:
-        raise StartupRefused(f"TLS: the {what} {path} can not be read: {fault.strerror or fault}") from fault
+        raise StartupRefused(f"TLS: the {what} {path} cannot be read: {fault.strerror or fault}") from fault
 
 
 def _refuse_password() -> str:

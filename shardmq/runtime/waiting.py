@@ -1,4 +1,4 @@
-"""Saying every few seconds what a process waits for."""
+"""Logs every few seconds what a process waits for."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ FIRST_SECONDS: Final = 2.0
 """Nothing is logged before: another process starts or restarts within this time."""
 
 AGAIN_SECONDS: Final = 5.0
+"""Time between two lines of the log."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class WaitingReport:
         missing = self._missing()
         if not missing:
             if self._is_said:
-                _log.info("nothing is waited for any more")
+                _log.info("everything that was waited for is there")
             self._next, self._is_said = 0.0, False
         elif not self._next:
             self._next = now + FIRST_SECONDS

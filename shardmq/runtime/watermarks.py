@@ -1,7 +1,7 @@
-"""Memory and disk watermarks, with the distance that keeps an alarm from flickering.
+"""Memory and disk watermarks, and the levels at which their alarms are cleared.
 
-An alarm is cleared well below the level at which it was raised, so that publishers are not stopped and started by
-turns.
+An alarm is cleared with some distance to the level at which it was raised, so that publishers are not blocked and
+unblocked in quick turns.
 """
 
 import os
@@ -14,10 +14,11 @@ from shardmq.runtime.memory import rss_bytes
 from shardmq.storage.engine import Room
 
 WATCH_SECONDS: Final = 0.5
-"""Time between two measurements, in which 500 MB/s write a quarter of a gigabyte."""
+"""Time between two measurements. At 500 MB/s, a quarter of a gigabyte is written in it."""
 
 MEMORY_CLEAR_SHARE: Final = 0.9
 DISK_CLEAR_SHARE: Final = 1.1
+"""Shares of the watermarks at which the alarms are cleared."""
 
 PRESSED_SHARE: Final = 1.5
 PRESSED_BYTES: Final = 64 << 20

@@ -211,14 +211,14 @@ def test_names_that_fit_are_let_in(room: Room, keys: Path, listener: "Listener[A
         ("coordinator", "coordinator", "coordinator"),
     ],
 )
-def test_who_has_nothing_to_say_is_not_let_in_under_its_own_name_either(
+def test_a_role_that_may_not_call_is_not_let_in_under_its_own_name_either(
     room: Room, keys: Path, caplog: pytest.LogCaptureFixture, called: str, key: str, role: str
 ) -> None:
     for name in {called, key} - {"shard-0"}:
         create_pair(keys, name)
     listener = room.listen(CurveKeys(keys, called), name=called, role="shard" if "-" in called else called)
     dialer = room.dial(CurveKeys(keys, key), listener.address, peer=called, role=role, name=key)
-    assert f"it is {key}, and a {role} has nothing to say" in turned_away(listener, dialer, caplog)
+    assert f"it is {key}, and a {role} may not call a" in turned_away(listener, dialer, caplog)
 
 
 def test_a_key_under_two_names_is_nobodys(

@@ -13,7 +13,7 @@ import pytest
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.link import LinkLost, LinkOpened
 from shardmq.bus.listener import Listener, Peer
-from shardmq.bus.messages.base import Answer, BusMessage, Call, Refusal
+from shardmq.bus.messages.base import Answer, BusMessage, Call, Refusal, Request
 from shardmq.bus.messages.coordinator import (
     AdmitConnection,
     Changes,
@@ -32,7 +32,7 @@ from shardmq.bus.messages.shard import (
     ToShard,
     Unused,
 )
-from shardmq.bus.messages.stores import Enroll, Expel, Identity
+from shardmq.bus.messages.stores import Copy, Enroll, Expel, Hold, Identity
 from shardmq.bus.poller import Poller, context
 from shardmq.coordinator.loop import CoordinatorLoop
 from shardmq.coordinator.process import CoordinatorOptions, build
@@ -40,6 +40,7 @@ from shardmq.runtime.clock import SteadyClock
 from shardmq.topology import passwords
 from shardmq.topology.commands import Command, DeleteExchange
 from shardmq.topology.topology import Topology
+from tests.coordinator.stores import StoreRoom
 from tests.warm import QUICK_PASSWORDS, SHARDMQ, warm_process
 
 GIVE_UP_SECONDS = 10.0
@@ -60,18 +61,19 @@ class GatewayEnd:
         self.applies = True
         self._request = 0
 
-    def ask(self, command: Command) -> int:
+    def call(self, request: Request[Any]) -> int:
         self._request += 1
-        self.dialer.post(Call(self._request, RunCommand(command)))
+        self.dialer.post(Call(self._request, request))
         return self._request
+
+    def ask(self, command: Command) -> int:
+        return self.call(RunCommand(command))
 
     def present(self, origin: int, *connections: tuple[str, str, int]) -> None:
         self.dialer.post(ReportConnections(origin, list(connections)))
 
     def admit(self, vhost: str, user: str) -> int:
-        self._request += 1
-        self.dialer.post(Call(self._request, AdmitConnection(vhost, user)))
-        return self._request
+        return self.call(AdmitConnection(vhost, user))
 
     def say_applied(self) -> None:
         self.dialer.post(TopologyApplied(self.topology.version))
@@ -131,10 +133,14 @@ class ShardEnd:
         self.follows = True
         self.prepared: list[tuple[int, list[int]]] = []
         self.decisions: list[tuple[int, list[int]]] = []
+        self.backups: list[Hold | Copy] = []
+
+    def say(self, message: BusMessage) -> None:
+        for peer in self.peers:
+            peer.post(message)
 
     def say_unused(self, queue: int) -> None:
-        for peer in self.peers:
-            peer.post(Unused(queue))
+        self.say(Unused(queue))
 
     def answer(self) -> None:
         withheld, self.withheld = self.withheld, []
@@ -179,6 +185,8 @@ class ShardEnd:
             case Prepare():
                 self.prepared.append((message.transaction, message.attempts))
                 result = [self.counts.get(attempt, 0) for attempt in message.attempts]
+            case Hold() | Copy():
+                self.backups.append(message)
             case FollowDecision():
                 self.decisions.append((message.transaction, message.attempts))
                 if not self.follows:
@@ -306,3 +314,9 @@ def clock(room: Room) -> Clock:
     """The coordinator's clock, from its next start on."""
     clock = room.clock = Clock()
     return clock
+
+
+@pytest.fixture(params=["lmdb", "memory"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> StoreRoom:
+    """A store on disk, and one in memory: what is true of one is true of the other."""
+    return StoreRoom(tmp_path if request.param == "lmdb" else None)

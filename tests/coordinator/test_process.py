@@ -177,7 +177,7 @@ def test_a_virtual_host_is_deleted_as_a_whole_or_not_at_all(room: "Room") -> Non
 
 
 def opened(folder: Path, boot_id: str = "first") -> Store:
-    return Store(folder / "coordinator", boot_id)
+    return Store.open(folder / "coordinator", boot_id)
 
 
 def test_the_guest_of_a_store_older_than_permissions_gets_them_once(room: "Room") -> None:

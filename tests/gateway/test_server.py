@@ -143,8 +143,8 @@ def test_files_that_are_none_are_refused_with_a_sentence(files: Files, tmp_path:
     (tmp_path / "other.pem").write_bytes(other)
     (tmp_path / "empty.pem").write_bytes(b"")
     for certificate, key, ca, words in (
-        (tmp_path / "nowhere.pem", files.key, None, "nowhere.pem can not be read"),
-        (files.certificate, tmp_path / "nowhere.pem", None, "nowhere.pem can not be read"),
+        (tmp_path / "nowhere.pem", files.key, None, "nowhere.pem cannot be read"),
+        (files.certificate, tmp_path / "nowhere.pem", None, "nowhere.pem cannot be read"),
         (files.certificate, tmp_path / "other.pem", None, "no pair"),
         (tmp_path / "empty.pem", files.key, None, "no pair"),
         (files.certificate, files.key, tmp_path / "empty.pem", "no certificates"),

@@ -155,7 +155,7 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
         finally:
             store.close()
         sync_folder(folder)
-    coordinator = CoordinatorStore(aside / "coordinator", "restored")
+    coordinator = CoordinatorStore.open(aside / "coordinator", "restored")
     try:
         coordinator.rename_broker(broker)
     finally:

@@ -31,7 +31,7 @@ from shardmq.storage.files import make_folder, sync_folder
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.version import VERSION
 
-STANDSTILL_SECONDS: Final = 2.0
+PAUSE_SECONDS: Final = 2.0
 """A backup fails if the broker does not pause within this time, which is less than shards hold gateways back."""
 
 
@@ -87,7 +87,7 @@ class Backup:
         """Begin a backup for a gateway, which is answered when the content of the copies is fixed."""
         try:
             if self.is_busy:
-                raise PreconditionFailed("a backup is being taken already; wait for it")
+                raise PreconditionFailed("a backup is being taken already; wait until it is done")
             self._make_folder(Path(message.folder))
         except RequestError as refusal:
             responder.refuse(refusal.code, refusal.text)
@@ -97,7 +97,7 @@ class Backup:
             Path(message.folder),
             max(1, message.bytes_per_second),
             time.time(),
-            now + STANDSTILL_SECONDS,
+            now + PAUSE_SECONDS,
         )
         self._own, self._text = None, ""
         for shard in self._shards:
@@ -126,7 +126,7 @@ class Backup:
         if self._stage is Stage.COPYING:
             self._watch(request)
         elif now >= request.deadline:
-            self._fail(f"the broker did not stand still within {STANDSTILL_SECONDS:.0f} s; try again")
+            self._fail(f"the broker did not pause within {PAUSE_SECONDS:.0f} s; try again")
         elif self._stage is Stage.FREEZE and not self._two_phase_commit.following:
             self._hold()
         elif self._stage is Stage.HOLD and not self._missing:
@@ -141,28 +141,31 @@ class Backup:
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_absolute():
-            raise PreconditionFailed(f"'{folder}' is no absolute path; the processes of the broker are elsewhere")
+            raise PreconditionFailed(f"'{folder}' is not an absolute path, which every process of the broker needs")
         away = [shard.name for shard in self._shards if not shard.is_open]
         if away:
-            raise PreconditionFailed(f"{', '.join(away)} is not there; a backup needs every shard")
+            raise PreconditionFailed(f"not connected: {', '.join(away)}; a backup needs every shard, try again later")
         try:
             make_folder(folder)
             if any(folder.iterdir()):
-                raise PreconditionFailed(f"{folder} is not empty; name a folder that is not there yet")
+                raise PreconditionFailed(f"{folder} is not empty; name a directory that does not exist yet")
         except OSError as fault:
             raise PreconditionFailed(f"{folder} cannot hold a backup: {fault.strerror}") from fault
 
     def _hold(self) -> None:
         self._stage, self._missing = Stage.HOLD, len(self._shards)
         for shard in self._shards:
-            shard.ask_once(Hold(), partial(self._on_done, Stage.HOLD, shard))
+            if self._stage is Stage.HOLD:  # it has failed where a shard was away
+                shard.ask_once(Hold(), partial(self._on_done, Stage.HOLD, shard))
 
     def _ask_copies(self, request: _Request) -> None:
         self._stage, self._missing = Stage.COPY, len(self._shards)
         rate = max(1, request.bytes_per_second // len(self._shards))
         for shard in self._shards:
+            shard.copying = None  # until it paused, it may have told of an earlier copy
             folder = str(request.folder / shard.name)
-            shard.ask_once(Copy(folder, rate), partial(self._on_done, Stage.COPY, shard))
+            if self._stage is Stage.COPY:
+                shard.ask_once(Copy(folder, rate), partial(self._on_done, Stage.COPY, shard))
 
     def _on_done(self, stage: Stage, shard: ShardLink, error: RequestError | None) -> None:
         if self._stage is not stage:

@@ -185,13 +185,11 @@ class CommandExecutor:
         if isinstance(command, BeginTransaction | CommitTransaction | AbortTransaction):
             self._begin_transaction_command(pending, command)
             return
-        if isinstance(command, DeleteVhost):
-            self._cancel_inside(command.vhost)
         try:
-            placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming)
-            changes = changes_for(self._topology, command, placement)
-            self._store.check_room(changes)
-            self._queues.check_in_service(changes)
+            changes = self._changes_for(command)
+            if isinstance(command, DeleteVhost):  # nothing refuses it any more
+                self._cancel_inside(command.vhost)
+                changes = self._changes_for(command)  # with the queues that were being declared
         except RequestError as error:
             self.refuse(pending, error)
             return
@@ -208,6 +206,18 @@ class CommandExecutor:
             self._queues.remove(pending, changes)
             self._replicas.tell(changes)
             self.await_gateways(pending)
+
+    def _changes_for(self, command: Command) -> list[Change]:
+        """What a command changes.
+
+        Raises:
+            RequestError: it is refused: by the rules, for lack of room on the disk, or as a queue is out of service.
+        """
+        placement = QueuePlacement(self._next_queue, len(self._shards), self._queues.coming)
+        changes = changes_for(self._topology, command, placement)
+        self._store.check_room(changes)
+        self._queues.check_in_service(changes)
+        return changes
 
     def _decide(self, changes: Sequence[Change]) -> None:
         """Have changes written at the end of the pass, before anything that was posted leaves."""

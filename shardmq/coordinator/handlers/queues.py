@@ -1,7 +1,7 @@
 """Steps of a command that need a shard: assigning, preparing deletion, dropping.
 
-A new queue is told to the gateways when its shard has it. A deleted one is taken from them before its shard drops it:
-no message is routed to a queue that its shard does not hold.
+Gateways hear of a new queue when its shard has it on disk. They forget a deleted queue before its shard drops it. So no
+message is routed to a queue that its shard does not have.
 """
 
 from collections import Counter
@@ -21,26 +21,26 @@ from shardmq.topology.topology import Topology
 
 
 class CommandProgress(Protocol):
-    """What the steps report: how a command goes on."""
+    """How a command goes on after a step."""
 
     def resume(self, pending: PendingCommand) -> None:
-        """The rules are to be asked again, now that the shard has answered."""
+        """Ask the rules again, now that a command's shard has answered."""
 
     def await_gateways(self, pending: PendingCommand) -> None:
-        """The shard is done; the gateways are to apply the change."""
+        """Have a command wait until every gateway has applied the topology as it is now."""
 
     def answer(self, pending: PendingCommand, result: CommandResult) -> None:
-        """The command is done."""
+        """End a command that was carried out."""
 
     def refuse(self, pending: PendingCommand, error: RequestError) -> None:
-        """The command is refused, or takes too long."""
+        """End a command that was not carried out, or that takes too long."""
 
 
 class QueueSteps:
-    """The part of a command that its queue's shard carries out.
+    """Carries out the part of a command that needs its queue's shard.
 
     Args:
-        topology: only looked at.
+        topology: the authority on what exists; only read.
         shards: the links to all shards, by number.
         replicas: told of a new queue once its shard has it.
         progress: called when a step is done.
@@ -61,7 +61,7 @@ class QueueSteps:
         return self._coming
 
     def check_in_service(self, changes: Sequence[Change]) -> None:
-        """Make sure that no queue is deleted that cannot be read.
+        """Refuse to delete a queue that is out of service.
 
         Raises:
             Unavailable: a queue's stored messages are damaged.
@@ -82,9 +82,9 @@ class QueueSteps:
         self._shards[queue.shard].assign(queue, partial(self._on_assigned, pending))
 
     def prepare_delete(self, pending: PendingCommand, command: DeleteQueue) -> None:
-        """Ask the shard, which alone knows, whether a queue is unused or empty.
+        """Ask a queue's shard whether the queue is unused or empty.
 
-        From its answer on the queue takes in nothing, so that it still is when the rules are asked again.
+        From the answer on the queue takes no messages, so that this still holds when the rules are asked again.
         """
         queue = pending.queue = self._topology.queue(command.vhost, command.name)
         pending.stage = Stage.PREPARE_DELETE
@@ -92,15 +92,15 @@ class QueueSteps:
         self._shards[queue.shard].prepare_delete(queue.id, command.if_unused, command.if_empty, on_prepared)
 
     def remove(self, pending: PendingCommand, changes: Sequence[Change]) -> None:
-        """Note which queues a command removes, before the changes are applied."""
+        """Note which queues a command removes. Called before the changes are applied."""
         pending.removed = tuple(self._removed(changes))
         for queue in pending.removed:
             self._shards[queue.shard].remove(queue.id)
 
     def drop(self, pending: PendingCommand) -> None:
-        """Let the shards drop the removed queues: no gateway routes to them any more.
+        """Have the shards drop the removed queues, which no gateway routes to any more.
 
-        They are dropped also where the one who asked was told that it takes too long.
+        They are dropped, too, where the command was refused meanwhile because it took too long.
         """
         is_asked = pending.stage is not Stage.DONE
         if is_asked and isinstance(pending.command, DeleteQueue):
@@ -114,7 +114,7 @@ class QueueSteps:
             self._progress.answer(pending, pending.result)
 
     def cancel(self, pending: PendingCommand, vhost: str) -> None:
-        """Wait no more for the shard's answer, as the command's virtual host is being deleted.
+        """Refuse a command that waits for a shard, as its virtual host is being deleted.
 
         A queue that is being declared is added to the topology first, to be deleted with the others.
         """
@@ -131,21 +131,21 @@ class QueueSteps:
         self._progress.refuse(pending, NotFound(f"no vhost '{vhost}': it was deleted meanwhile"))
 
     def give_up(self, pending: PendingCommand) -> None:
-        """Wait no more for a shard that has not answered in time."""
+        """End a command whose shard has not answered in time."""
         queue = pending.queue
         assert queue is not None, "a command that waits for a shard has a queue"
         shard = self._shards[queue.shard]
-        away = f"{shard.name} is not reachable, and queue '{queue.name}' is to be there"
+        away = f"{shard.name} is not reachable, and it has queue '{queue.name}'"
         if pending.stage is Stage.PREPARE_DELETE:
             shard.cancel_delete(queue.id)
-            self._progress.refuse(pending, Unavailable(f"{away}; delete it again when the shard is back"))
+            self._progress.refuse(pending, Unavailable(f"{away}; delete the queue again when the shard is back"))
         elif isinstance(pending.command, DeleteQueue):
             shard.ignore_drop(queue.id)
-            self._progress.answer(pending, 0)  # it is deleted; how many messages it had, nobody can say now
+            self._progress.answer(pending, 0)  # it is deleted; how many messages it had is not known
         else:
             shard.ignore_assign(queue.id)
             self._publish(pending)
-            self._progress.refuse(pending, Unavailable(f"{away}; declare it again when the shard is back"))
+            self._progress.refuse(pending, Unavailable(f"{away}; declare the queue again when the shard is back"))
 
     def _removed(self, changes: Sequence[Change]) -> list[Queue]:
         return [self._topology.queue(each.vhost, each.name) for each in changes if isinstance(each, QueueRemoved)]

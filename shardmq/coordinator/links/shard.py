@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
+WENT_AWAY: Final = "it went away"
+"""What became of a shard's part in a backup, behind the shard's name."""
+
 FOLLOW_AGAIN_SECONDS: Final = 1.0
 """A decision that a shard refused to follow (its disk is full) is sent again after so long."""
 
@@ -191,7 +194,7 @@ class ShardLink:
     def ask_once(self, message: Hold | Copy, on_done: OnDone) -> None:
         """Send a request that is not repeated. `on_done` is called once, with an error where the session ended."""
         if not self.is_open:
-            on_done(Unavailable("it went away"))
+            on_done(Unavailable(WENT_AWAY))
             return
         self._asked_once.append(on_done)
         self._ask(message, partial(self._on_once, on_done))
@@ -286,11 +289,12 @@ class ShardLink:
     def _on_lost(self) -> None:
         self._out_of_service.clear()
         self._is_enrolled = False
-        self.copying = Copying(0, 0, fault=f"{self.name} went away")
+        if self.copying is None or not self.copying.files:  # a copy that is complete stays so
+            self.copying = Copying(0, 0, fault=WENT_AWAY)
         self._asked.clear()
         asked, self._asked_once = self._asked_once, []
         for on_done in asked:
-            on_done(Unavailable("it went away"))
+            on_done(Unavailable(WENT_AWAY))
         self._assigned.clear()
         self._assigning.clear()
         self._to_assign.clear()

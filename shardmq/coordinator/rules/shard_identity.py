@@ -1,13 +1,14 @@
 """Which store serves as which shard, and whether a shard that calls is the one that is expected.
 
 A coordinator has a generation, a number that is raised at each start. Each shard records the generation of the newest
-coordinator it has heard of, and the coordinator records, before it tells, what it tells whom. So a copy of a store that
-was put back is noticed from both sides: a shard that has heard more than the coordinator told makes the coordinator the
-older one; one that has heard less than it once confirmed is older itself.
+coordinator that enrolled it, and the coordinator records which generation it is about to tell each shard. So a store
+that was restored from an old copy is noticed from both sides. A shard with a newer generation than the coordinator ever
+told it shows that the coordinator's store is the old one. A shard with an older generation than it once confirmed has
+an old store itself.
 
 Generations are milliseconds since 1970 where the clock goes forward, so that a copy of a whole data directory goes on
-with a generation that nobody had before. Queue ids begin with the generation: none is ever given twice, whatever is put
-back.
+with a generation that nobody had before. Queue ids begin with the generation: no id is given twice, whatever is
+restored.
 """
 
 import secrets
@@ -22,21 +23,21 @@ from shardmq.bus.messages.stores import Identity
 from shardmq.errors import StartupRefused
 
 QUEUES_BITS: Final = 12
-"""An id begins with the generation, and has so many bits to count with. That it counts beyond them does no harm: nobody
-declares 4,096 queues in every millisecond of a life, as it would take to reach the ids of the next one. Ids stay below
-2**53, up to where all JSON readers are exact, until 2039."""
+"""An id is the generation, followed by this many bits for a count. A count may run over into the generation: to reach
+the ids of the next one, clients would have to declare 4,096 queues in every millisecond. Until 2039, ids stay below
+2**53, up to which all JSON readers are exact."""
 
 ADOPT: Final = "or stop everything and run `shardmq store adopt DATA_DIR`, which rebuilds it from what the shards have"
-LOST: Final = "where there is none, stop everything and run `shardmq store adopt DATA_DIR`, which goes on without"
+LOST: Final = "if there is none, stop everything and run `shardmq store adopt DATA_DIR`, which goes on without"
 
 
 class Member(msgspec.Struct, array_like=True, frozen=True):
     """The store that serves as a shard.
 
     Attributes:
-        store: its id; "" for one of an earlier version, which did not know any.
-        told: the newest generation it was told, or is about to be.
-        heard: the newest generation it confirmed to have recorded.
+        store: its id; "" for a store of an earlier version, which had none.
+        told: the newest generation it was told, or is about to be told.
+        heard: the newest generation that it confirmed to have recorded.
     """
 
     store: str
@@ -58,7 +59,6 @@ class BrokerIdentity:
         next_queue: id of the next new queue, as it was stored.
         members: by shard number.
         next_transaction: number of the next new transaction at least; 0 where the store knows.
-        is_new: the store has never served: it has no member.
     """
 
     broker: str
@@ -93,10 +93,10 @@ class ExpectedQueues:
     """What the coordinator expects on a shard.
 
     Attributes:
-        queues: (vhost, name) by id, of those that exist.
+        queues: (vhost, name) of the shard's queues, by id.
         durable: how many of them are durable.
-        gone: ids of queues that the shard has yet to drop.
-        decisions: how many decided transactions it has yet to follow.
+        gone: ids of deleted queues that the shard has yet to drop.
+        decisions: how many decided transactions the shard has yet to follow.
     """
 
     queues: Mapping[int, tuple[str, str]]
@@ -106,11 +106,11 @@ class ExpectedQueues:
 
 
 class Members:
-    """The stores that serve as shards, recorded on disk before they are told so.
+    """The stores that serve as shards. What a shard is told is on disk before.
 
     Args:
         identity: what the coordinator knew when it started.
-        write: puts all members on disk.
+        write: writes all members to disk.
     """
 
     def __init__(self, identity: BrokerIdentity, write: Callable[[Mapping[int, Member]], None]) -> None:
@@ -125,14 +125,14 @@ class Members:
 
     @property
     def generation(self) -> int:
-        """The coordinator's."""
+        """The coordinator's generation."""
         return self._identity.generation
 
     def enroll(self, shard: int, said: Identity, known: ExpectedQueues) -> int:
         """Accept a shard; returns the generation it is to be told.
 
         Raises:
-            StartupRefused: the coordinator's store is not the newest, or its addresses are in disorder.
+            StartupRefused: the coordinator's store is not the newest, or the shards' addresses are in another order.
             ShardRefused: the shard's store is not the one that belongs there.
         """
         judge(self._identity, self._members, shard, said, known)
@@ -157,14 +157,14 @@ def judge(
 
     Args:
         identity: what the coordinator knew when it started.
-        members: what it knows now.
-        shard: the number by which it calls the shard.
+        members: the stores that serve as shards now.
+        shard: the number by which the coordinator calls the shard.
         said: what the shard says of itself.
-        known: what is to be there.
+        known: what the coordinator expects on the shard.
 
     Raises:
-        StartupRefused: the coordinator's own store is not the one that belongs here, or its addresses are in disorder.
-        ShardRefused: the shard's is not.
+        StartupRefused: the coordinator's store is not the newest, or the shards' addresses are in another order.
+        ShardRefused: the shard's store is not the one that belongs there.
     """
     if said.shard != shard:
         raise StartupRefused(
@@ -186,14 +186,16 @@ def _refuse_stranger(identity: BrokerIdentity, shard: int, said: Identity) -> No
     if identity.is_new:
         raise StartupRefused(
             f"the coordinator's store is new (broker {identity.broker}), but shard {shard} has served another one: "
-            f"{has} and has {_count(len(said.queues), 'durable queue')}; put the coordinator's store back from a copy, "
+            f"{has} and has {_count(len(said.queues), 'durable queue')}; restore the coordinator's store from a copy, "
             f"{ADOPT}"
         )
-    raise ShardRefused(f"expected shard {shard} of broker {identity.broker}, but {has}; put the shard's own store back")
+    raise ShardRefused(
+        f"expected shard {shard} of broker {identity.broker}, but {has}; start it with that shard's store"
+    )
 
 
 def _check_place(member: Member | None, shard: int, said: Identity, known: ExpectedQueues) -> None:
-    """Check a store other than the one that served there last, or the first one."""
+    """Refuse a store that is not the one that served there last, where the shard would miss something."""
     if member is None or (not member.store and said.is_adopted):
         return
     missing = []
@@ -206,7 +208,7 @@ def _check_place(member: Member | None, shard: int, said: Identity, known: Expec
         expected = f"store {member.store}" if member.store else "a store of an earlier version"
         raise ShardRefused(
             f"shard {shard} has {' and '.join(missing)}, but its store is {what}: expected {expected}, found "
-            f"{said.store} with {_count(len(said.queues), 'durable queue')}; put the shard's store back from a copy; "
+            f"{said.store} with {_count(len(said.queues), 'durable queue')}; restore the shard's store from a copy; "
             f"{LOST} the messages that are lost"
         )
 
@@ -220,7 +222,7 @@ def _check_age(member: Member, shard: int, said: Identity) -> None:
     if said.generation < member.heard:
         raise ShardRefused(
             f"shard {shard}'s store is older than the coordinator's: it has heard of generation {said.generation}, and "
-            f"confirmed generation {member.heard} before; put the newer copy of the shard's store back; {LOST} what "
+            f"confirmed generation {member.heard} before; restore the newer copy of the shard's store; {LOST} what "
             "only the newer one has"
         )
 
@@ -239,7 +241,7 @@ def _check_queues(identity: BrokerIdentity, shard: int, said: Identity, known: E
                 f"the id {queue} is queue '{name}' in vhost '{vhost}' on the shard, and '{there[1]}' "
                 f"in vhost '{there[0]}' for the coordinator",
             )
-    was_told_now = said.generation == identity.generation  # ids that it has had since are this coordinator's own
+    was_told_now = said.generation == identity.generation  # its newer ids were given by this coordinator
     if not was_told_now and said.queue >= identity.first_queue:
         raise _older(
             shard,
@@ -250,8 +252,8 @@ def _check_queues(identity: BrokerIdentity, shard: int, said: Identity, known: E
 
 def _older(shard: int, how: str) -> StartupRefused:
     return StartupRefused(
-        f"the coordinator's store is older than shard {shard}'s: {how}; put the newer copy of the "
-        f"coordinator's store back, {ADOPT}"
+        f"the coordinator's store is older than shard {shard}'s: {how}; restore the newer copy of the "
+        f"coordinator's store, {ADOPT}"
     )
 
 

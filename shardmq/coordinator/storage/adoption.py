@@ -1,8 +1,7 @@
-"""A coordinator's store made anew from what the shards have recorded, and from the old store where it can be read.
+"""Rebuilds a coordinator's store from what the shards have recorded, and from the old store where it can be read.
 
-What shards know of a queue is all there is to know of it: its name, its arguments, its id. Exchanges, bindings, users
-and permissions are in the coordinator's store alone; they are taken from the old one if it is the same broker's,
-however old.
+Shards have recorded all of a durable queue: its name, its arguments, its id. Exchanges, bindings, users and permissions
+are in the coordinator's store alone. They are taken from the old store, however old, if it is the same broker's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Final
 from shardmq.coordinator.rules.access import guest, new_vhost
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
 from shardmq.coordinator.storage.store import Store, StoredState
-from shardmq.errors import StartupRefused
+from shardmq.errors import StartupRefused, StoreRefused
 from shardmq.topology.changes import (
     Change,
     PermissionPut,
@@ -25,6 +24,7 @@ from shardmq.topology.changes import (
 from shardmq.topology.entities import DEFAULT_VHOST, Permission, Queue
 
 SHARDS_MAX: Final = 1024
+"""The old store is read for one shard more each time, until all its queues have theirs; past this it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Recorded:
     """What a shard's store has recorded.
 
     Attributes:
-        shard: its number.
-        store: its store's id.
-        broker: whose it is; "" where it does not know.
-        generation: of the newest coordinator it heard of.
-        queue: the highest id it was ever given.
-        queues: durable ones.
-        staged: numbers of transactions that have messages there, and are not decided there.
-        transaction: the highest number of a transaction it knows.
+        shard: the shard's number.
+        store: the store's id.
+        broker: id of the broker it belongs to; "" where it was never enrolled.
+        generation: of the newest coordinator that enrolled it.
+        queue: the highest queue id it was ever assigned.
+        queues: its durable queues.
+        staged: numbers of transactions with messages staged there, whose decision it has not heard.
+        transaction: the highest transaction number it has recorded.
     """
 
     shard: int
@@ -54,16 +54,16 @@ class Recorded:
 
 @dataclass(slots=True)
 class Adoption:
-    """What is rebuilt, and what cannot be.
+    """What is rebuilt, and what cannot be. Queues are (vhost, name, shard).
 
     Attributes:
         broker: the broker's id.
         kept: whether exchanges, bindings, users, permissions and transactions are taken from the old store.
-        queues: (vhost, name, shard) of those that the shards have.
-        empty: those that only the old store has: they are declared anew.
-        gone: those that are being deleted, or whose connection is gone: they go.
-        vhosts: that were made for queues.
-        aborted: how many transactions with messages in shards nobody knows any more: they are aborted.
+        queues: queues that the shards have.
+        empty: queues that only the old store has; they are declared anew, without messages.
+        gone: queues that were being deleted, or whose connection is gone; they are deleted.
+        vhosts: virtual hosts made for queues.
+        aborted: how many transactions have staged messages and are unknown to the old store; they are aborted.
     """
 
     broker: str
@@ -76,31 +76,31 @@ class Adoption:
 
 
 def broker_of(shards: Sequence[Recorded]) -> str:
-    """The broker that all shards belong to; "" where none of them knows.
+    """The id of the broker that all shards belong to; "" where none was ever enrolled.
 
     Raises:
-        StartupRefused: they belong to several.
+        StartupRefused: the shards belong to several brokers.
     """
     brokers = {each.broker: each.shard for each in shards if each.broker}
     if len(brokers) > 1:
         whose = ", ".join(f"shard {shard} to {broker}" for broker, shard in sorted(brokers.items()))
-        raise StartupRefused(f"the shards belong to different brokers ({whose}); put together those of one")
+        raise StartupRefused(f"the shards belong to different brokers ({whose}); use the folders of one broker")
     return next(iter(brokers), "")
 
 
 def adopt(folder: Path, shards: Sequence[Recorded]) -> Adoption:
-    """Make a coordinator's store fit what its shards have.
+    """Make a coordinator's store fit what its shards have recorded.
 
     Args:
-        folder: of the store: a copy of the old one, or one that is not there yet.
-        shards: all that there are.
+        folder: of the store: a copy of the old one, or a folder that does not exist yet.
+        shards: all shards, at least one.
 
     Raises:
-        StartupRefused: the shards are of different brokers, or the store is of another one; it is not to be used.
+        StartupRefused: the shards belong to different brokers, or the old store is another broker's or damaged.
     """
     broker = broker_of(shards)
     is_old = (folder / "data.mdb").exists()
-    store = Store(folder, "adopted")
+    store = Store.open(folder, "adopted")
     try:
         stored = _load(store, max(each.shard for each in shards) + 1)
         if is_old and broker and stored.identity.broker != broker:
@@ -115,10 +115,12 @@ def adopt(folder: Path, shards: Sequence[Recorded]) -> Adoption:
 
 
 def _load(store: Store, shards: int) -> StoredState:
-    """What is in the store, for as many shards as it has had."""
+    """Load the store for as many shards as its queues are on."""
     while True:
         try:
             return store.load(shards)
+        except StoreRefused:
+            raise  # more shards would not mend it
         except StartupRefused:
             shards += 1
             if shards > SHARDS_MAX:
@@ -134,30 +136,30 @@ class _Rebuilding:
         self._shards = shards
         self._old = {(queue.vhost, queue.name): queue for queue in stored.topology.queues}
         self._found: dict[tuple[str, str], Queue] = {}
-        self._over: list[Queue] = []
+        self._outdated: list[Queue] = []
         for queue in sorted((queue for each in shards for queue in each.queues), key=lambda queue: queue.id):
             self._take(queue)
         ids = [queue.id for each in shards for queue in each.queues]
         self._next = max([stored.identity.first_queue, *(each.queue + 1 for each in shards), *(id + 1 for id in ids)])
 
     def _take(self, queue: Queue) -> None:
-        """Of two queues of one name the older one was deleted, and its shard has not heard of it."""
+        """Sort out a shard's queue. Of two queues of one name, the older one was deleted while its shard was away."""
         if queue.id in self._stored.tombstones:
             self.adoption.gone.append((queue.vhost, queue.name, queue.shard))
         elif queue.owner:
-            self._over.append(queue)
+            self._outdated.append(queue)
         else:
             older = self._found.pop((queue.vhost, queue.name), None)
             if older is not None:
-                self._over.append(older)
+                self._outdated.append(older)
             self._found[queue.vhost, queue.name] = queue
 
     def stages(self) -> list[list[Change]]:
-        """In order; each is one transaction."""
-        return [self._worlds(), self._queues(), self._transactions()]
+        """The changes in order, in portions that are written one after the other."""
+        return [self._vhosts(), self._queues(), self._transactions()]
 
-    def _worlds(self) -> list[Change]:
-        """Virtual hosts that queues name and, where nobody may do anything, somebody who may."""
+    def _vhosts(self) -> list[Change]:
+        """Add the virtual hosts that queues are in and, where there is no user, guest with permissions for them."""
         there = {vhost.name for vhost in self._stored.topology.vhosts}
         wanted = {DEFAULT_VHOST, *(vhost for vhost, _ in self._found)} - there
         if self.adoption.kept:
@@ -172,10 +174,10 @@ class _Rebuilding:
     def _queues(self) -> list[Change]:
         adoption = self.adoption
         changes: list[Change] = []
-        for queue in self._over:
+        for queue in self._outdated:
             changes += [QueueAdded(queue), QueueRemoved(queue.vhost, queue.name)]
             adoption.gone.append((queue.vhost, queue.name, queue.shard))
-        erased = {(queue.vhost, queue.name) for queue in self._over}
+        erased = {(queue.vhost, queue.name) for queue in self._outdated}
         for name, queue in self._found.items():
             old = self._old.get(name) if name not in erased else None
             adoption.queues.append((*name, queue.shard))
@@ -191,7 +193,7 @@ class _Rebuilding:
         return changes
 
     def _transactions(self) -> list[Change]:
-        """What was staged for transactions that nobody knows any more is removed, on every shard alike."""
+        """Abort the transactions that the old store does not know, so that every shard removes what was staged."""
         transactions = self._stored.transactions
         known = {each.number for each in transactions.undecided} | set(transactions.decisions)
         unknown = sorted({number for each in self._shards for number in each.staged} - known)
@@ -199,7 +201,7 @@ class _Rebuilding:
         return [TransactionEnded("", "", number, False, [], 0) for number in unknown]
 
     def identity(self) -> BrokerIdentity:
-        """Whose the store is, and where its numbers go on."""
+        """The identity of the rebuilt store, with numbers above all that were given before."""
         members: Mapping[int, Member] = {
             each.shard: Member(each.store, each.generation, each.generation) for each in self._shards
         }

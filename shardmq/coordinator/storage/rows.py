@@ -2,26 +2,20 @@
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import Final
 
-from shardmq.coordinator.storage.schema import DATABASES, LAYOUT, NUMBERS, SEEDS
+from shardmq.coordinator.storage.schema import NUMBERS, SEEDS
 from shardmq.coordinator.storage.write_batch import Edits
 from shardmq.errors import RowDamaged
 from shardmq.storage.checksums import row_content
-from shardmq.storage.engine import VERSION, Engine
-from shardmq.storage.lmdb_engine import LmdbEngine
+from shardmq.storage.engine import Engine
 from shardmq.storage.store_copy import StoreCopy
-
-RESERVE_BYTES: Final = 2 << 20
-MARGIN_BYTES: Final = 1 << 20
-"""Bytes of the disk kept free for deletions and decisions, which must be written also when it is full."""
 
 
 class StoreRows:
     """The rows of an open store.
 
     Args:
-        engine: of the layout LAYOUT.
+        engine: what the store lies in, of the layout LAYOUT.
 
     Attributes:
         file: the data file, for error texts.
@@ -32,25 +26,6 @@ class StoreRows:
         self._engine = engine
         self.file = engine.file
         self.space = engine.space
-
-    @staticmethod
-    def open(folder: Path) -> "StoreRows":
-        """Open a store on disk, or create it where there is none.
-
-        Args:
-            folder: of this store alone.
-
-        Raises:
-            StoreRefused: the store is in use, or of another kind or version.
-        """
-        engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
-        try:
-            if engine.version < VERSION:
-                engine.upgrade(range(len(DATABASES)))
-        except BaseException:
-            engine.close()
-            raise
-        return StoreRows(engine)
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
         """Return the content of a row; None where there is none.
@@ -87,9 +62,14 @@ class StoreRows:
         )
 
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
-        """Begin to copy all that was written so far; see `Store.copy`."""
+        """Begin to copy all that was written so far into a folder that does not exist yet.
+
+        Raises:
+            OSError: the copy cannot be made.
+            StoreRefused: the store is not on disk.
+        """
         return self._engine.copy(folder, bytes_per_second)
 
     def close(self) -> None:
-        """Close the file and unlock the folder."""
+        """Close the engine."""
         self._engine.close()

@@ -2,14 +2,14 @@
 
     exchanges       vhost 0 name                -> [boot, Exchange]
     queues          vhost 0 name                -> [boot, Queue]
-    bindings        blake2b of the binding      -> [boot, Binding]    a key of all its names would be too long for LMDB
-    vhosts          vhost                       -> Vhost, or nothing (as the first version wrote it)
+    bindings        blake2b of the binding      -> [boot, Binding]    a key of all names would be too long for LMDB
+    vhosts          vhost                       -> Vhost; nothing in rows of the first version
     users           name                        -> User
     permissions     user 0 vhost                -> Permission
     tombstones      queue id, u64               -> shard, u32         deleted queues their shard has not dropped yet
     state           "next_queue"                -> u64
                     "boot"                      -> boot id of the last start
-                    "permissions"               -> "1" since one was ever written; stores older than permissions lack it
+                    "permissions"               -> "1" once a permission was written; older stores lack it
                     "broker"                    -> the broker's id
                     "generation"                -> u64, raised at each start
                     "members"                   -> {shard: Member}    the stores that serve as shards
@@ -23,11 +23,12 @@
     births          vhost                       -> u64                numbers below are of an earlier virtual host of
                                                                       that name
 
-Every value begins with a checksum, which is left out above. Stores of earlier versions lack the databases of
-transactions until they are opened.
+Every value begins with a checksum, which is left out above. Stores of earlier versions get the databases of
+transactions when they are opened.
 
-`boot` is "" for what is durable. Anything else lives as long as the broker that has that boot id (a life of
-`shardmq up`, not of this process). An exclusive queue is never durable: no connection outlives the broker.
+`boot` is "" for what is durable. Anything else exists as long as the broker runs that has that boot id (from a start of
+`shardmq up` to its end, however often this process restarts). An exclusive queue is never durable: no connection
+outlives the broker.
 """
 
 import struct
@@ -67,11 +68,10 @@ DATABASES: Final = (
 )
 
 NUMBERS: Final = {name: number for number, name in enumerate(DATABASES)}
-"""Edits have the number of a database."""
+"""The number of each database, as edits have it."""
 
 SEEDS: Final = tuple(xxh3_64_intdigest(name) for name in DATABASES)
 """What the checksums of a database's rows begin with."""
-
 
 DURABLE: Final = ""
 NEXT_QUEUE: Final = b"next_queue"
@@ -134,7 +134,7 @@ DECODERS: Final[Mapping[bytes, Callable[[bytes], Any]]] = {
 
 
 def name_key(vhost: str, name: str) -> bytes:
-    """The key of what has a name in a virtual host; of a permission, with the user first."""
+    """The key of a name in a virtual host. A permission's key has the user in place of the virtual host."""
     return f"{vhost}\0{name}".encode()
 
 
@@ -144,12 +144,12 @@ def binding_key(binding: Binding) -> bytes:
 
 
 def number_of(value: bytes | None, default: int = 0) -> int:
-    """A number as rows and keys have it; the default where there is no row."""
+    """Decode a number of a row or key; the default where there is no row."""
     return default if value is None else int.from_bytes(value, "big")
 
 
 def stored_value(database: int, key: bytes, value: Bytes) -> bytes:
-    """Return what is stored of an edit's value: the value behind its checksum."""
+    """Return what is stored for an edit's value: the value behind its checksum."""
     return sealed_row(SEEDS[database], key, value)
 
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -14,8 +14,10 @@ from shardmq.coordinator.storage.rows import StoreRows
 from shardmq.coordinator.storage.schema import (
     BOOT,
     BROKER,
+    DATABASES,
     DURABLE,
     GENERATION,
+    LAYOUT,
     MEMBERS,
     NEXT_QUEUE,
     NEXT_TRANSACTION,
@@ -34,6 +36,8 @@ from shardmq.coordinator.storage.transactions import RecoveredTransactions, Tran
 from shardmq.coordinator.storage.write_batch import WriteBatch
 from shardmq.errors import StartupRefused, StoreDamaged, Unavailable
 from shardmq.runtime.clock import ClockNote
+from shardmq.storage.engine import VERSION, Engine
+from shardmq.storage.lmdb_engine import LmdbEngine
 from shardmq.storage.store_copy import StoreCopy
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change
@@ -42,6 +46,10 @@ from shardmq.topology.topology import Topology, TopologySnapshot
 
 CHANGE_BYTES: Final = 16 << 10
 """What a change that adds something takes at most for the pages it alters, while it is written."""
+
+RESERVE_BYTES: Final = 2 << 20
+MARGIN_BYTES: Final = 1 << 20
+"""Bytes of the disk kept free for deletions and decisions, which must be written also when it is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +92,43 @@ class _Contents:
 
 
 class Store:
-    """The coordinator's store. It has one writer, and every write is one synced commit.
+    """The coordinator's store on an open engine. It has one writer, and every write is one synced commit.
 
     Args:
-        folder: of this store alone.
+        engine: of the layout LAYOUT.
         boot_id: of this life of the broker.
 
-    Raises:
-        StoreRefused: the store is in use, or of another kind or version.
+    Attributes:
+        space: the room under the store.
     """
 
-    def __init__(self, folder: Path, boot_id: str) -> None:
+    def __init__(self, engine: Engine, boot_id: str) -> None:
         self._boot_id = boot_id
-        self._folder = folder
-        self._rows = StoreRows.open(folder)
+        self._rows = StoreRows(engine)
         self._transactions = TransactionTable(self._rows)
         self._changes = ChangeWriter(boot_id, self._transactions)
-        self.space = self._rows.space
+        self.space = engine.space
+
+    @classmethod
+    def open(cls, folder: Path, boot_id: str) -> Self:
+        """Open a store on disk, or make one where there is none.
+
+        Args:
+            folder: of this store alone.
+            boot_id: of this life of the broker.
+
+        Raises:
+            StoreRefused: the store is in use, or of another kind or version.
+            StoreUnwritable: its disk does not take anything.
+        """
+        engine = LmdbEngine(folder, LAYOUT, reserve_bytes=RESERVE_BYTES, margin_bytes=MARGIN_BYTES)
+        try:
+            if engine.version < VERSION:
+                engine.upgrade(range(len(DATABASES)))
+            return cls(engine, boot_id)
+        except BaseException:
+            engine.close()
+            raise
 
     def load(self, shards: int) -> StoredState:
         """Read everything, and remove what belonged to an earlier life of the broker.
@@ -110,7 +138,7 @@ class Store:
 
         Raises:
             StartupRefused: queues are on shards that are not there; nothing was removed.
-            StoreRefused: an entry cannot be read; nothing was removed.
+            StoreDamaged: an entry cannot be read; nothing was removed.
         """
         try:
             found = self._read()
@@ -223,7 +251,7 @@ class Store:
             self.space.left -= added * CHANGE_BYTES
             if self.space.left < 0:
                 raise Unavailable(
-                    f"the disk of the coordinator is full at {self._folder}; consume what is "
+                    f"the disk of the coordinator is full at {self._rows.file.parent}; consume what is "
                     "queued, or make room, and try again"
                 )
 
@@ -231,16 +259,17 @@ class Store:
         """Begin to copy all that was written so far.
 
         Args:
-            folder: where to; it must not be there yet.
+            folder: of the copy; it must not exist yet.
             bytes_per_second: at most.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the copy cannot be made.
+            StoreRefused: the store is not on disk.
         """
         return self._rows.copy(folder, bytes_per_second)
 
     def close(self) -> None:
-        """Close the file and unlock the folder."""
+        """Close the engine; on disk, that unlocks the folder."""
         self._rows.close()
 
     def _read(self) -> _Contents:

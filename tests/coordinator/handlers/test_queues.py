@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.shard import OutOfService
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.rules.queues import QueuePlacement
 from shardmq.topology.commands import DeclareQueue, DeleteQueue, DeleteVhost, PutLimits, PutVhost
@@ -167,6 +168,27 @@ def test_a_virtual_host_goes_with_what_is_being_declared_in_it(room: "Room", sha
     again = room.gateway("gateway-1").topology
     assert list(again.vhosts) == ["/"]
     assert (again.queues, again.permissions) == (gateway.topology.queues, gateway.topology.permissions)
+
+
+def test_a_virtual_host_that_is_not_deleted_keeps_what_is_being_declared_in_it(room: "Room", shard: "ShardEnd") -> None:
+    room.start()
+    gateway = room.gateway()
+    room.perform(gateway, PutVhost("other"))
+    names = [f"{OTHER}.{n}" for n in range(40) if QueuePlacement(1, 2).of("other", f"{OTHER}.{n}") == 0]
+    damaged = room.perform(gateway, DeclareQueue("other", OTHER, True, {}))
+    assert isinstance(damaged, Answer)
+    shard.say(OutOfService(damaged.result, "its messages are damaged"))
+    assert isinstance(room.perform(gateway, DeclareQueue("other", names[0], True, {})), Answer)
+    shard.answers = False
+    declared = gateway.ask(DeclareQueue("other", names[1], True, {}))
+    room.until(lambda: names[1] in shard.queues)
+    refusal = room.perform(gateway, DeleteVhost("other"))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.text) == (506, "its messages are damaged")
+    assert declared not in gateway.answers
+    shard.answers = True
+    assert isinstance(room.until(lambda: gateway.answers.get(declared)), Answer)
+    assert ("other", names[1]) in gateway.topology.queues
 
 
 def test_queues_being_declared_count_for_the_limit(room: "Room", shard: "ShardEnd") -> None:

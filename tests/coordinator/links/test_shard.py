@@ -4,16 +4,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shardmq.bus.messages.base import Answer
+from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.coordinator.handlers import commands
 from shardmq.coordinator.links import shard as shard_link
-from shardmq.topology.commands import (
-    AbortTransaction,
-)
+from shardmq.coordinator.rules.queues import QueuePlacement
+from shardmq.topology.commands import AbortTransaction, DeclareQueue, DeleteQueue
 from tests.coordinator.transacting import A, B, begun, commit, counts, refused, visible
 
 if TYPE_CHECKING:
     from tests.coordinator.conftest import Room, ShardEnd
+
+
+NAME = next(f"q{number}" for number in range(20) if QueuePlacement(1, 2).of("/", f"q{number}") == 0)
+IF_UNUSED = DeleteQueue("/", NAME, if_unused=True)
 
 
 @pytest.fixture
@@ -65,6 +68,30 @@ def test_what_a_shard_says_of_a_commit_given_up_is_not_taken_for_the_next(
     room.until(lambda: len(ends[1].prepared) == 2)
     ends[1].answers = True
     assert room.until(lambda: gateway.answers.get(request)) == Answer(request, True)
+
+
+def test_what_a_shard_says_of_a_deletion_given_up_is_not_taken_for_the_next(
+    room: "Room", ends: list["ShardEnd"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.start()
+    gateway = room.gateway()
+    declared = room.perform(gateway, DeclareQueue("/", NAME, True, {}))
+    assert isinstance(declared, Answer)
+    shard = ends[0]
+    shard.answers = False
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 0.3)
+    given_up = room.perform(gateway, IF_UNUSED)
+    assert isinstance(given_up, Refusal)
+    assert given_up.code == 506
+    monkeypatch.setattr(commands, "SHARD_SECONDS", 10.0)
+    shard.busy.add(declared.result)
+    before = len(shard.withheld)
+    request = gateway.ask(IF_UNUSED)
+    room.until(lambda: len(shard.withheld) > before)
+    shard.answers = True
+    assert room.until(lambda: gateway.answers.get(request)) == Refusal(request, 406, "queue in use")
+    assert ("/", NAME) in gateway.topology.queues
+    assert not shard.dropped
 
 
 def test_a_shards_refusal_to_prepare_reaches_who_asked(room: "Room", ends: list["ShardEnd"]) -> None:

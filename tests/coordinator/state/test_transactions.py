@@ -90,7 +90,7 @@ def test_the_time_is_noted_while_something_is_undecided(
 
     def noted_ms() -> int:
         room.stop()
-        store = Store(room.folder / "coordinator", room.boot_id)
+        store = Store.open(room.folder / "coordinator", room.boot_id)
         note = store.load(room.shards).transactions.clock
         store.close()
         assert note is not None

@@ -33,7 +33,7 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 def fill(folder: Path) -> None:
     """Rows in every database, trees of several pages, and pages that were freed."""
-    store = Store(folder, "first")
+    store = Store.open(folder, "first")
     store.load(4)
     changes: list[Change] = [*new_vhost("/"), *new_vhost("other"), UserPut(User("anna", "scrypt$", ("monitoring",)))]
     changes += [PermissionPut(Permission("anna", "/", ".*", ".*", ".*"))]
@@ -52,7 +52,7 @@ def fill(folder: Path) -> None:
 
 def found(folder: Path) -> Any:
     """All that a start finds; and that it can go on writing."""
-    store = Store(folder, "first")
+    store = Store.open(folder, "first")
     try:
         stored = store.load(4)
         identity = replace(stored.identity, generation=0)  # raised at each start, by the clock

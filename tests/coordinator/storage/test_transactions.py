@@ -21,6 +21,7 @@ from shardmq.topology.changes import (
     VhostRemoved,
 )
 from shardmq.topology.entities import RESERVED_TRANSACTIONS, OpenTransaction, User, Vhost
+from tests.coordinator.stores import StoreRoom
 
 SHARDS = 3
 
@@ -37,8 +38,8 @@ def aborted(number: int, name: str = "x") -> TransactionEnded:
     return TransactionEnded("/", name, number, False, [], 60_000)
 
 
-def opened(folder: Path) -> tuple[Store, StoredState]:
-    store = Store(folder, "first")
+def opened(stores: StoreRoom) -> tuple[Store, StoredState]:
+    store = stores.open()
     try:
         return store, store.load(SHARDS)
     except BaseException:
@@ -46,39 +47,39 @@ def opened(folder: Path) -> tuple[Store, StoredState]:
         raise
 
 
-def written(folder: Path, changes: list[Change], followed: tuple[tuple[int, int], ...] = ()) -> StoredState:
+def written(stores: StoreRoom, changes: list[Change], followed: tuple[tuple[int, int], ...] = ()) -> StoredState:
     """What a start finds after these were written."""
-    store, _ = opened(folder)
+    store, _ = opened(stores)
     store.write(changes, (), followed)
     store.close()
-    store, stored = opened(folder)
+    store, stored = opened(stores)
     store.close()
     return stored
 
 
-def test_what_is_undecided_is_read_back(tmp_path: Path) -> None:
-    stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), begun(1, "a")])
+def test_what_is_undecided_is_read_back(stores: StoreRoom) -> None:
+    stored = written(stores, [begun(1, "a"), begun(2, "b"), begun(1, "a")])
     assert stored.topology.transactions == [begun(1, "a").transaction, begun(2, "b").transaction]
     assert (stored.transactions.next_number, stored.transactions.decisions) == (3, {})
 
 
-def test_numbers_are_not_given_again(tmp_path: Path) -> None:
-    stored = written(tmp_path, [begun(7), aborted(7)], tuple((7, shard) for shard in range(SHARDS)))
+def test_numbers_are_not_given_again(stores: StoreRoom) -> None:
+    stored = written(stores, [begun(7), aborted(7)], tuple((7, shard) for shard in range(SHARDS)))
     assert (stored.transactions.next_number, stored.transactions.undecided) == (8, [])
 
 
-def test_decisions_are_kept_until_every_shard_has_followed(tmp_path: Path) -> None:
-    stored = written(tmp_path, [begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
+def test_decisions_are_kept_until_every_shard_has_followed(stores: StoreRoom) -> None:
+    stored = written(stores, [begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
     decided = {1: Decision([8, 2**63 - 1], [0, 1, 2]), 2: Decision([], [0, 1, 2])}
     assert stored.transactions.decisions == decided
-    stored = written(tmp_path, [], ((1, 0), (1, 2), (2, 1)))
+    stored = written(stores, [], ((1, 0), (1, 2), (2, 1)))
     assert stored.transactions.decisions == {1: Decision([8, 2**63 - 1], [1]), 2: Decision([], [0, 2])}
-    stored = written(tmp_path, [], ((1, 1), (2, 2), (2, 0)))
+    stored = written(stores, [], ((1, 1), (2, 2), (2, 0)))
     assert stored.transactions.decisions == {}
 
 
-def test_committed_names_are_remembered_for_their_time(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path)
+def test_committed_names_are_remembered_for_their_time(stores: StoreRoom) -> None:
+    store, _ = opened(stores)
     store.write([begun(1, "a"), begun(2, "b"), committed(1, "a"), aborted(2, "b")])
     over_ms = 60_000 + COMMITTED_KEPT_MS
     assert store.committed("/", "a", over_ms - 1) == 1
@@ -86,13 +87,13 @@ def test_committed_names_are_remembered_for_their_time(tmp_path: Path) -> None:
     assert store.committed("/", "b", 60_000) is None
     assert store.committed("other", "a", 60_000) is None
     store.close()
-    store, _ = opened(tmp_path)
+    store, _ = opened(stores)
     assert store.committed("/", "a", over_ms - 1) == 1
     store.close()
 
 
-def test_names_that_gateways_make_are_soon_forgotten(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path)
+def test_names_that_gateways_make_are_soon_forgotten(stores: StoreRoom) -> None:
+    store, _ = opened(stores)
     name, ended_ms = f"{RESERVED_TRANSACTIONS}1234", 10 * COMMITTED_KEPT_MS
     store.write([begun(1, name), begun(2), committed(1, name, ended_ms=ended_ms), committed(2, ended_ms=ended_ms)])
     over_ms = ended_ms + RESERVED_KEPT_MS
@@ -104,9 +105,9 @@ def test_names_that_gateways_make_are_soon_forgotten(tmp_path: Path) -> None:
     store.close()
 
 
-def test_committed_names_are_forgotten_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_names_are_forgotten_in_portions(stores: StoreRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "SWEEP_MAX", 2)
-    store, _ = opened(tmp_path)
+    store, _ = opened(stores)
     for number in range(1, 6):
         store.write([begun(number, f"t{number}"), committed(number, f"t{number}", ended_ms=60_000 + number)])
     over_ms = 60_004 + COMMITTED_KEPT_MS
@@ -124,8 +125,8 @@ def test_committed_names_are_forgotten_in_portions(tmp_path: Path, monkeypatch: 
     store.close()
 
 
-def test_a_name_committed_again_is_remembered_from_then_on(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path)
+def test_a_name_committed_again_is_remembered_from_then_on(stores: StoreRoom) -> None:
+    store, _ = opened(stores)
     again_ms = 60_000 + COMMITTED_KEPT_MS
     store.write([begun(1), committed(1), begun(2), committed(2, ended_ms=again_ms)])
     store.forget_committed(again_ms)
@@ -135,8 +136,8 @@ def test_a_name_committed_again_is_remembered_from_then_on(tmp_path: Path) -> No
     store.close()
 
 
-def test_committed_names_go_with_their_virtual_host(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path)
+def test_committed_names_go_with_their_virtual_host(stores: StoreRoom) -> None:
+    store, _ = opened(stores)
     store.write([*new_vhost("v"), begun(1, vhost="v"), committed(1, vhost="v"), begun(2), committed(2)])
     store.write([VhostRemoved("v"), *new_vhost("v")])
     assert store.committed("v", "x", 60_000) is None
@@ -147,21 +148,21 @@ def test_committed_names_go_with_their_virtual_host(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_longest_names_have_room(tmp_path: Path) -> None:
+def test_the_longest_names_have_room(stores: StoreRoom) -> None:
     vhost, name = "v" * 255, "n" * 255
-    store, _ = opened(tmp_path)
+    store, _ = opened(stores)
     store.write([*new_vhost(vhost), begun(1, name, vhost), committed(1, name, vhost)])
     assert store.committed(vhost, name, 60_000) == 1
     store.close()
 
 
-def test_the_time_is_noted(tmp_path: Path) -> None:
-    store, stored = opened(tmp_path)
+def test_the_time_is_noted(stores: StoreRoom) -> None:
+    store, stored = opened(stores)
     assert stored.transactions.clock is None
     note = SteadyClock(5_000_000).note()
     store.write([], note=note)
     store.close()
-    store, stored = opened(tmp_path)
+    store, stored = opened(stores)
     assert stored.transactions.clock == note
     store.close()
 
@@ -170,7 +171,7 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
     older = tuple(name for name in DATABASES if name not in TRANSACTION_DATABASES)
     assert len(older) == 8
     open_environment(tmp_path, FORMAT, older).close()
-    store = Store(tmp_path, "first")
+    store = Store.open(tmp_path, "first")
     store.write([*new_vhost("/"), UserPut(User("anna", ""))])
     store.close()
     environment = open_environment(tmp_path, FORMAT, DATABASES)
@@ -178,13 +179,13 @@ def test_a_store_older_than_transactions_opens_and_has_none(tmp_path: Path) -> N
         for name in TRANSACTION_DATABASES:
             write.drop(environment.env.open_db(name, txn=write), delete=True)
     environment.close()
-    stored = written(tmp_path, [begun(1), committed(1)], ((1, 0), (1, 1), (1, 2)))
+    stored = written(StoreRoom(tmp_path), [begun(1), committed(1)], ((1, 0), (1, 1), (1, 2)))
     assert stored.topology.vhosts == [Vhost("/")]
     assert (stored.transactions.undecided, stored.transactions.next_number) == ([], 2)
 
 
 def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    written(tmp_path, [begun(1)])
+    written(StoreRoom(tmp_path), [begun(1)])
     environment = open_environment(tmp_path, FORMAT, DATABASES)
     with environment.env.begin(write=True) as write:
         value = stored_value(DATABASES.index(b"transactions"), bytes(8), b"\xc1")
@@ -192,5 +193,5 @@ def test_an_entry_that_cannot_be_read_is_refused_and_left_as_it_was(tmp_path: Pa
     environment.close()
     before = (tmp_path / "data.mdb").read_bytes()
     with pytest.raises(StoreRefused, match="an entry that cannot be read"):
-        opened(tmp_path)
+        opened(StoreRoom(tmp_path))
     assert (tmp_path / "data.mdb").read_bytes() == before

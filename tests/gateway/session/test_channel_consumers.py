@@ -73,6 +73,21 @@ def test_consumers_tell_the_shard_of_their_terms(start_stage: StartStage) -> Non
         assert (asked.prefetch, asked.priority, asked.exclusive, asked.timeout_ms) == (5, -7, True, 900)
 
 
+def test_what_a_get_holds_outlives_a_consumer_of_the_queue(start_stage: StartStage) -> None:
+    stage = start_stage([("q", 0, {})])
+    with RawClient(stage).open() as client:
+        consumer = consuming(stage, client)
+        client.send(BasicGet(4, 1, "q", False))
+        asked = stage.expect(0, Get)
+        stage.say(0, Got(stage.request(asked), 0, False, run_of(1), 0))
+        assert isinstance(client.receive(), Ok)
+        stage.say(0, Cancelled(consumer, "out of service"))
+        client.receive()
+        client.send(ChannelClose(5, 1))
+        assert isinstance(client.receive(), Ok)
+        stage.until(lambda: Release(asked.consumer) in stage.shards[0].heard)
+
+
 def test_deliveries_in_vain_are_passed_on(start_stage: StartStage) -> None:
     stage = start_stage([("q", 0, {"x-delivery-limit": 5})])
     with RawClient(stage).open() as client:

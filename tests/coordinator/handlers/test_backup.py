@@ -1,0 +1,112 @@
+"""Backups: the copies that count are those of this backup, and stay complete when their shard goes away."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from shardmq.bus.messages.base import Answer, Refusal
+from shardmq.bus.messages.stores import BeginBackup, Copy, Copying, Hold, LookBackup
+from shardmq.storage.backup_manifest import MANIFEST, Manifest
+
+if TYPE_CHECKING:
+    from tests.coordinator.conftest import GatewayEnd, Room, ShardEnd
+
+
+@pytest.fixture
+def ends(room: "Room") -> list["ShardEnd"]:
+    return [room.shard(0), room.shard(1)]
+
+
+def begun(room: "Room", folder: Path) -> "tuple[GatewayEnd, int]":
+    """A gateway and its request for a backup, once both shards are enrolled."""
+    room.start()
+    gateway = room.gateway()
+    room.until(lambda: all(identity.broker for identity in room.identities.values()))
+    return gateway, gateway.call(BeginBackup(str(folder), 1 << 30))
+
+
+def complete(size: int, checksum: str) -> Copying:
+    return Copying(size, size, [("data.mdb", size, checksum)])
+
+
+def look(room: "Room", gateway: "GatewayEnd") -> dict[str, Any]:
+    request = gateway.call(LookBackup())
+    answer = room.until(lambda: gateway.answers.get(request))
+    assert isinstance(answer, Answer)
+    return dict(answer.result)
+
+
+def until_copied(room: "Room", gateway: "GatewayEnd", store: str, size: Callable[[], int]) -> None:
+    def is_copied() -> bool:
+        return any(row["store"] == store and row["bytes"] == size() > 0 for row in look(room, gateway)["stores"])
+
+    room.until(is_copied)
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    return {store.store: file.checksum for store in manifest.stores for file in store.files}
+
+
+def test_a_copy_of_an_earlier_backup_does_not_count_for_the_next(
+    room: "Room", ends: list["ShardEnd"], tmp_path: Path
+) -> None:
+    gateway, request = begun(room, tmp_path / "backup")
+    ends[0].answers = False
+    room.until(lambda: ends[0].backups)
+    ends[0].say(complete(5, "earlier"))
+    ends[0].answers = True
+    assert room.until(lambda: gateway.answers.get(request)) == Answer(request, None)
+    ends[1].say(complete(7, "second"))
+    until_copied(room, gateway, "shard-1", lambda: 7)
+    until_copied(room, gateway, "coordinator", lambda: (tmp_path / "backup/coordinator/data.mdb").stat().st_size)
+    room.settle(gateway)
+    assert look(room, gateway)["state"] == "copying"
+    ends[0].say(complete(6, "first"))
+    room.until(lambda: look(room, gateway)["state"] != "copying")
+    assert look(room, gateway)["state"] == "done"
+    assert checksums(tmp_path / "backup").items() >= {"shard-0": "first", "shard-1": "second"}.items()
+
+
+def test_a_copy_that_is_complete_counts_though_its_shard_goes_away(
+    room: "Room", ends: list["ShardEnd"], tmp_path: Path
+) -> None:
+    gateway, request = begun(room, tmp_path / "backup")
+    assert room.until(lambda: gateway.answers.get(request)) == Answer(request, None)
+    assert [type(asked) for asked in ends[1].backups] == [Hold, Copy]
+    ends[1].say(complete(7, "second"))
+    until_copied(room, gateway, "shard-1", lambda: 7)
+    room.hang_up(ends[1])
+    back = room.shard(1)
+    room.until(lambda: back.peers)
+    ends[0].say(complete(6, "first"))
+    room.until(lambda: look(room, gateway)["state"] != "copying")
+    table = look(room, gateway)
+    assert (table["state"], table["text"]) == ("done", "")
+    assert {"store": "shard-1", "bytes": 7, "total": 7} in table["stores"]
+
+
+def test_a_shard_that_goes_away_with_its_copy_fails_the_backup(
+    room: "Room", ends: list["ShardEnd"], tmp_path: Path
+) -> None:
+    gateway, request = begun(room, tmp_path / "backup")
+    assert room.until(lambda: gateway.answers.get(request)) == Answer(request, None)
+    room.hang_up(ends[1])
+    room.until(lambda: look(room, gateway)["state"] != "copying")
+    table = look(room, gateway)
+    assert (table["state"], table["text"]) == ("failed", "shard-1: it went away")
+    assert not (tmp_path / "backup" / MANIFEST).exists()
+
+
+def test_a_backup_needs_every_shard(room: "Room", tmp_path: Path) -> None:
+    room.shard(0)
+    room.start()
+    gateway = room.gateway()
+    request = gateway.call(BeginBackup(str(tmp_path / "backup"), 1 << 30))
+    refusal = room.until(lambda: gateway.answers.get(request))
+    assert isinstance(refusal, Refusal)
+    assert refusal.text.endswith("a backup needs every shard, try again later")
+    assert "shard-1" in refusal.text
