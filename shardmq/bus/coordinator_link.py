@@ -237,5 +237,10 @@ class CoordinatorLink:
         self.is_current = False
         asked, self._asked = self._asked, {}
         for each in asked.values():
-            each.is_repeated = True
-        self._waiting.extend(asked.values())
+            if each.message.may_repeat:
+                each.is_repeated = True
+                self._waiting.append(each)
+            else:
+                each.reply(
+                    Unavailable("the coordinator went away before it answered; look what it has begun, and ask again")
+                )

@@ -77,8 +77,12 @@ class Copying(BusMessage, frozen=True, tag=95):
 
 
 class BeginBackup(Request[None], frozen=True, tag=96):
-    """Copy all stores into subfolders of `folder`. Answered by nil once the content of the copy is fixed."""
+    """Copy all stores into subfolders of `folder`. Answered by nil once the content of the copy is fixed.
 
+    Asked again, it would be refused because of the backup that it began itself.
+    """
+
+    may_repeat: ClassVar[bool] = False
     folder: str
     bytes_per_second: int
 
