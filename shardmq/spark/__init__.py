@@ -3,14 +3,14 @@
     df.write.format("shardmq").option("url", "shardmq://…").option("exchange", "flights").mode("append").save()
     spark.read.format("shardmq").option("url", "shardmq://…").option("queue", "dead").load()
 
-source.py     The data source: what Spark finds, and what it hands out.
-options.py    Its options, each declared once.
-bundle.py     The zip that executors need.
-connection/   A broker as Spark's processes use it; msgpack alone.
-write/        DataFrames to queues.
-read/         Queues to DataFrames.
-jobs/         Whole jobs, as functions and as `shardmq spark …`.
-pyspark_shardmq/    The package by which Spark finds the data source.
+source.py         The data source: what Spark finds, and what it hands out.
+options.py        Its options, each declared once.
+bundle.py         The zip that executors need.
+connection/       A broker as Spark's processes use it; msgpack alone.
+write/            DataFrames to queues.
+read/             Queues to DataFrames.
+jobs/             Whole jobs, as functions and as `shardmq spark …`.
+pyspark_shardmq/  The package by which Spark finds the data source.
 """
 
 import atexit
@@ -46,7 +46,7 @@ __all__ = [
     "replay",
 ]
 
-_HOMES = {
+_DEFINED_IN = {
     "deadletters": "shardmq.spark.jobs.dead_letters",
     "export": "shardmq.spark.jobs.export",
     "make_zip": "shardmq.spark.bundle",
@@ -86,9 +86,9 @@ def _ship(spark: "SparkSession") -> None:
 
 def __getattr__(name: str) -> object:
     # Executors import this package as well, and their zip has no jobs.
-    if name not in _HOMES:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'shardmq.spark' has no attribute '{name}'")
-    found: object = getattr(import_module(_HOMES[name]), name)
+    found: object = getattr(import_module(_DEFINED_IN[name]), name)
     globals()[name] = found
     return found
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardmq.client.api.tls import check_tls
 from shardmq.client.api.url import parse_all
-from shardmq.errors import ConnectionLost, Timeout, Unavailable, request_error
+from shardmq.errors import ConnectionFault, ConnectionLost, Timeout, Unavailable, request_error
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.spark.connection.link import CHANNEL, Heard, Link
 from shardmq.spark.connection.protocol import Buffer, Op, encode
@@ -275,7 +275,7 @@ class BrokerConnection:
         try:
             link.send(encode(Op.CONNECTION_CLOSE, 200, ""))
             link.turn(0.0)
-        except ConnectionLost:
+        except ConnectionFault:
             pass  # the broker closed it first
         finally:
             link.close()

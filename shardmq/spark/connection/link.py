@@ -120,6 +120,8 @@ class Link:
             if self._out and ready and ready[0][1] & select.POLLOUT:
                 self._write()
             return self._read()
+        except (ConnectionResetError, BrokenPipeError) as fault:  # it went with something of ours unread
+            raise ConnectionLost(hung_up(str(self.address), self.address, self._is_open)) from fault
         except OSError as fault:
             raise ConnectionLost(f"the connection to the broker at {self.address} broke: {fault}") from fault
 

@@ -54,7 +54,7 @@ def ready(url: str, queue: str) -> int:
 def queues_behind(url: str, exchanges: Iterable[str]) -> dict[str, int]:
     """The queues that exchanges lead to, also by way of other exchanges, with their ready messages.
 
-    The default exchange, which leads to every queue, counts for none.
+    The default exchange, which leads to every queue, counts for none. A queue whose shard is away now is left out.
     """
     wanted = {exchange for exchange in exchanges if exchange}
     if not wanted:
@@ -69,5 +69,6 @@ def queues_behind(url: str, exchanges: Iterable[str]) -> dict[str, int]:
             if not more:
                 break
             wanted |= more
-        channel = connection.channel()
-        return {queue: channel.queue_declare(queue, passive=True).messages for queue in sorted(queues)}
+        # A list, as a declaration would be refused where a queue is another connection's alone.
+        ready = {row["name"]: row["ready"] for row in connection.topology("queues")}
+        return {queue: ready[queue] for queue in sorted(queues) if ready.get(queue) is not None}

@@ -34,7 +34,7 @@ Delivery = dict[str, Any]
 """A delivery in an answer to queue.read: the fields of basic.deliver, and `first`."""
 
 DECIMAL: Final = 1
-"""The msgpack extension type of decimals. `shardmq.message.record` has it as well, but executors cannot import that."""
+"""The msgpack extension type of decimals, as in `shardmq.message.record_batch`, which executors cannot import."""
 
 PROPERTIES: Final = StructType(
     [

@@ -35,7 +35,7 @@ _log = logging.getLogger("shardmq.spark")
 def drain(spark: SparkSession, *, schema: StructType | str | None = None, **options: str | int) -> Iterator[DataFrame]:
     """Read a queue's messages, and acknowledge them when the block ends. When it raises, they return to the queue.
 
-        with shardmq.spark.read.drain(spark, url="shardmq://…", queue="dead") as df:
+        with shardmq.spark.drain(spark, url="shardmq://…", queue="dead") as df:
             df.write.parquet("dead-2026-11-20")
 
     The messages are reserved for as long as the block runs. Every action on the DataFrame and every attempt of a task

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmq.errors import ContentTooLarge, InvalidRequest
-from shardmq.limits import MESSAGE_BYTES_MAX, frame_bytes_max
+from shardmq.limits import DELAY_MS_MAX, MESSAGE_BYTES_MAX, frame_bytes_max
 
 PROPERTIES: Final = (
     "content_type",
@@ -37,8 +37,13 @@ PROPERTIES: Final = (
 )
 """A message's properties, in the order in which `shardmq.message.record` packs them."""
 
-RANGES: Final = {"delivery_mode": (1, 2), "priority": (0, 255), "timestamp": (0, 2**63 - 1), "delay_ms": (0, 2**32 - 1)}
-"""Least and greatest values of number columns; 2**32 - 1 is `shardmq.limits.DELAY_MS_MAX`."""
+RANGES: Final = {
+    "delivery_mode": (1, 2),
+    "priority": (0, 255),
+    "timestamp": (0, 2**63 - 1),
+    "delay_ms": (0, DELAY_MS_MAX),
+}
+"""Least and greatest values of number columns."""
 
 _FRAME_BYTES: Final = 4096
 """Bytes of a frame besides its records at most: names and numbers."""

@@ -40,7 +40,7 @@ TURN_SECONDS: Final = 1.0
 
 PERSISTENT: Final = 1
 MANDATORY: Final = 2
-"""Flags of a publish (`shardmq.message.record`)."""
+"""Flags of a publish (`shardmq.message.record_batch`)."""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 import trustme
 
 import shardmq
+from shardmq.client.api.url import parse
 from shardmq.cmd.run.broker import Broker as Server
 from shardmq.cmd.run.locks import hold_port
 from shardmq.errors import (
@@ -26,6 +28,7 @@ from shardmq.protocol.native.operations.codec import TYPES
 from shardmq.protocol.native.operations.transaction import TransactionCommit
 from shardmq.spark.connection import broker as module
 from shardmq.spark.connection.broker import BrokerConnection, connection
+from shardmq.spark.connection.link import Link
 from shardmq.spark.connection.protocol import Op
 from shardmq.spark.jobs.transaction import asking, give_up
 from shardmq.spark.write.publisher import PublishWindow
@@ -123,6 +126,22 @@ def test_a_question_without_an_answer_ends_in_time(start_broker: Callable[..., S
 def test_nobody_listening_is_told_in_time() -> None:
     with hold_port("127.0.0.1", 0) as port, pytest.raises(ConnectionLost, match=f"no broker answers at .*:{port}"):
         BrokerConnection(f"shardmq://127.0.0.1:{port}/", timeout=0.3)
+
+
+def test_a_broker_that_resets_the_connection_has_closed_it() -> None:
+    def reset(listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        accepted.recv(1 << 16)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = threading.Thread(target=reset, args=(listener,))
+        peer.start()
+        address = parse(f"shardmq://127.0.0.1:{listener.getsockname()[1]}/")
+        with pytest.raises(ConnectionLost, match=f"^the broker at {address} closed the connection before it was open"):
+            Link(address, 10.0)
+        peer.join()
 
 
 def test_the_second_host_is_taken_where_the_first_is_gone(broker: Server) -> None:
