@@ -1,6 +1,7 @@
 """The accepted end of a connection, for peers that a test lets say what it wants."""
 
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,11 @@ class Conversation:
         for _ in range(channels):
             opening = self.next(ChannelOpen)
             self.send(Ok(opening.request, opening.channel))
+
+    def reset(self) -> None:
+        """Close the socket with a reset in place of its end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
 
     def read_to_end(self) -> None:
         """Read until the client says goodbye or hangs up."""

@@ -15,7 +15,7 @@ VERBS = {
     *("basic_recover", "basic_renew", "call", "close", "consume", "consume_batches", "flush", "is_open", "number"),
     *("exchange_bind", "exchange_declare", "exchange_delete", "exchange_unbind", "publisher", "queue_bind"),
     *("queue_declare", "queue_delete", "queue_peek", "queue_purge", "queue_read", "queue_reserve", "queue_slices"),
-    *("queue_unbind", "reservation_end", "status", "topology", "transaction", "transaction_abort"),
+    *("queue_unbind", "reservation_end", "transaction", "transaction_abort"),
 }
 OF_A_CONNECTION = {
     *("backup_begin", "backup_look", "blocked", "channel", "close", "connection_expel", "definitions_export"),

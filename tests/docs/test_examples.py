@@ -32,8 +32,8 @@ def amqp(broker: Broker) -> str:
 
 
 def queues(broker: Broker) -> set[str]:
-    with shardmq.connect(broker.url) as connection, connection.channel() as channel:
-        return {row["name"] for row in channel.topology("queues")}
+    with shardmq.connect(broker.url) as connection:
+        return {row["name"] for row in connection.topology("queues")}
 
 
 def test_every_example_has_a_test() -> None:

@@ -152,7 +152,7 @@ def test_priorities_bounds_and_delivery_limits(play: Play) -> None:
 
 
 def test_delays_expiry_and_renewal(play: Play) -> None:
-    async def scene(_: Connection, channel: Channel) -> None:
+    async def scene(connection: Connection, channel: Channel) -> None:
         await declare(channel, "timed.dead")
         await declare(channel, "timed", "timed.dead", x_consumer_timeout=2000)
         await channel.basic_publish("", "timed", b"expires", shardmq.Properties(expiration="10"))
@@ -170,10 +170,10 @@ def test_delays_expiry_and_renewal(play: Play) -> None:
             overdue.ack()  # too late, and no harm done
             renewed.ack()
             (await again).ack()
-        await until(lambda: is_empty(channel))
+        await until(lambda: is_empty(connection))
 
-    async def is_empty(channel: Channel) -> bool:
-        [table] = [table for table in (await channel.status())["queues"] if table["name"] == "timed"]
+    async def is_empty(connection: Connection) -> bool:
+        [table] = [table for table in (await connection.status())["queues"] if table["name"] == "timed"]
         return bool(table["valid"] == 0)
 
     play(scene)

@@ -166,8 +166,8 @@ class Connection(HookRegistration, AdministrationRequests):
         forget: Callable[[Channel], None] = self._channels.discard
         channel = Channel.__new__(Channel)
         channel._set_up(self._core, self._transport, self.timeout, self._has_return_hook, forget)
-        self._channels.add(channel)
         await channel._open()
+        self._channels.add(channel)
         return channel
 
     async def close(self) -> None:

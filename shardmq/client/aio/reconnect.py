@@ -1,4 +1,4 @@
-"""Dialing again and restoring, as a task."""
+"""The asyncio protocol on a socket; the first socket of a connection, and another after each loss."""
 
 import asyncio
 import logging

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
-from shardmq.client.core import administration, requests
+from shardmq.client.core import requests
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -244,11 +244,3 @@ class TopologyRequests(ABC):
             AccessRefused: it is somebody else's, and the user no administrator.
         """
         await self._ask(requests.transaction_abort(name))
-
-    async def status(self) -> dict[str, Any]:
-        """The state of every process and queue, as `Connection.status` returns it."""
-        return await self._ask(administration.status())
-
-    async def topology(self, noun: str) -> list[dict[str, Any]]:
-        """List what exists of one kind, as `Connection.topology` does."""
-        return await self._ask(administration.topology(noun))

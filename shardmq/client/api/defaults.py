@@ -8,10 +8,8 @@ PREFETCH: Final = 1000
 ACK_AT_MOST: Final = 1000
 """Acks are sent when there are so many, or half a prefetch."""
 
-
 DIAL_SECONDS: Final = 10.0
 """For one address where there are others, or where it is tried again anyway."""
-
 
 UNSENT_BYTES_MAX: Final = 8 << 20
 """A thread that publishes faster than the socket takes waits once this much is unsent."""
@@ -22,25 +20,20 @@ UNDELIVERED_BYTES_MAX: Final = 64 << 20
 SILENT_BEATS: Final = 2
 """A server silent for so many heartbeats is dead."""
 
-
 REPORT_SECONDS: Final = 0.1
 """Counts are reported so long after they began to rise."""
-
 
 WINDOW: Final = 10_000
 """Messages unconfirmed before a publisher waits."""
 
-
 RESTORE_PAUSE_SECONDS: Final = 0.5
 """Between two tries of what may be possible soon."""
 
-
-PEEK_COUNT = 10
+PEEK_COUNT: Final = 10
 """Messages looked at, unless told otherwise."""
 
-READ_COUNT = 1000
+READ_COUNT: Final = 1000
 """Messages read at once, unless told otherwise."""
-
 
 CLOSE_SECONDS: Final = 5.0
 """`close` waits no longer than this for the server's goodbye."""

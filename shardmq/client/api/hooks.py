@@ -98,7 +98,7 @@ class Hooks:
         self._later(tell)
 
     def blocked(self, reason: str) -> None:
-        """The broker takes no publishes for now."""
+        """Note that the broker takes no publishes for now."""
         self._blocked = reason
         self._tell(self.on_blocked, reason)
 

@@ -1,4 +1,4 @@
-"""TLS: whom to trust and what certificate to show; and a socket that one thread reads while others write.
+"""TLS contexts: whom to trust and what certificate to show; and what TLS errors mean.
 
 What the URL does not name (url.py) is taken from the environment:
 
@@ -93,7 +93,7 @@ def _check_readable(path: str | None, what: str) -> None:
             with open(path, "rb"):
                 pass
     except OSError as fault:
-        raise InvalidRequest(f"{path} ({what}) can not be read: {fault.strerror or fault}") from fault
+        raise InvalidRequest(f"{path} ({what}) cannot be read: {fault.strerror or fault}") from fault
 
 
 def _load_pair(context: ssl.SSLContext, certificate: str, key: str | None, origin: str) -> None:

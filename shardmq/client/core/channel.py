@@ -107,16 +107,17 @@ class ChannelCore:
         sequence: of the next message it publishes.
         unconfirmed: its publishes by request number.
         held: what is to be sent when that is possible again, in order.
-        put_off: its publishes that were refused for now, until `Core.publish_again`.
+        put_off: its publishes that were refused for now, until `ConnectionCore.publish_again`.
         unacked: delivery tags that came and are not settled with the broker.
         last_tag: the highest that came.
         stale_tag: messages up to this one are the broker's again; settling them means nothing.
-        tag_offset: see above.
+        tag_offset: what its delivery tags are more than the broker's in this life.
         acknowledgements: acks and nacks the broker was not told yet.
         fault: why it is closed, if it is.
     """
 
     __slots__ = (
+        "acknowledgements",
         "consumers",
         "fault",
         "held",
@@ -129,7 +130,6 @@ class ChannelCore:
         "producer",
         "put_off",
         "sequence",
-        "acknowledgements",
         "settler",
         "stale_tag",
         "tag_offset",
@@ -208,12 +208,16 @@ class SettlerCore:
     def note_prefetch(self, tag: str, prefetch: int) -> None:
         """Let acks linger no longer than half a consumer's prefetch; 0 is no limit."""
         self._prefetches[tag] = prefetch
-        limits = [limit // 2 for limit in self._prefetches.values() if limit]
-        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
+        self._set_ack_at()
 
     def forget_prefetch(self, tag: str) -> None:
         """Forget a consumer that has ended."""
         self._prefetches.pop(tag, None)
+        self._set_ack_at()
+
+    def _set_ack_at(self) -> None:
+        limits = [limit // 2 for limit in list(self._prefetches.values()) if limit]
+        self._ack_at = max(min([ACK_AT_MOST, *limits]), 1)
 
 
 class SentBatches:
@@ -310,4 +314,4 @@ class SentBatches:
 
 
 Publish = Callable[[ChannelCore, PublishBatch, Confirms], None]
-"""Publishes a record batch: `Core.publish`, or a transaction's way of it."""
+"""Publishes a record batch: `ConnectionCore.publish`, or a transaction's `TransactionCore.publish`."""

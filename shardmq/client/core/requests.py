@@ -278,7 +278,7 @@ def call_properties(properties: Properties | None, reply_to: str, correlation_id
         reply_to=reply_to,
         correlation_id=correlation_id,
         delivery_mode=TRANSIENT_MODE if given.delivery_mode is None else given.delivery_mode,
-        expiration=str(min(int(seconds * 1000), DELAY_MS_MAX)) if given.expiration is None else given.expiration,
+        expiration=str(int(min(seconds * 1000, DELAY_MS_MAX))) if given.expiration is None else given.expiration,
     )
 
 

@@ -179,12 +179,21 @@ def producer_number(producer: str | int | None) -> int:
 
 
 def check_sequence(producer: int, sequence: int | None) -> None:
-    """Raise InvalidRequest for messages of a named producer without a number, or the other way round."""
+    """Raise for a message's number that is none, or that its publisher has no use for.
+
+    Raises:
+        TypeError: the number is no int.
+        InvalidRequest: it is out of range; or a named producer's message has none, or another's has one.
+    """
     if producer and sequence is None:
         raise InvalidRequest("this publisher has a producer's name: publish with sequence=…, the message's number")
     if sequence is not None and not producer:
         raise InvalidRequest("a sequence means something only to publishers made with producer=…")
-    if sequence is not None and not 0 <= sequence < 2**63:
+    if sequence is None:
+        return
+    if type(sequence) is not int:
+        raise TypeError(f"a sequence is an int, not {type(sequence).__name__}")
+    if not 0 <= sequence < 2**63:
         raise InvalidRequest(f"a sequence is 0 to 2^63 - 1, not {sequence}")
 
 
@@ -192,6 +201,8 @@ _HEARTBEAT_MAX: Final = 65_535
 
 
 def check_heartbeat(heartbeat: int) -> None:
-    """Raise InvalidRequest for a heartbeat that the wire cannot carry."""
+    """Raise for a heartbeat that the wire cannot carry: TypeError for no int, InvalidRequest out of range."""
+    if type(heartbeat) is not int:
+        raise TypeError(f"a heartbeat is an int, seconds, not {type(heartbeat).__name__}")
     if not 0 <= heartbeat <= _HEARTBEAT_MAX:
         raise InvalidRequest(f"a heartbeat is 0 (none) to {_HEARTBEAT_MAX} seconds, not {heartbeat}")

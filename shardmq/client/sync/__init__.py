@@ -3,13 +3,13 @@
 connection.py      Connection.
 administration.py  Virtual hosts, users, permissions: part of Connection.
 channel.py         Channel.
-topology.py        Exchanges, queues, bindings: part of Channel.
+topology.py        Exchanges, queues, bindings and reads: part of Channel.
 publisher.py       Publisher: pipelined publishing.
 transaction.py     Transaction.
 consumer.py        The consumers of a channel: iterators, calls that wait for an answer, the calls of handlers.
 settler.py         Acks and nacks of a channel: counted, lingering a moment, flushed.
 transport.py       The thread that serves a socket, and how other threads get past it.
-reconnect.py       Dialing again and restoring, from the transport's thread.
+reconnect.py       The first socket, and another after each loss, dialed from the transport's thread.
 sockets.py         Making a socket in time; TLS on a socket that one thread reads and others write.
 answers.py         Waiting for an answer or a delivery.
 workers.py         The threads that run handlers, hooks and metrics.

@@ -1,4 +1,4 @@
-"""Waiting in threads: an answer that one thread waits for, a consumer's inbox, the limits of patience."""
+"""Waiting in threads: an answer that one thread waits for, and a consumer's inbox."""
 
 import threading
 from queue import Empty, SimpleQueue
@@ -41,7 +41,7 @@ class PendingAnswer(Generic[T]):
 
     def wait(self, seconds: float) -> bool:
         """Whether it was settled within so many seconds."""
-        return self._lock.acquire(timeout=max(seconds, 0))
+        return self._lock.acquire(timeout=min(max(seconds, 0), threading.TIMEOUT_MAX))
 
     def result(self) -> T:
         """The result of a settled answer.
@@ -91,7 +91,7 @@ class DeliveryQueue:
         self._queue: SimpleQueue[Delivery | _End] = SimpleQueue()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Messages have come."""
+        """Put messages that have come."""
         self._queue.put(delivery)
 
     def end(self, error: ShardmqError | None) -> None:
@@ -112,7 +112,7 @@ class DeliveryQueue:
             Empty: nothing came in time.
             ShardmqError: the consumer ended, and not because it was cancelled here.
         """
-        taken = self._queue.get(timeout=seconds)
+        taken = self._queue.get(timeout=None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         if isinstance(taken, Delivery):
             return taken
         self._queue.put(taken)

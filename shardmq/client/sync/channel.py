@@ -117,8 +117,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
             Timeout: no confirm in time; the text says whether it was sent.
         """
         check_names(exchange=exchange, routing_key=routing_key)
-        if delay_ms:
-            check_delay(delay_ms)
+        check_delay(delay_ms)
         record = record_of(body, properties, self._connection.state.server.message_max)
         if self._publishers:
             self._send_published()

@@ -21,7 +21,7 @@ from shardmq.client.sync.channel import Channel
 from shardmq.client.sync.reconnect import Reconnect
 from shardmq.client.sync.transport import Transport
 from shardmq.client.sync.workers import WORKERS, MetricsReporter, SerialExecutor, WorkerPool
-from shardmq.errors import ConnectionLost, InvalidRequest, ShardmqError
+from shardmq.errors import ConnectionLost, InvalidRequest
 from shardmq.limits import HEARTBEAT_SECONDS
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def connect(
     )
     try:
         connection._open()
-    except ShardmqError:
+    except BaseException:
         connection._abort()
         raise
     return connection

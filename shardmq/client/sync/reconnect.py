@@ -1,4 +1,4 @@
-"""Dialing again and restoring, from the transport's thread."""
+"""The first socket of a connection, and another after each loss, dialed from the transport's thread."""
 
 import logging
 import select

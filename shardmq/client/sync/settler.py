@@ -77,8 +77,7 @@ class ChannelSettler(SettlerCore):
 
     def nack(self, first: int, last: int, requeue: bool, delay_ms: int = 0) -> None:
         """Nack the delivery tags first to last; at once, as others may be waiting for them."""
-        if delay_ms:
-            check_delay(delay_ms)
+        check_delay(delay_ms)
         with self._lock:
             if self.core.fault is not None:
                 raise again(self.core.fault)

@@ -8,10 +8,14 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from typing import Final
 
 from shardmq.client.api.tls import context_for, server_name, why
 from shardmq.client.api.url import Address
 from shardmq.errors import ConnectionLost
+
+POLL_SECONDS_MAX: Final = 3600.0
+"""One poll waits no longer: a timeout may be infinite, and poll takes no more than 24 days."""
 
 
 class TlsSocket:
@@ -161,7 +165,7 @@ def _wait(sock: socket.socket, wanted: int, deadline: float, stop: socket.socket
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("no answer in time")
-        for descriptor, _ in poll.poll(left * 1000):
+        for descriptor, _ in poll.poll(min(left, POLL_SECONDS_MAX) * 1000):
             if descriptor == stop.fileno():
                 raise InterruptedError("it is not wanted any more")
             return

@@ -1,4 +1,4 @@
-"""RabbitMQ's verbs for exchanges, queues and bindings: the part of a channel that only requests."""
+"""Exchanges, queues, bindings and reads: part of Channel."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shardmq.client.api.defaults import PEEK_COUNT, READ_COUNT
 from shardmq.client.api.message import Message
 from shardmq.client.api.results import QueueDeclared, QueueSlice, Reserved
-from shardmq.client.core import administration, requests
+from shardmq.client.core import requests
 from shardmq.client.core.requests import Request
 
 T = TypeVar("T")
@@ -244,11 +244,3 @@ class TopologyRequests(ABC):
             AccessRefused: it is somebody else's, and the user no administrator.
         """
         self._ask(requests.transaction_abort(name))
-
-    def status(self) -> dict[str, Any]:
-        """The state of every process and queue, as `Connection.status` returns it."""
-        return self._ask(administration.status())
-
-    def topology(self, noun: str) -> list[dict[str, Any]]:
-        """List what exists of one kind, as `Connection.topology` does."""
-        return self._ask(administration.topology(noun))

@@ -37,19 +37,20 @@ class WorkerPool:
         self._idle = 0
         self._is_stopped = False
 
-    def do(self, job: Job) -> None:
-        """Have a job done by the next thread that is free."""
+    def do(self, job: Job) -> bool:
+        """Have a job done by the next thread that is free; returns False, and does nothing, once it is stopped."""
         with self._changed:
             if self._is_stopped:
-                return
+                return False
             self._jobs.append(job)
             if self._idle >= len(self._jobs):  # a thread takes its job and stops being idle in one step
                 self._changed.notify()
-                return
+                return True
             if self._threads >= self._size:
-                return
+                return True
             self._threads += 1
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        return True
 
     def stop(self) -> None:
         """Take no more jobs; those under way and waiting are done. Does not wait for them."""
@@ -100,15 +101,17 @@ class SerialExecutor:
         self._workers.do(self._run)
 
     def _run(self) -> None:
-        for _ in range(TURN_JOBS):
-            self._do(self._jobs.popleft())
-            if not self._jobs:
-                self._do(self._idle)
-            with self._lock:
+        while True:
+            for _ in range(TURN_JOBS):
+                self._do(self._jobs.popleft())
                 if not self._jobs:
-                    self._is_running = False
-                    return
-        self._workers.do(self._run)
+                    self._do(self._idle)
+                with self._lock:
+                    if not self._jobs:
+                        self._is_running = False
+                        return
+            if self._workers.do(self._run):
+                return  # else the pool takes no jobs any more, and this thread does all that are left
 
     def _do(self, job: Job) -> None:
         try:

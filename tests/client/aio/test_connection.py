@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.protocol.native.operations.basic import BasicPublish
+from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from tests.client.peers import Conversation, Script
 
@@ -68,6 +71,54 @@ def test_the_verbs_are_the_same(broker: Broker, run: Run) -> None:
             assert await channel.queue_purge("aio") == 0
             assert await channel.queue_delete("aio") == 0
             await channel.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opening"])
+def test_a_connection_that_the_broker_resets_is_one_that_it_closed(peer: Peer, run: Run, is_open: bool) -> None:
+    def script(talk: Conversation) -> None:
+        if is_open:
+            talk.open()
+        talk.next(QueueDeclare if is_open else ConnectionOpen)
+        talk.reset()
+
+    url = peer(script)
+    where = re.escape(url.removeprefix("shardmq://").rstrip("/"))
+    sentence = f"the broker at {where} closed the connection" + ("" if is_open else " before it was open; if that is")
+
+    async def main() -> None:
+        with pytest.raises(errors.ConnectionLost, match=f"^{sentence}"):
+            async with shardmq.aio.connect(url, recovery=None) as connection:
+                await (await connection.channel()).queue_declare("q")
+
+    run(main())
+
+
+def test_timeouts_may_be_infinite(broker: Broker, run: Run) -> None:
+    async def main() -> None:
+        async with shardmq.aio.connect(broker.url, timeout=math.inf) as connection:
+            channel = await connection.channel()
+            queue = (await channel.queue_declare(exclusive=True)).queue
+            await channel.basic_publish("", queue, b"1")
+            message = await anext(channel.consume(queue, inactivity_timeout=math.inf))
+            assert message.body == b"1"
+
+    run(main())
+
+
+def test_a_connection_that_has_no_channel_left_closes_as_any_other(peer: Peer, run: Run) -> None:
+    def script(talk: Conversation) -> None:
+        opening = talk.next(ConnectionOpen)
+        talk.send(Ok(opening.request, 0, {"product": "peer", "heartbeat": 60, "channel_max": 1}))
+        talk.answer(talk.next(ChannelOpen))
+        talk.next(ConnectionClose)
+
+    async def main() -> None:
+        async with shardmq.aio.connect(peer(script)) as connection:
+            await connection.channel()
+            with pytest.raises(errors.ResourceLocked, match="close one, or open another connection"):
+                await connection.channel()
 
     run(main())
 

@@ -124,7 +124,7 @@ def test_the_welcome_says_what_clients_need(capsys: pytest.CaptureFixture[str]) 
         "export SHARDMQ_URL=shardmqs://guest:guest@127.0.0.1:5671/",
         "export SHARDMQ_TLS_CA=",
         "export SHARDMQ_TLS_CERT=",
-        "0.0.0.0 port 5671; there is no port without it",
+        "0.0.0.0 port 5671, the only port for clients",
     ):
         assert words in said
 
@@ -214,9 +214,9 @@ def test_tls_may_have_an_address_of_its_own(files: Files, start_broker: Callable
 
 
 WRONG: list[tuple[str, str]] = [
-    ("cacertfile=/nowhere/ca.pem", r"/nowhere/ca.pem \(cacertfile of the URL\) can not be read: No such file"),
-    ("certfile=/nowhere/me.pem", r"/nowhere/me.pem \(certfile of the URL\) can not be read: No such file"),
-    ("certfile={client}&keyfile=/nowhere/me.key", r"/nowhere/me.key \(the key for .*client.pem\) can not be read"),
+    ("cacertfile=/nowhere/ca.pem", r"/nowhere/ca.pem \(cacertfile of the URL\) cannot be read: No such file"),
+    ("certfile=/nowhere/me.pem", r"/nowhere/me.pem \(certfile of the URL\) cannot be read: No such file"),
+    ("certfile={client}&keyfile=/nowhere/me.key", r"/nowhere/me.key \(the key for .*client.pem\) cannot be read"),
     ("cacertfile={client_key}", r"no certificates in PEM in .*client.key \(cacertfile of the URL\)"),
     ("certfile={client_key}", r"no certificate in PEM in .*client.key \(certfile of the URL\)"),
     ("certfile={client}", r"client.pem has no private key in PEM"),
@@ -254,10 +254,10 @@ def test_variables_are_named_where_they_are_wrong(files: Files, monkeypatch: pyt
     with pytest.raises(errors.InvalidRequest, match="SHARDMQ_TLS_CERT is not"):
         shardmq.connect(url(1))
     monkeypatch.setenv("SHARDMQ_TLS_CERT", "/nowhere/me.pem")
-    with pytest.raises(errors.InvalidRequest, match=r"me.pem \(SHARDMQ_TLS_CERT\) can not be read"):
+    with pytest.raises(errors.InvalidRequest, match=r"me.pem \(SHARDMQ_TLS_CERT\) cannot be read"):
         shardmq.connect(url(1))
     monkeypatch.setenv("SHARDMQ_TLS_CA", "/nowhere/ca.pem")
-    with pytest.raises(errors.InvalidRequest, match=r"ca.pem \(SHARDMQ_TLS_CA\) can not be read"):
+    with pytest.raises(errors.InvalidRequest, match=r"ca.pem \(SHARDMQ_TLS_CA\) cannot be read"):
         shardmq.connect(url(1))
     with pytest.raises(errors.ConnectionLost):  # without TLS none of them matters
         shardmq.connect("shardmq://127.0.0.1:1/", timeout=5)
