@@ -206,6 +206,15 @@ def test_publishing_is_measured_and_nothing_is_left(at: Broker, parsed: Callable
         assert connection.topology("transactions") == []
 
 
+def test_publishing_is_measured_at_the_broker_of_the_environment(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDMQ_URL", "shardmq://guest:guest@127.0.0.1:1/")
+    said = refused("bench", "spark", "--no-rabbitmq")
+    assert "a broker at 127.0.0.1:1/; starting Spark" in said
+    assert "no broker answers at 127.0.0.1:1" in said, "before Spark is started"
+
+
 def test_where_there_is_no_rabbitmq_it_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(rabbitmq, "PLACES", ())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.terminal.connection import carry_out, connected, on_channel, rows_of
-from shardmq.cmd.terminal.options import ARGUMENTS, JSON, LIST, URL
+from shardmq.cmd.terminal.options import ARGUMENTS, JSON, LIST, URL, Command, all_of
 from shardmq.cmd.terminal.output import CommandFailed, print_done
 from shardmq.cmd.terminal.rows import Column, Row, RowChoice, extras, plain
 from shardmq.cmd.terminal.tables import print_list
@@ -13,7 +13,20 @@ from shardmq.cmd.terminal.tables import print_list
 if TYPE_CHECKING:
     from shardmq.client.sync.channel import Channel
 
-TO_EXCHANGE: Final = click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange, not a queue.")
+_OF_A_BINDING: Final = (
+    click.argument("exchange"),
+    click.argument("destination"),
+    click.argument("routing_key", default=""),
+    click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange, not a queue."),
+    ARGUMENTS,
+    URL,
+    JSON,
+)
+
+
+def of_a_binding(command: Command) -> Command:
+    """The arguments and options that say which binding."""
+    return all_of(command, _OF_A_BINDING)
 
 
 def _destination(row: Row) -> str:
@@ -43,13 +56,7 @@ def binding_list(*, url: str, choice: RowChoice, as_json: bool) -> None:
 
 
 @binding.command("declare")
-@click.argument("exchange")
-@click.argument("destination")
-@click.argument("routing_key", default="")
-@TO_EXCHANGE
-@ARGUMENTS
-@URL
-@JSON
+@of_a_binding
 def binding_declare(
     *,
     exchange: str,
@@ -72,13 +79,7 @@ def binding_declare(
 
 
 @binding.command("delete")
-@click.argument("exchange")
-@click.argument("destination")
-@click.argument("routing_key", default="")
-@TO_EXCHANGE
-@ARGUMENTS
-@URL
-@JSON
+@of_a_binding
 def binding_delete(
     *,
     exchange: str,

@@ -15,7 +15,7 @@ from shardmq.cmd.bench.connections import queues_command
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
-from shardmq.cmd.terminal.options import URL
+from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.tables import print_facts
 from shardmq.limits import MESSAGE_BYTES_MAX
@@ -33,9 +33,7 @@ def bench() -> None:
 
 def options_of(command: Callable[..., None]) -> Callable[..., None]:
     """The options of the modes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return all_of(command, _OPTIONS)
 
 
 _OPTIONS: Final = (
@@ -86,7 +84,7 @@ _OPTIONS: Final = (
         default=Path(),
         help="Directory on the broker's disk, to measure its fdatasync/s.  [default: the current one]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    JSON,
 )
 
 MODE_HELP: Final = {

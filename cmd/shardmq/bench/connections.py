@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shardmq.cmd.terminal.options import URL
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column
 from shardmq.cmd.terminal.tables import Table
 from shardmq.cmd.terminal.values import counted
@@ -23,7 +23,6 @@ AT_ONCE: Final = 64
 ONE_BY_ONE: Final = 200
 """Queues that are declared one after the other."""
 
-Say = Callable[[str], None]
 Memory = dict[str, int]
 """Resident bytes by role."""
 
@@ -47,7 +46,7 @@ Memory = dict[str, int]
     metavar="SECONDS",
     help="Give up when one step takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def queues_command(*, url: str, queues: int, connections: int, transient: bool, timeout: float, as_json: bool) -> None:
     """Declare many queues, open many connections, and show what each takes of the broker's memory.
 
@@ -56,10 +55,7 @@ def queues_command(*, url: str, queues: int, connections: int, transient: bool, 
     from shardmq.client.sync.connection import connect
     from shardmq.cmd.bench.connection_holders import ConnectionHolders, raise_file_limit
 
-    def say(sentence: str) -> None:
-        if not as_json:
-            click.echo(sentence, err=True)
-
+    say = narrator(as_json)
     raise_file_limit()
     prefix = f"bench-{secrets.token_hex(4)}"
     names = [f"{prefix}-{place}" for place in range(queues)]

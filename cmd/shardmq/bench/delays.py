@@ -5,14 +5,13 @@ import secrets
 import signal
 import time
 from array import array
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from shardmq.cmd.bench.settings import STAMP
-from shardmq.cmd.terminal.options import URL
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.options import JSON, URL
+from shardmq.cmd.terminal.output import narrator, print_json
 from shardmq.cmd.terminal.tables import print_facts
 from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError, Timeout
@@ -30,8 +29,6 @@ WINDOW: Final = 10_000
 PREFETCH: Final = 50_000
 RETURN_SECONDS: Final = 60.0
 """Killed shards must be back within this time."""
-
-Say = Callable[[str], None]
 
 
 @click.command()
@@ -65,7 +62,7 @@ Say = Callable[[str], None]
     metavar="SECONDS",
     help="Give up this long after the last message was due.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def delays(
     *, url: str, messages: int, size: int, lead: float, spread: float, kill: bool, timeout: float, as_json: bool
 ) -> None:
@@ -76,10 +73,7 @@ def delays(
     from shardmq.client.sync.connection import connect
     from shardmq.cmd.bench.results import percentile
 
-    def say(sentence: str) -> None:
-        if not as_json:
-            click.echo(sentence, err=True)
-
+    say = narrator(as_json)
     queue = f"bench-{secrets.token_hex(4)}"
     with connect(url, timeout=timeout) as connection:
         channel = connection.channel()

@@ -12,18 +12,14 @@ import click
 import msgspec
 
 from shardmq.cmd.bench.settings import FEATURES, STAMP, Settings
-from shardmq.cmd.terminal.options import URL
+from shardmq.cmd.terminal.options import JSON, URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
+from shardmq.cmd.terminal.values import whole
 
 ASKED_RATIO: Final = 0.6
 """The least share of the plain queue's rate that a feature is to reach."""
-
-
-def whole(number: float) -> str:
-    """A rate for people, as "12,345"."""
-    return f"{number:,.0f}"
 
 
 def two_digits(number: float) -> str:
@@ -92,7 +88,7 @@ class Cost(msgspec.Struct, frozen=True):
     metavar="SECONDS",
     help="Give up when one measurement takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def features(
     *, url: str, messages: int, size: int, rounds: int, names: tuple[str, ...], timeout: float, as_json: bool
 ) -> None:

@@ -1,9 +1,9 @@
 """Commands that handle messages.
 
-publish.py  `shardmq publish`.
-consume.py  `shardmq consume`.
-peek.py     `shardmq queue peek`.
-move.py     `shardmq queue move`.
+publish.py        `shardmq publish`.
+consume.py        `shardmq consume`.
+peek.py           `shardmq queue peek`.
+move.py           `shardmq queue move`.
 stdout_reader.py  Who reads stdout: whether they have taken what was written.
-format.py   Messages as lines and as JSON.
+format.py         Messages as lines and as JSON.
 """

@@ -37,9 +37,10 @@ class StdoutReader:
             self._fd, self.is_pipe = -1, False
         self._room = select.poll()
         self._end = select.poll()
+        self._is_small = False
         if self.is_pipe:
             with contextlib.suppress(OSError):  # somebody else's bytes are in it
-                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, 1)
+                self._is_small = fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, 1) == os.sysconf("SC_PAGESIZE")
             self._room.register(self._fd, select.POLLOUT)
             self._end.register(self._fd, 0)
 
@@ -52,7 +53,7 @@ class StdoutReader:
         sys.stdout.buffer.flush()
         while self.is_pipe:
             ((_, events),) = self._room.poll()
-            if not self._unread():
+            if (self._is_small and events & select.POLLOUT) or not self._unread():
                 return
             if events & select.POLLERR or self._end.poll(RECHECK_MS):
                 self.is_gone = True

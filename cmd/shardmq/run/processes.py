@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from shardmq.cmd.terminal.options import Command
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,
     DISK_FREE_LIMIT,
@@ -23,8 +24,6 @@ from shardmq.runtime.logs import LogOptions
 if TYPE_CHECKING:
     from shardmq.bus.curve import CurveKeys
     from shardmq.runtime.tls import TlsOptions
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 KERNEL_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 MEMORY_WATERMARK: Final = memory_watermark("this process takes", "0.6", "SHARDMQ_MEMORY_WATERMARK")

@@ -312,7 +312,7 @@ def children(options: BrokerOptions, run_dir: Path, boot_id: str, on_ready: Call
         "--port",
         str(options.port),
         "--coordinator",
-        address("coordinator"),
+        to_coordinator,
         *to_shards,
         *options.watermarks,
         "--message-size-max",

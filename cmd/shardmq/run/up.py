@@ -135,9 +135,9 @@ def print_welcome(notice: Notice) -> None:
     where = "another terminal" if Path(name).is_absolute() or "/" not in name else "another terminal, in this directory"
     lines = [] if notice.url == DEFAULT_URL else [f"export SHARDMQ_URL={notice.url}"]
     if notice.port is None:
-        lines.append("export SHARDMQ_TLS_CA=authority.pem  # of the broker's certificate, unless this system trusts it")
+        lines.append("export SHARDMQ_TLS_CA=authority.pem  # who signed the broker's certificate, if not trusted here")
         if notice.tls_verify:
-            lines.append("export SHARDMQ_TLS_CERT=me.pem SHARDMQ_TLS_KEY=me.key  # a client's")
+            lines.append("export SHARDMQ_TLS_CERT=me.pem SHARDMQ_TLS_KEY=me.key  # your client certificate and its key")
     lines += [
         f"{name} queue declare hello",
         f"{name} publish hello 'first message'",
@@ -148,7 +148,7 @@ def print_welcome(notice: Notice) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("url", Text(notice.url or "", style="bold green"))
     if notice.tls_port is not None:
-        alone = "" if notice.port is not None else "; there is no port without it"
+        alone = "" if notice.port is not None else ", the only port for clients"
         facts.add_row("TLS", f"{notice.tls_host} port {notice.tls_port}{alone}")
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
@@ -157,7 +157,7 @@ def print_welcome(notice: Notice) -> None:
     console.print(f"Try, in {where}:", soft_wrap=True, markup=False)
     console.print("\n".join(f"  {line}" for line in lines), style="bold", soft_wrap=True, markup=False)
     python = f" ({Path(name).with_name('python')})" if "/" in name else ""
-    console.print(f"or in Python{python}:", soft_wrap=True, markup=False)
+    console.print(f"Or in Python{python}:", soft_wrap=True, markup=False)
     console.print(
         "  import shardmq\n"
         f'  with shardmq.connect("{notice.url}") as connection:\n'
@@ -169,4 +169,4 @@ def print_welcome(notice: Notice) -> None:
         soft_wrap=True,
         markup=False,
     )
-    console.print("Ctrl-C stops it.", style="dim")
+    console.print("Press Ctrl-C to stop the broker.", style="dim")

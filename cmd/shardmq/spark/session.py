@@ -7,19 +7,17 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from shardmq.cmd.terminal.options import named_texts
+from shardmq.cmd.terminal.options import Command, all_of, named_texts
 from shardmq.errors import StartupRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOCAL: Final = "local[*]"
 SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
@@ -40,6 +38,7 @@ HERE: Final = {
 """Settings of a Spark that runs on this machine alone."""
 
 _TELLING: Final = re.compile(r"error|exception|unsupported|cannot|could not", re.IGNORECASE)
+"""In the line of Java's output that says why it did not start."""
 
 _OPTIONS: Final = (
     click.option(
@@ -62,9 +61,7 @@ _OPTIONS: Final = (
 
 def spark_options(command: Command) -> Command:
     """Add the options of a command that starts Spark; `session` takes them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return all_of(command, _OPTIONS)
 
 
 def check_installed() -> None:
@@ -181,7 +178,5 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
 def _last_words(log: Path) -> str:
     """The line of a log that says why Java did not start, or its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [
-        line for line in lines if re.search(r"error|exception|unsupported|cannot|could not", line, re.IGNORECASE)
-    ]
+    telling = [line for line in lines if _TELLING.search(line)]
     return (telling or lines or [""])[0 if telling else -1]

@@ -1,26 +1,27 @@
 """`shardmq store adopt`: rebuilds a lost coordinator's store from the shards'."""
 
 import os
-import re
 import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shardmq.cmd.run.locks import hold_data_dir
+from shardmq.cmd.store.progress import shard_folders
 from shardmq.cmd.terminal.options import JSON
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.output import print_json, warn
 from shardmq.cmd.terminal.values import counted
 from shardmq.errors import StartupRefused, StoreRefused
 
 if TYPE_CHECKING:
     from shardmq.coordinator.storage.adoption import Adoption, Recorded
 
-NEW = "coordinator.adopting"
+NEW: Final = "coordinator.adopting"
+"""The folder of the new store, until it takes the old one's place."""
 
 
 @click.command(short_help="Rebuild a lost coordinator's store from the shards'.")
@@ -44,15 +45,11 @@ def adopt(*, data_dir: Path, apply: bool, as_json: bool) -> None:
         if not apply:
             shutil.rmtree(data_dir / NEW)
     if as_json:
-        print_json({**asdict(done), "applied": apply, "not_kept_as": reason, "moved_to": str(aside) if aside else None})
+        print_json(
+            {**asdict(done), "applied": apply, "not_kept_because": reason, "moved_to": str(aside) if aside else None}
+        )
     else:
         _print(done, shards, reason, aside, apply)
-
-
-def shard_folders(data_dir: Path) -> list[tuple[int, Path]]:
-    """Numbers and folders of the shards there, in order."""
-    matches = [(re.fullmatch(r"shard-(\d+)", folder.name), folder) for folder in data_dir.iterdir() if folder.is_dir()]
-    return sorted((int(match[1]), folder) for match, folder in matches if match)
 
 
 def _recorded(folder: Path, number: int) -> "Recorded":
@@ -122,32 +119,32 @@ def _put_in_place(data_dir: Path) -> Path | None:
 
 
 def _print(done: "Adoption", shards: "list[Recorded]", reason: str, aside: Path | None, is_done: bool) -> None:
-    def say(number: int, noun: str, what: str) -> None:
-        if number:
-            click.echo(f"{counted(number, noun)} {what}")
+    """Say what was done, or what --apply would do."""
 
-    click.echo(
-        f"broker {done.broker}: {counted(len(shards), 'shard')} ({', '.join(str(each.shard) for each in shards)})"
-    )
-    say(len(done.queues), "durable queue", "with all messages, from the shards")
-    say(
-        len(done.empty),
-        "durable queue",
-        "empty, from the old store: no shard has them: "
-        + ", ".join(f"'{name}' in vhost '{vhost}' (shard {shard})" for vhost, name, shard in done.empty),
-    )
-    say(len(done.gone), "queue", "that were deleted, or whose connection is gone, will be removed")
-    say(len(done.vhosts), "virtual host", "made for queues: " + ", ".join(f"'{name}'" for name in done.vhosts))
-    say(done.aborted, "transaction", "that nobody knows any more will be aborted")
+    def say(number: int, past: str, verb: str, sentence: str) -> None:
+        if number:
+            click.echo(f"{past if is_done else f'Would {verb}'} {sentence}")
+
+    numbers = ", ".join(str(each.shard) for each in shards)
+    click.echo(f"Read {counted(len(shards), 'shard')} of broker {done.broker}: {numbers}")
+    queues, empty = counted(len(done.queues), "durable queue"), counted(len(done.empty), "durable queue")
+    say(len(done.queues), "Took", "take", f"{queues} from the shards, with all messages")
+    lost = ", ".join(f"'{name}' in virtual host '{vhost}' (shard {shard})" for vhost, name, shard in done.empty)
+    say(len(done.empty), "Took", "take", f"{empty} from the old store, empty, as no shard has them: {lost}")
+    vhosts = f"{counted(len(done.vhosts), 'virtual host')} for these queues: " + ", ".join(map(repr, done.vhosts))
+    say(len(done.vhosts), "Made", "make", vhosts)
+    gone, unknown = counted(len(done.gone), "queue"), counted(done.aborted, "transaction")
+    say(len(done.gone), "Marked", "mark", f"{gone} for removal: deleted, or exclusive to a connection that is gone")
+    say(done.aborted, "Marked", "mark", f"{unknown} for abortion: nobody knows whether to commit")
     if done.kept:
-        click.echo("exchanges, bindings, users, permissions and transactions are those of the old store")
+        say(1, "Kept", "keep", "exchanges, bindings, users, permissions and transactions of the old store")
     else:
-        click.echo(f"the old store is not used: {reason}", err=True)
+        warn(f"the old store cannot be used: {reason}")
         click.echo(
-            "not rebuilt: exchanges, bindings, users (but for 'guest'), permissions, transactions; the default "
+            "Not rebuilt: exchanges, bindings, permissions, transactions, and users other than 'guest'; the default "
             "exchange routes to every queue by its name"
         )
-    if not is_done:
-        click.echo("Nothing was changed; --apply does it.")
+    if is_done:
+        click.echo("Rebuilt the coordinator's store" + (f"; the old one is in {aside}" if aside else ""))
     else:
-        click.echo("Rebuilt the coordinator's store" + (f"; the old one is {aside}" if aside else "") + ".")
+        click.echo("Nothing was changed; --apply does it.")

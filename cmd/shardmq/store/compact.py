@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shardmq.cmd.run.locks import hold_data_dir
+from shardmq.cmd.store.progress import kind_of, stores_in
 from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.values import size
@@ -55,7 +56,10 @@ def compact(*, data_dir: Path, as_json: bool) -> int:
     largest copy; a store for which it has none is left as it is, and the exit code is 1.
     """
     with hold_data_dir(data_dir):
-        done = [_compact(folder, as_json) for folder in _folders(data_dir)]
+        folders = stores_in(data_dir)
+        if not folders:
+            raise StoreRefused(f"{data_dir} has no stores; name a data directory as `shardmq up` makes it")
+        done = [_compact(folder, as_json) for folder in folders]
     if as_json:
         print_json({"stores": [asdict(each) for each in done]})
     else:
@@ -64,15 +68,6 @@ def compact(*, data_dir: Path, as_json: bool) -> int:
             if each.error:
                 click.secho(f"Error: {each.error}", fg="red", err=True)
     return 1 if any(each.error for each in done) else 0
-
-
-def _folders(data_dir: Path) -> list[Path]:
-    """The folders of all stores there, the coordinator's first."""
-    found = [data_dir / "coordinator", *data_dir.glob("shard-*")]
-    folders = [folder for folder in found if (folder / "data.mdb").exists()]
-    if not folders:
-        raise StoreRefused(f"{data_dir} has no stores; name a data directory as `shardmq up` makes it")
-    return sorted(folders)
 
 
 def _compact(folder: Path, as_json: bool) -> Compacted:
@@ -93,13 +88,10 @@ def _compact(folder: Path, as_json: bool) -> Compacted:
 
 
 def _opened(folder: Path) -> "LmdbEnvironment":
-    from shardmq.coordinator.storage import schema as coordinators
-    from shardmq.shards.storage import schema as layout
     from shardmq.storage.lmdb_environment import open_environment
 
-    if folder.name == "coordinator":
-        return open_environment(folder, coordinators.FORMAT, coordinators.DATABASES)
-    return open_environment(folder, layout.FORMAT, layout.DATABASES)
+    format_of_store, databases, _ = kind_of(folder)
+    return open_environment(folder, format_of_store, databases)
 
 
 def _copied(environment: "LmdbEnvironment", show: Show) -> "LmdbEnvironment":

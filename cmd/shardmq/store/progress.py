@@ -1,5 +1,6 @@
 """Reading all stores of a stopped broker's data directory, and printing what was found."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ FOLDER: Final = click.argument("folder", metavar="DIR", type=click.Path(file_oka
 """The data directory."""
 
 COORDINATOR: Final = "coordinator"
+SHARD: Final = re.compile(r"shard-(\d+)")
+"""Names of stores' folders."""
+
 REBUILDS: Final = "makes a new file with"
 """The repair of a whole file begins with these words; that of rows does not."""
 
@@ -55,6 +59,18 @@ class Looked:
         return [finding for finding in self.findings if finding.is_damage]
 
 
+def shard_folders(data_dir: Path) -> list[tuple[int, Path]]:
+    """Numbers and folders of the shards in a data directory, in order."""
+    matches = [(SHARD.fullmatch(path.name), path) for path in data_dir.glob("shard-*") if path.is_dir()]
+    return sorted((int(match[1]), path) for match, path in matches if match)
+
+
+def stores_in(data_dir: Path) -> list[Path]:
+    """The folders of all stores in a data directory, the coordinator's first."""
+    folders = [data_dir / COORDINATOR, *(folder for _, folder in shard_folders(data_dir))]
+    return [folder for folder in folders if (folder / "data.mdb").exists()]
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[list[Path]]:
     """Lock the folders of all stores, and return them, the coordinator's first.
@@ -64,9 +80,7 @@ def held(folder: Path) -> Iterator[list[Path]]:
     """
     from shardmq.storage.folder_lock import hold_folder
 
-    shards = [path for path in folder.glob("shard-*") if path.name.removeprefix("shard-").isdigit()]
-    shards.sort(key=lambda path: int(path.name.removeprefix("shard-")))
-    stores = [path for path in (folder / COORDINATOR, *shards) if (path / "data.mdb").exists()]
+    stores = stores_in(folder)
     if not stores:
         raise StoreRefused(f"{folder} has no store of a coordinator or a shard; name a broker's data directory")
     with ExitStack() as holds:

@@ -1,6 +1,7 @@
 """What commands say: JSON, sentences, questions, failures."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -41,6 +42,15 @@ def print_done(sentence: str, as_json: bool, **facts: Any) -> None:
         print_json({"ok": True, **facts})
     else:
         click.echo(sentence)
+
+
+Say = Callable[[str], None]
+"""Says a sentence about what goes on."""
+
+
+def narrator(as_json: bool) -> Say:
+    """A function that prints sentences to stderr while a command works; for machines it prints nothing."""
+    return lambda sentence: None if as_json else click.echo(sentence, err=True)
 
 
 def warn(sentence: str) -> None:

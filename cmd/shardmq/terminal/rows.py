@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from shardmq.cmd.terminal.values import read_bytes
+from shardmq.cmd.terminal.values import read_number
 
 Row = dict[str, Any]
 
@@ -132,14 +132,14 @@ class Condition:
             raise click.BadParameter(f"'{text}' is no condition; write one as name=orders* or ready>100")
         column, comparison, wanted = match.groups()
         if comparison in COMPARISONS:
-            read_bytes(wanted)
+            read_number(wanted)
         return cls(column.strip(), comparison, wanted)
 
     def holds(self, value: Any) -> bool:
         """Whether a value meets the condition; no value meets no comparison of numbers."""
         compare = COMPARISONS.get(self.comparison)
         if compare is not None:
-            return isinstance(value, int | float) and compare(value, read_bytes(self.wanted))
+            return isinstance(value, int | float) and compare(value, read_number(self.wanted))
         texts = [plain(value), *(map(plain, value) if isinstance(value, list | tuple) else ())]
         return any(fnmatchcase(text, self.wanted) for text in texts) == (self.comparison == "=")
 

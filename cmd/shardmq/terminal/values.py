@@ -29,6 +29,11 @@ def size(count: int) -> str:
     return f"{number:.1f} TB"
 
 
+def whole(number: float) -> str:
+    """A rate for people, as "12,345"."""
+    return f"{number:,.0f}"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people, as "3h 12m"."""
     minutes, rest = divmod(int(seconds), 60)
@@ -51,9 +56,18 @@ def read_bytes(text: str) -> int:
     Raises:
         BadParameter: it is no amount.
     """
+    return int(read_number(text))
+
+
+def read_number(text: str) -> float:
+    """Read a number with or without a unit of bytes, as "0.5" or "512MiB".
+
+    Raises:
+        BadParameter: it is none.
+    """
     text = text.strip()
     unit = text.lstrip("0123456789.")
     try:
-        return int(float(text.removesuffix(unit)) * UNITS[unit.strip().upper()])
+        return float(text.removesuffix(unit)) * UNITS[unit.strip().upper()]
     except (ValueError, KeyError):
         raise click.BadParameter(f"'{text}' is no number of bytes; write it as 512MiB, 1.5GB or 1000000") from None

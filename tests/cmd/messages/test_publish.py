@@ -59,6 +59,38 @@ def test_mandatory_messages_that_no_queue_takes_are_a_failure(capsys: pytest.Cap
     assert "NO_ROUTE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [(), ("--mandatory",)])
+def test_of_messages_of_which_some_are_refused_and_some_come_back_both_are_counted(
+    at: Broker, options: tuple[str, ...]
+) -> None:
+    with shardmq.connect(at.url) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("mixed", "fanout")
+        none_fits = {"x-max-length": 0, "x-overflow": "reject-publish"}
+        full = channel.queue_declare(exclusive=True, arguments=none_fits).queue
+        seen = channel.queue_declare(exclusive=True).queue
+        for queue in (full, seen):
+            channel.queue_bind(queue, "mixed")
+        publishing = subprocess.Popen(
+            command("publish", "key", "--exchange", "mixed", "--lines", *options),
+            env=environment(SHARDMQ_URL=at.url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert publishing.stdin is not None
+        publishing.stdin.write(b"refused\n")
+        publishing.stdin.flush()
+        assert next(channel.consume(seen, inactivity_timeout=20)).body == b"refused"
+        for queue in (full, seen):
+            channel.queue_unbind(queue, "mixed")
+        out, said = publishing.communicate(b"back\nback, too\n", timeout=30)
+        channel.exchange_delete("mixed")
+    assert (publishing.returncode, out) == (1, b"")
+    assert b"1 message was refused, 2 messages came back; the first: " in said
+    assert b"Warning" not in said
+
+
 def test_bytes_pass_from_stdin_to_stdout_unharmed(at: Broker) -> None:
     blob = bytes(range(256))
     environ = environment(SHARDMQ_URL=at.url)

@@ -1,5 +1,6 @@
 """`shardmq store adopt`: a coordinator's store that is lost, older, or registers a shard that is lost."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -113,6 +114,26 @@ def test_a_lost_shard_is_given_up_and_its_queues_are_there_again_empty(
         connection.channel().basic_publish("first", "", b"again")
     found = content(broker)
     assert {name: found[name] for name in NAMES[:-1]} == {name: [b"again"] for name in NAMES[:-1]}
+
+
+def test_people_are_told_what_would_be_done_and_then_what_was_done(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    shutil.rmtree(copy / "shard-1")
+    words = command("store", "adopt", str(copy))
+    planned, done = (
+        subprocess.run([*words, *options], env=environment(), capture_output=True, text=True, check=True).stdout
+        for options in ((), ("--apply",))
+    )
+    first, took, lost, kept, end = planned.splitlines()
+    assert first.startswith("Read 1 shard of broker ")
+    assert re.fullmatch(r"Would take \d+ durable queues? from the shards, with all messages", took)
+    assert re.match(r"Would take \d+ durable queues? from the old store, empty, as no shard has them: 'q\d'", lost)
+    assert kept == "Would keep exchanges, bindings, users, permissions and transactions of the old store"
+    assert end == "Nothing was changed; --apply does it."
+    *did, rebuilt = done.replace("Took", "Would take").replace("Kept", "Would keep").splitlines()
+    assert did == [first, took, lost, kept]
+    assert rebuilt.startswith(f"Rebuilt the coordinator's store; the old one is in {copy}/coordinator-until-")
 
 
 def test_shards_of_different_brokers_are_not_put_together(data: Path, tmp_path: Path) -> None:

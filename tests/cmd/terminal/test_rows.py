@@ -30,6 +30,8 @@ def chosen(*conditions: str, sort: tuple[str, ...] = ()) -> list[str]:
         ("durable=no", ["mail"]),
         ("bytes>1MB", ["orders"]),
         ("shard<=1", ["orders", "mail"]),
+        ("shard>0.5", ["mail", "orders.late"]),
+        ("shard<1.5", ["orders", "mail"]),
     ],
 )
 def test_conditions_choose_rows(condition: str, found: list[str]) -> None:

@@ -14,10 +14,11 @@ import msgspec
 from shardmq.cmd.bench.compare.load import compiled_program, pika_program
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
 from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Outcome, rate_of
+from shardmq.cmd.terminal.options import JSON
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
-from shardmq.cmd.terminal.values import counted
+from shardmq.cmd.terminal.values import counted, whole
 from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
 
@@ -61,7 +62,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     metavar="SECONDS",
     help="Give up when one measurement takes longer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def compare(
     *,
     rounds: int,
@@ -209,11 +210,6 @@ def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings:
 def label(row: Outcome) -> str:
     """The name of a row in the table."""
     return row.text if len(ROWS[row.row].figures) == 1 else f"{row.text}: {row.figure}"
-
-
-def whole(number: float) -> str:
-    """A rate for people, as "12,345"."""
-    return f"{number:,.0f}"
 
 
 def times(number: float) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from shardmq.cmd.terminal.options import BrokerUrl
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.options import JSON, BrokerUrl
+from shardmq.cmd.terminal.output import Say, narrator, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
+from shardmq.cmd.terminal.values import counted, whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.option(
     "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def spark(
     *,
     rows: int,
@@ -93,15 +94,12 @@ def spark(
     from shardmq.cmd.bench.compare.spark_sinks import PROBES, frame
     from shardmq.cmd.spark.session import session
 
-    def say(sentence: str) -> None:
-        if not as_json:
-            click.echo(sentence, err=True)
-
+    say = narrator(as_json)
     with contextlib.ExitStack() as stack:
         url = url or stack.enter_context(_broker())
         say(f"a broker at {url.rpartition('@')[2]}; starting Spark, {master}")
+        sinks, absent = stack.enter_context(sinks_of(url, queues, rabbitmq))  # first: Spark takes seconds to start
         started = stack.enter_context(session("shardmq bench spark", master))
-        sinks, absent = stack.enter_context(sinks_of(url, queues, rabbitmq))
         for sink in [*sinks] * PROBES:
             count = min(rows, sink.rows_max or WARM_ROWS)
             sink.publish(frame(started, count, size, sink.queues, partitions))
@@ -163,9 +161,7 @@ class Load:
     partitions: int
 
 
-def measure(
-    session: "SparkSession", sinks: "list[Sink]", load: Load, turns: int, say: Callable[[str], None]
-) -> dict[str, list[float]]:
+def measure(session: "SparkSession", sinks: "list[Sink]", load: Load, turns: int, say: Say) -> dict[str, list[float]]:
     """Publish by each sink in each turn; returns rows a second, by sink."""
     from shardmq.cmd.bench.compare.spark_sinks import frame
 
@@ -193,24 +189,20 @@ def print_outcomes(outcomes: list[Outcome], rows: int, size: int, turns: int, ma
     """Print the figures for people."""
     first = outcomes[0].rows_per_s
 
-    def exactly_once_is(row: Row) -> float | None:
+    def ratio(row: Row) -> float | None:
         return first / row["rows_per_s"] if first and row["rows_per_s"] else None
 
     columns = (
         Column("published by", lambda row: row["sink"]),
-        Column("rows", is_number=True),
         Column("rows/s", lambda row: row["rows_per_s"], is_number=True, text=whole, style=lambda _row: "bold"),
-        Column("exactly-once is", exactly_once_is, is_number=True, text=lambda ratio: f"{ratio:.1f} x"),
+        Column("ratio", ratio, is_number=True, text=lambda times: f"{times:.1f} x"),
         Column("min", lambda row: row["rows_per_s_min"], is_number=True, text=whole),
         Column("max", lambda row: row["rows_per_s_max"], is_number=True, text=whole),
+        Column("rows", is_number=True),
     )
-    title = f"{rows:,} rows of {size} bytes, {master}, {turns} turns: from the job's start until all is in its queues"
+    what = f"{rows:,} rows of {size} bytes, {master}, {counted(turns, 'turn')}"
+    title = f"{what}: from the job's start until all is in its queues; ratio: exactly-once to each"
     Table(title, columns, msgspec.to_builtins(outcomes)).print()
     for row in outcomes:
         if row.note:
             click.echo(f"{row.sink}: {row.note}")
-
-
-def whole(number: float) -> str:
-    """A rate for people, as "12,345"."""
-    return f"{number:,.0f}"
