@@ -20,7 +20,7 @@ from shardmq.shards.storage.schema import (
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
 from shardmq.storage.engine import VERSION, Bytes, Edit
 from shardmq.storage.redo.edits import edits_in
-from shardmq.storage.redo.log import REDO, RedoLog
+from shardmq.storage.redo.log import REDO, StoredLog
 from shardmq.storage.repair.closed_file import ClosedFile
 from shardmq.storage.repair.repair import write_edits
 
@@ -92,8 +92,7 @@ class ClosedStore:
             return
         if found[1] is None:
             raise StoreDamaged(self.file, "the number of the last commit in it is not what was written", "state")
-        log = RedoLog(file, number_of(found[1]))
-        log.close()
+        log = StoredLog(file, number_of(found[1]))
         self.last, self.is_new = log.last, False
         for payload in log.pending:
             for number, key, value in edits_in(file, payload, len(DATABASES)):

@@ -50,66 +50,29 @@ _START: Final = 4096
 _log: Final = logging.getLogger(__name__)
 
 
-class RedoLog:
-    """An open log.
+class StoredLog:
+    """A log as it is on disk, read without changing it.
 
     Args:
         file: where it is.
-        applied: number of the last entry whose changes are in the store; None for a store that never had a log.
+        applied: number of the last entry whose changes are in the store.
 
     Attributes:
         pending: payloads of the entries behind `applied`, in order; what a crash left.
         last: number of the last entry.
 
     Raises:
-        StoreRefused: the file is missing, cut short, damaged, or none of ours. It was not touched.
+        StoreRefused: the file is missing, cut short, damaged, or none of ours.
     """
 
-    def __init__(self, file: Path, applied: int | None) -> None:
+    def __init__(self, file: Path, applied: int) -> None:
         self.file = file
-        if applied is None and not file.exists():
-            _create(file)
-        self.last = applied or 0
+        self.last = applied
         self.pending: list[bytes] = []
         self._position = _START
         with _checked(file) as content:
             self._is_salted, self._salt = _salt(file, content)
             self._read(Content(content, self._salt))
-        self._descriptor = _for_appending(file)
-
-    def has_room(self, payload_bytes: int) -> bool:
-        """Whether an entry of that size can be appended."""
-        return payload_bytes <= ENTRY_BYTES_MAX and self._position + ENTRY.size + payload_bytes <= REDO_BYTES
-
-    def append(self, payload: bytes) -> None:
-        """Write an entry; it is on disk when this returns.
-
-        Raises:
-            OSError: it may not be; the process must end.
-        """
-        checksum = xxh3_64_intdigest(NUMBER.pack(self.last + 1) + payload, self._salt)
-        entry = ENTRY.pack(len(payload), self.last + 1, checksum) + payload
-        written = os.pwrite(self._descriptor, entry, self._position)
-        if written != len(entry):
-            raise OSError(f"{self.file}: {written} of {len(entry)} bytes written")
-        self.last += 1
-        self._position += len(entry)
-
-    def rewind(self) -> None:
-        """The changes of all entries are in the store, and the number of the last."""
-        self._position = _START
-
-    def renew(self) -> None:
-        """Begin a log of this version in the place of one of an earlier one, whose changes are all in the store."""
-        if not self._is_salted:
-            self._salt, self._is_salted = _create(self.file), True
-            old, self._descriptor = self._descriptor, _for_appending(self.file)
-            os.close(old)
-            self.rewind()
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
 
     def _read(self, content: Content) -> None:
         """Take in the entries behind the last, to the end of the log."""
@@ -147,6 +110,58 @@ class RedoLog:
             f"{what}, and {commits} behind, from commit {later.number} at byte {later.position} on, "
             "without which data.mdb beside it is not complete",
         )
+
+
+class RedoLog(StoredLog):
+    """An open log.
+
+    Args:
+        file: where it is.
+        applied: number of the last entry whose changes are in the store; None for a store that never had a log.
+
+    Raises:
+        StoreRefused: the file is missing, cut short, damaged, or none of ours. It was not touched.
+    """
+
+    def __init__(self, file: Path, applied: int | None) -> None:
+        if applied is None and not file.exists():
+            _create(file)
+        super().__init__(file, applied or 0)
+        self._descriptor = _for_appending(file)
+
+    def has_room(self, payload_bytes: int) -> bool:
+        """Whether an entry of that size can be appended."""
+        return payload_bytes <= ENTRY_BYTES_MAX and self._position + ENTRY.size + payload_bytes <= REDO_BYTES
+
+    def append(self, payload: bytes) -> None:
+        """Write an entry; it is on disk when this returns.
+
+        Raises:
+            OSError: it may not be; the process must end.
+        """
+        checksum = xxh3_64_intdigest(NUMBER.pack(self.last + 1) + payload, self._salt)
+        entry = ENTRY.pack(len(payload), self.last + 1, checksum) + payload
+        written = os.pwrite(self._descriptor, entry, self._position)
+        if written != len(entry):
+            raise OSError(f"{self.file}: {written} of {len(entry)} bytes written")
+        self.last += 1
+        self._position += len(entry)
+
+    def rewind(self) -> None:
+        """The changes of all entries are in the store, and the number of the last."""
+        self._position = _START
+
+    def renew(self) -> None:
+        """Begin a log of this version in the place of one of an earlier one, whose changes are all in the store."""
+        if not self._is_salted:
+            self._salt, self._is_salted = _create(self.file), True
+            old, self._descriptor = self._descriptor, _for_appending(self.file)
+            os.close(old)
+            self.rewind()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
 
 
 def _for_appending(file: Path) -> int:

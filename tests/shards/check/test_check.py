@@ -1,6 +1,7 @@
 """A closed store is looked through row by row; what is damaged is named, and a repair loses that alone."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from tests.shards.driver import run_of
 from tests.shards.state.test_quarantine import QUEUES, stage
 
 KNOWN = Registry({queue.id: queue for queue in QUEUES}, next_transaction=9, undecided=frozenset({8}))
+
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -89,6 +93,21 @@ def test_what_is_in_the_redo_log_alone_is_looked_at(tmp_path: Path) -> None:
     assert findings(copy) == []
     Store.open(copy).close()
     shard.close()
+
+
+def test_a_store_that_may_only_be_read_is_looked_through(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in (folder, folder.parent):
+        path.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    monkeypatch.chdir(folder.parent)  # what is above it may be closed to others
+    owner = os.geteuid()
+    if not owner:
+        os.seteuid(NOBODY)
+    try:
+        assert findings(Path(folder.name)) == []
+    finally:
+        os.seteuid(owner)
 
 
 @pytest.mark.parametrize(
