@@ -213,7 +213,7 @@ class ShardLoop:
             self._tick(now)
 
     def _refuse_damaged(self, peer: Peer, message: Any, damage: RowDamaged) -> None:
-        """Carrying out a request met something damaged: its queue is out of service, and whoever asked is told."""
+        """Carrying out a request met something damaged: take its queue out of service, and tell the peer that asked."""
         state = self._state
         state.take_out(damage)
         assert damage.queue is not None

@@ -36,7 +36,7 @@ class Publishing:
         self.handlers: dict[type, Callable[[Any, Any], None]] = {Publish: self._publish, Gone: self._gone}
 
     def confirm(self) -> None:
-        """Everything is on disk: say so."""
+        """Confirm what was published: everything is on disk."""
         for peer, client in self._confirming.items():
             peer.post(Confirmed(client.published))
         self._confirming.clear()
@@ -138,7 +138,7 @@ class Publishing:
 
     def _take(self, hosted: HostedQueue, batch: RecordBatch, delay_ms: int) -> int:
         if delay_ms:
-            # From now on and not from when the pass began: it may have been sent since.
+            # From now, not from the beginning of the pass: the publish may have been sent since.
             self._delays.delay(hosted, batch, self._state.clock.now_ms() + delay_ms)
             return batch.count
         return hosted.queue.append(batch, hosted.consumers.credit()) if hosted.refuses else hosted.queue.append(batch)

@@ -20,7 +20,7 @@ from shardmq.shards.segments.slicer import BatchSlicer
 from shardmq.shards.storage.write_buffer import Compactable, WriteBuffer
 
 PASS_BYTES: Final = 8 << 20
-"""Bytes copied in one pass; who waits for a confirm waits for them too."""
+"""Bytes copied in one pass; publishers that wait for a confirm wait for them, too."""
 
 _SMALL_BYTES: Final = 64 << 10
 _TINY_BYTES: Final = 4 << 10

@@ -313,7 +313,7 @@ class ConfiguredQueue:
         return deliveries
 
     def _settle(self, ranges: Ranges, reason: str) -> None:
-        """Messages that were held are dead letters, or done with."""
+        """Dead-letter held messages, or settle them."""
         if self.outbox is not None:
             self.outbox.add(ranges, reason)
         else:

@@ -264,7 +264,7 @@ class PriorityLevels:
         ]
 
     def gaps_below(self, number: int, most: int) -> Ranges:
-        """Numbers below one, of the same subqueue, whose messages are done with: their first ranges, `most` at most."""
+        """Numbers below one, of the same subqueue, whose messages are settled: their first ranges, `most` at most."""
         subqueue = self._by_number[number >> SUBQUEUE_BITS]
         return subqueue.gaps(subqueue.number << SUBQUEUE_BITS, number, most)
 

@@ -172,7 +172,7 @@ class Queue(Protocol):
         ...
 
     def seal(self) -> None:
-        """End a pass; called for every queue that something was done with."""
+        """End a pass; called for every queue that something happened to."""
         ...
 
     def mark_exactly(self) -> None:

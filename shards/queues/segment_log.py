@@ -1,4 +1,4 @@
-"""The segments of a subqueue: what lies where, what is read, what is done with, and what replaces them."""
+"""The segments of a subqueue: what lies where, what is read, what is settled, and what replaces them."""
 
 from typing import Final
 
@@ -138,7 +138,7 @@ class SegmentLog:
         return self._slicer
 
     def _settle(self, start: int, end: int) -> None:
-        """Live messages [start, end) are done with."""
+        """Settle live messages [start, end)."""
         index = self.index
         segments = index.segments
         place = index.place(start)

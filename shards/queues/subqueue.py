@@ -51,8 +51,8 @@ class Subqueue(ReadyMessages):
         ttl_ms: how long any message may wait here.
 
     Attributes:
-        unacked: handed out, and not done with.
-        held: held, and not done with.
+        unacked: how many are delivered, and not settled.
+        held: how many are held.
         can_expire: whether something in it may expire.
         published, delivered, acked, redelivered: since start.
     """
@@ -97,7 +97,7 @@ class Subqueue(ReadyMessages):
 
     @property
     def valid(self) -> int:
-        """Messages not done with."""
+        """Return how many messages are not settled."""
         return self.fresh + self.returned.count + self.unacked + self.held
 
     def append(self, batch: RecordBatch, _credit: int = 0, /) -> int:
@@ -211,7 +211,7 @@ class Subqueue(ReadyMessages):
             self.unacked -= self.returned.add(start, end)
 
     def purge(self) -> tuple[int, Steps]:
-        """Remove what is ready: it is held at once, however much it is, and is done with step by step.
+        """Remove what is ready: it is held at once, however much it is, and settled step by step.
 
         Returns:
             How many messages that is, and the steps.
@@ -231,7 +231,7 @@ class Subqueue(ReadyMessages):
         return count, self._drop_all(returned, fresh_from, self.cursor)
 
     def _drop_all(self, returned: RangeSet, fresh_from: int, fresh_to: int) -> Steps:
-        """Have what was held by a purge done with; between two steps, the compactor may have been at work."""
+        """Settle what a purge holds; between two steps, the compactor may have been at work."""
         for start, end in returned.walk(0, self.next):
             while start < end:
                 stop = min(end, self.extent(start)[0])
@@ -253,7 +253,7 @@ class Subqueue(ReadyMessages):
         self.look()
 
     def _drop_part(self, start: int, end: int) -> int:
-        """Messages that are held, all of one segment, are done with; returns what that counts for, in bytes."""
+        """Settle held messages, all of one segment; returns what that counts for, in bytes."""
         before = self.bytes
         self.held -= end - start
         self._settle(start, end)

@@ -38,8 +38,8 @@ class Segment:
         end: one past the highest number.
         count: messages in it, dead ones included.
         bytes: of their records.
-        live: messages not done with.
-        gone: numbers in [first, end) that are not live: done with, or never there. None is none.
+        live: messages that are not settled.
+        gone: numbers in [first, end) that are not live: settled, or never there. None is none.
         batches: bodies, when they are in memory.
         durable: whether it survives a restart.
         stored: whether it is in the store.
@@ -86,7 +86,7 @@ class Segment:
         return f"Segment(queue {self.queue}, [{self.first}, {self.end}), {self.live} of {self.count} live)"
 
     def settle(self, start: int, end: int) -> None:
-        """Live messages [start, end) of this segment are done with."""
+        """Settle live messages [start, end) of this segment."""
         self.live -= end - start
         if self.live:
             gone = self.gone

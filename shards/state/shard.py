@@ -55,7 +55,7 @@ class ShardState:
         peers: sessions that are open.
         active: queues that something happened to in this pass, by id.
         unused: ids of queues the coordinator was told of.
-        slicer: for whoever cuts a batch once.
+        slicer: to cut a batch with, once.
         slices: work that is too much for one pass.
     """
 
@@ -156,7 +156,7 @@ class ShardState:
     def catch_up(self, hosted: HostedQueue) -> None:
         """Bring a queue up to date: called before a request looks at it or changes who gets what.
 
-        Deliveries, expiry and length limits are decided once, at the end of a pass. Who asks in the middle of one has
+        Deliveries, expiry and length limits are decided once, at the end of a pass. A request in the middle of one has
         to find what RabbitMQ would show, which decides with every publish: consumers with credit have what came before
         the request, and what has expired since or is too much is gone. A queue that nothing happened to in this pass is
         up to date, but for what has expired.

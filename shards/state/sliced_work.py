@@ -1,6 +1,6 @@
 """Work that is too much for one pass: it is carried out in slices, one a pass, and others have their turns in between.
 
-What a slice does is written by the commit of its pass. Whoever asked is answered in the pass of the last one.
+What a slice does is written by the commit of its pass. A request is answered in the pass of the last one.
 """
 
 from collections import deque

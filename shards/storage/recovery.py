@@ -119,7 +119,7 @@ class RecoveredQueue:
     reserved: list[tuple[int, int]] = field(default_factory=list)
 
     def living(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Those of the messages [start, end) that are there and not done with."""
+        """Return those of the messages [start, end) that are there and not settled."""
         ranges: list[tuple[int, int]] = []
         place = max(bisect_right(self.segments, start, key=_first) - 1, 0)
         while place < len(self.segments) and self.segments[place].first < end:
@@ -128,7 +128,7 @@ class RecoveredQueue:
         return ranges
 
     def has_living(self, start: int, end: int) -> bool:
-        """Whether one of the messages [start, end) is there and not done with."""
+        """Whether one of the messages [start, end) is there and not settled."""
         return bool(self.living(start, end))
 
 

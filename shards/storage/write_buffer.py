@@ -45,7 +45,7 @@ class Compactable(Protocol):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether much of what they hold is done with."""
+        """Whether much of what they hold is settled."""
 
     def replace(self, start: int, stop: int, new: list[Segment]) -> None:
         """Segments `start` to `stop` give way to others with the same live messages."""
