@@ -29,6 +29,9 @@ help:
 	@echo "make lint    ruff and mypy alone"
 	@echo "make clean   remove what make has made; data directories stay"
 
+# What is compiled once is compiled for all processes of a test run.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Stamps: an install is repeated when pyproject.toml has changed since.
 
 $(BIN)/python:
@@ -46,10 +49,11 @@ $(VENV)/installed-demo: $(VENV)/installed
 	@$(PIP) --editable '.[demo]'
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed
-	@echo "installing what the tests need …"
-	@$(PIP) --editable '.[test]'
-	@touch $@ $(VENV)/installed-demo
+# All at once, and Python compiles what the tests use: pip would compile twice as much, on one core.
+$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+	@echo "installing shardmq and what the tests need …"
+	@$(PIP) --no-compile --editable '.[test]'
+	@touch $(VENV)/installed $(VENV)/installed-demo $@
 
 # Clients of other languages; fetched again when the Python ones may be of other versions.
 $(VENV)/installed-peers: tests/amqp/peers.py $(VENV)/installed-test
@@ -105,7 +109,9 @@ lint: $(VENV)/installed-test tree
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
-test: lint $(VENV)/installed-peers
+# While one core lints, the other compiles the tests: each of the workers would do it for itself.
+test: $(VENV)/installed-test tree
+	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 & $(MAKE) --no-print-directory lint $(VENV)/installed-peers && wait
 	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: $(VENV)/installed-test tree

@@ -1,6 +1,7 @@
 """Brokers for tests: real processes on real sockets, gone when the test is."""
 
 import atexit
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first, for several workers to share them (`--no-loadscope-reorder` leaves the order as it is)."""
     places = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: Python need not look through it whenever it looks for garbage."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
