@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from shardmq.spark import bundle
-from tests.house.not_yet import CIRCLES, UPWARD_IMPORTS, WITHOUT_TWIN
 from tests.house.tree import MODULES, PACKAGES, PROCESSES, ROOT, arrows, imports, is_in
 
 IO = frozenset({"asyncio", "socket", "selectors", "select", "ssl", "threading", "subprocess", "uvloop", "zmq", "lmdb"})
@@ -100,7 +99,7 @@ def test_no_import_runs_upwards_in_a_process() -> None:
             for name in arrows(module):
                 if name in inside and levels[name.split(".")[2]] < levels[module.split(".")[2]]:
                     upwards.add(f"{module} imports {name}")
-    assert upwards == UPWARD_IMPORTS
+    assert upwards == set()
 
 
 def circles() -> list[list[str]]:
@@ -132,7 +131,7 @@ def circles() -> list[list[str]]:
 
 
 def test_no_imports_close_a_circle() -> None:
-    assert {group[0]: len(group) for group in circles()} == CIRCLES
+    assert circles() == []
 
 
 def test_only_the_bus_room_opens_zeromq_sockets() -> None:
@@ -224,4 +223,4 @@ def test_the_two_fronts_have_the_same_files() -> None:
         files = {path.name for path in PACKAGES[one].glob("*.py")}
         twins = {path.name for path in PACKAGES[other].glob("*.py")}
         single |= {f"{one} {name}" for name in files - twins}
-    assert single == WITHOUT_TWIN
+    assert single == set()

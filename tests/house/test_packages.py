@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.conftest import FIRST, SESSIONS
 from tests.house.tree import PACKAGES, PROJECT, ROOMS, ROOT
 
 
@@ -42,6 +43,10 @@ def test_folder_guides_name_their_files(package: str) -> None:
     guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     names = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
     names += [f"{path.name}/" for path in folder.iterdir() if (path / "__init__.py").exists()]
-    assert [name for name in names if name not in guide] == []
+    assert [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}", guide)] == []
     named = re.findall(r"^\s*(\w+(?:\.py|/))\s", guide, re.MULTILINE)
     assert [name for name in named if name not in names] == [], "the guide names files that are gone"
+
+
+def test_what_is_begun_first_exists() -> None:
+    assert [file for file in (*FIRST, *SESSIONS) if not (ROOT / file).is_file()] == []

@@ -1,6 +1,7 @@
 """The tree as tests see it: packages, modules, and what each module imports."""
 
 import ast
+import functools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,11 +42,17 @@ PROCESSES = {"shardmq.shards", "shardmq.gateway", "shardmq.coordinator"}
 SOURCES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A file's syntax tree, which nobody changes."""
+    return ast.parse(path.read_text(), str(path))
+
+
 def imports(module: str) -> Iterator[str]:
     """Full names of all a module imports, anywhere in it."""
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
