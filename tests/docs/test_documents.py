@@ -28,7 +28,10 @@ ALONE = [
     for block in document.blocks
     if block.runs and (not document.is_in_order or document.name == "README.md")
 ]
-IN_ORDER = [document for document in EXAMPLES if document.is_in_order]
+IN_ORDER = [
+    document for document in EXAMPLES if document.is_in_order and not any(block.tool for block in document.blocks)
+]
+"""Pages whose examples are all run here; tests/spark/test_documents.py runs those with Spark's among them."""
 
 
 def given(document: Document, folder: Path) -> None:

@@ -11,6 +11,19 @@ from tests.house.tree import SOURCES
 
 TROUBLE = Document(ROOT / "docs/operations/troubleshooting.md")
 QUEUES = Document(ROOT / "docs/guide/exchanges-and-queues.md")
+AMQP = Document(ROOT / "docs/amqp.md")
+CLIENTS = {
+    "pika": "test_pika.py",
+    "py-amqp": "test_py_amqp.py",
+    "kombu": "test_kombu.py",
+    "Celery": "test_celery.py",
+    "aio-pika": "test_aio_pika.py",
+    "amqplib (Node)": "test_amqplib.py",
+    "the Java client": "test_java.py",
+    "amqp-tools (C)": "test_amqp_tools.py",
+}
+"""Who is said to work over AMQP, and what shows it."""
+
 PIECE_MIN = 8
 """Characters of an error's text that tell it from others: names stand between, and the system's own words behind."""
 
@@ -21,6 +34,14 @@ def test_the_tables_of_arguments_have_all_there_are_and_no_others() -> None:
     rows = re.findall(r"^\| (`.*?) \|", QUEUES.text, re.M)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert named == {*QUEUE_ARGUMENTS, *CONSISTENT_HASH_ARGUMENTS, *TYPES, "alternate-exchange"}
+
+
+def test_clients_that_are_claimed_are_those_that_tests_run() -> None:
+    found = re.search(r"It is tested with (.*?), and with the", " ".join(AMQP.text.split()))
+    assert found is not None
+    assert set(found[1].split(", ")) == set(CLIENTS)
+    for file in CLIENTS.values():
+        assert (ROOT / "tests/amqp" / file).is_file(), file
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -1,18 +1,17 @@
 """What the documents say of Spark is so: the examples run, the tables name the options and columns there are."""
 
 import re
-import shlex
 from pathlib import Path
 
-import click
 import pytest
 from pyspark.sql import SparkSession
 
 import shardmq
-from shardmq.cmd.main import cli
 from shardmq.cmd.run.broker import Broker
 from shardmq.spark.options import names
 from shardmq.spark.read.columns import READ_SCHEMA
+from tests.conftest import StartBroker
+from tests.docs.commands import parse
 from tests.docs.document import ROOT, Block, Document
 from tests.docs.runner import Runner
 
@@ -62,6 +61,22 @@ def test_the_readme_s_example_runs_alone(block: Block, broker: Broker, capsys: p
     assert capsys.readouterr().out == "1000\n"
 
 
+@pytest.mark.usefixtures("spark")
+def test_the_readme_s_examples_run_in_order(
+    start_broker: StartBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert README.is_in_order
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    runner = Runner(start_broker(), folder)
+    for block in README.blocks:
+        if block.tool == "Spark":
+            exec(runner.translated(block.code), {})
+        elif block.runs:
+            runner.run(block)
+    assert capsys.readouterr().out == "1000\n"
+
+
 def test_the_examples_run_as_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     (prepare,) = (block for block in PAGE.blocks if block.runs and block.code in PAGE.section("Before you begin"))
     Runner(broker, tmp_path).run(prepare)
@@ -93,9 +108,4 @@ def test_its_commands_are_understood(line: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flights.csv").touch()
     (tmp_path / "archive").mkdir()
-    program, group, verb, *arguments = shlex.split(line)
-    assert program == "shardmq"
-    with click.Context(cli) as context:
-        found = cli.get_command(context, group)
-        assert isinstance(found, click.Group)
-        found.commands[verb].make_context(verb, arguments, parent=context)
+    parse(line)
