@@ -117,8 +117,11 @@ class QueueReader(DataSourceReader):
         """The messages of a slice, in their order. Goes on where it was when a gateway or shard was away.
 
         Raises:
+            NotFound: the queue does not exist.
             PreconditionFailed: messages that were reserved are not there any more.
-            As `partitions`.
+            AccessRefused: the user may not read the queue.
+            ConnectionLost: the broker does not answer.
+            Unavailable: the queue's shard is away.
         """
         if not isinstance(partition, Slice):
             return  # Spark's stand-in for no partitions
