@@ -149,7 +149,7 @@ class WarmProcess:
     def spawn(
         self, arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
     ) -> "subprocess.Popen[bytes]":
-        """As `invocation.spawn`."""
+        """Start a command; it is forked, unless it has variables or a standard output of its own."""
         if not variables.keys() <= INHERITED or stdout != subprocess.PIPE or stderr is None:
             return start_cold(arguments, variables, stdout, stderr)
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -277,7 +277,7 @@ def _become_new(stdout: int, stderr: int) -> None:
 def spawn_forked(
     arguments: tuple[str, ...], variables: Mapping[str, str], stdout: int, stderr: int | None = None
 ) -> Forked:
-    """As `invocation.spawn`, in a process that was forked from the warm one."""
+    """What `invocation.spawn` is in the warm process: a command starts as a fork of it."""
     environment = invocation.environment(**variables)
     return Forked(fork(SHARDMQ, arguments, environment, stdout, 2 if stderr is None else stderr))
 

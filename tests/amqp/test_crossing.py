@@ -31,6 +31,21 @@ HEADERS: Final[dict[str, Any]] = {
     "list": [1, "two", [3], {"four": False}],
 }
 
+PROPERTIES: Final[dict[str, Any]] = {
+    "content_type": "text/csv",
+    "content_encoding": "gzip",
+    "priority": 7,
+    "correlation_id": "c",
+    "reply_to": "r",
+    "expiration": "600000",
+    "message_id": "m",
+    "timestamp": 1_700_000_000,
+    "type": "t",
+    "user_id": "guest",
+    "app_id": "a",
+}
+"""Every property that both protocols have, but for headers and how the message is delivered."""
+
 LETTERS: Final = b"\x20\x00" + wrapped(b"", EVERY_TYPE)
 """A property list with headers of every type there is."""
 
@@ -81,37 +96,9 @@ def taken(channel: BlockingChannel, queue: str) -> tuple[Any, Any, bytes]:
 def test_native_clients_read_every_property_that_pika_sends_by_every_way_of_reading(
     publishing: BlockingChannel, here: shardmq.Channel, queue: str
 ) -> None:
-    properties = pika.BasicProperties(
-        content_type="text/csv",
-        content_encoding="gzip",
-        headers=HEADERS | {"time": NOON.replace(tzinfo=None)},
-        delivery_mode=2,
-        priority=7,
-        correlation_id="c",
-        reply_to="r",
-        expiration="600000",
-        message_id="m",
-        timestamp=1_700_000_000,
-        type="t",
-        user_id="guest",
-        app_id="a",
-        cluster_id="reserved",
-    )
-    expected = shardmq.Properties(
-        content_type="text/csv",
-        content_encoding="gzip",
-        headers=HEADERS | {"time": NOON},
-        delivery_mode=2,
-        priority=7,
-        correlation_id="c",
-        reply_to="r",
-        expiration="600000",
-        message_id="m",
-        timestamp=1_700_000_000,
-        type="t",
-        user_id="guest",
-        app_id="a",
-    )
+    sent_headers = HEADERS | {"time": NOON.replace(tzinfo=None)}
+    properties = pika.BasicProperties(**PROPERTIES, headers=sent_headers, delivery_mode=2, cluster_id="reserved")
+    expected = shardmq.Properties(**PROPERTIES, headers=HEADERS | {"time": NOON}, delivery_mode=2)
     publishing.basic_publish("", queue, b"body", properties, mandatory=True)
     [part] = here.queue_slices(queue, 1)
     looked_at = [*here.queue_peek(queue), *here.queue_read(queue, part.first, part.end)[0]]
@@ -184,39 +171,13 @@ def test_pika_gets_the_bytes_that_pika_sent(publishing: BlockingChannel, queue: 
 def test_pika_reads_every_property_that_native_clients_send(
     channel: BlockingChannel, here: shardmq.Channel, queue: str
 ) -> None:
-    properties = shardmq.Properties(
-        content_type="text/csv",
-        content_encoding="gzip",
-        headers=HEADERS | {"time": NOON},
-        priority=7,
-        correlation_id="c",
-        reply_to="r",
-        expiration="600000",
-        message_id="m",
-        timestamp=1_700_000_000,
-        type="t",
-        user_id="guest",
-        app_id="a",
-    )
+    headers = HEADERS | {"time": NOON}
+    properties = shardmq.Properties(**PROPERTIES, headers=headers)
     for _ in range(2):
         here.basic_publish("", queue, b"body", properties)
     for method, read, body in (channel.basic_get(queue, auto_ack=True), taken(channel, queue)):
         assert (body, method.routing_key) == (b"body", queue)
-        assert read == pika.BasicProperties(
-            content_type="text/csv",
-            content_encoding="gzip",
-            headers=HEADERS | {"time": NOON},
-            delivery_mode=2,
-            priority=7,
-            correlation_id="c",
-            reply_to="r",
-            expiration="600000",
-            message_id="m",
-            timestamp=1_700_000_000,
-            type="t",
-            user_id="guest",
-            app_id="a",
-        )
+        assert read == pika.BasicProperties(**PROPERTIES, headers=headers, delivery_mode=2)
         assert str(read.headers["decimal"]) == "-12.50"
 
 

@@ -11,7 +11,7 @@ from shardmq.client.api import defaults
 from shardmq.client.api.hooks import RETURNS_BYTES_MAX
 from shardmq.cmd.main import COMMANDS, cli
 from shardmq.cmd.terminal import exit_codes
-from shardmq.coordinator.storage import rows
+from shardmq.coordinator.storage import store as coordinator_store
 from shardmq.gateway.authentication import failed_logins, login_queue, refused_logins
 from shardmq.gateway.handlers.atomic_commit import AT_ONCE_BYTES
 from shardmq.gateway.session.client_socket import HELD_BYTES_MAX
@@ -57,7 +57,8 @@ FACTS = {
         f"when {mega(compaction.SLACK_BYTES_MIN)} MB have been free for {WORDS[round(compaction.SLACK_SECONDS)]} "
         "seconds",
         f"with up to {mega(compaction.COPY_AT_START_BYTES_MAX)} MB left",
-        f"{mega(disk_space.RESERVE_BYTES)} MB per shard ({mega(rows.RESERVE_BYTES)} MB for the coordinator)",
+        f"{mega(disk_space.RESERVE_BYTES)} MB per shard",
+        f"({mega(coordinator_store.RESERVE_BYTES)} MB for the coordinator)",
         f"beyond a budget ({mega(limits.SHARD_MEMORY_BYTES)} MB a shard)",
     ),
     "docs/operations/README.md": (f"wait for it, up to {limits.DECLARE_SECONDS:.0f} s, then are refused",),

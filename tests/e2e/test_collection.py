@@ -1,14 +1,11 @@
 """Space that acked messages took is given back, and nothing else."""
 
 import random
-from collections.abc import Callable
 
 import shardmq
-from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
 from .traffic import counts, numbers, publish_all, take, until
-
-StartBroker = Callable[..., Broker]
 
 
 def test_messages_acked_out_of_order_are_collected_and_the_others_survive_a_kill(start_broker: StartBroker) -> None:
@@ -17,13 +14,13 @@ def test_messages_acked_out_of_order_are_collected_and_the_others_survive_a_kill
     alive: dict[str, list[int]] = {}
     with shardmq.connect(broker.url) as connection:
         channel = connection.channel()
-        for queue in ("runs", "singles"):
+        for queue in ("batches", "singles"):
             channel.queue_declare(queue, durable=True)
-        publish_all(channel, "runs", sent)
+        publish_all(channel, "batches", sent)
         with channel.publisher() as publisher:
             for body in sent:
                 publisher.publish("", "singles", body)
-        for queue in ("runs", "singles"):
+        for queue in ("batches", "singles"):
             full = counts(connection, queue)
             alive[queue] = ack_at_random(channel, queue)
             until(lambda: is_collected(connection, queue), "the dead are collected")  # noqa: B023

@@ -1,7 +1,6 @@
 """Store files of a whole broker are damaged: it says what is, and of which file, or goes on with all it had."""
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.errors import ShardmqError
 from shardmq.storage.pages.page_check import check_pages
+from tests.conftest import StartBroker
 
-StartBroker = Callable[..., Broker]
 MESSAGES = 25
 
 

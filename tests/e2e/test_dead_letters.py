@@ -8,8 +8,9 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
-from .traffic import StartBroker, bodies, counts, numbers, publish_all, shard_of, take, until
+from .traffic import bodies, counts, numbers, publish_all, shard_of, take, until
 
 
 def declare_pair(channel: shardmq.Channel, name: str, **arguments: Any) -> tuple[str, str]:

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,11 +12,9 @@ import pytest
 
 import shardmq
 from shardmq import errors
-from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
 from .traffic import bodies, counts, numbers, publish_all, shard_of, take, until
-
-StartBroker = Callable[..., Broker]
 
 
 def declare_on_each(channel: shardmq.Channel, connection: shardmq.Connection, durable: bool = True) -> dict[str, str]:

@@ -43,15 +43,15 @@ def test_a_headers_exchange_compares_headers(
 
 
 def test_messages_of_one_batch_go_where_each_ones_headers_say(channel: shardmq.Channel) -> None:
-    declare_queues(channel, "run.red", "run.blue")
+    declare_queues(channel, "batch.red", "batch.blue")
     for color in ("red", "blue"):
-        channel.queue_bind(f"run.{color}", "amq.headers", "", {"run-color": color})
+        channel.queue_bind(f"batch.{color}", "amq.headers", "", {"batch-color": color})
     with channel.publisher() as publisher:
         for number in range(100):
             color = "red" if number % 3 else "blue"
-            publisher.publish("amq.headers", "", b"%d" % number, headers(**{"run-color": color}))
-    assert bodies(channel, "run.blue") == [b"%d" % number for number in range(0, 100, 3)]
-    assert bodies(channel, "run.red") == [b"%d" % number for number in range(100) if number % 3]
+            publisher.publish("amq.headers", "", b"%d" % number, headers(**{"batch-color": color}))
+    assert bodies(channel, "batch.blue") == [b"%d" % number for number in range(0, 100, 3)]
+    assert bodies(channel, "batch.red") == [b"%d" % number for number in range(100) if number % 3]
 
 
 def test_what_an_exchange_routes_nowhere_goes_to_its_alternate(channel: shardmq.Channel) -> None:

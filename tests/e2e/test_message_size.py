@@ -63,9 +63,6 @@ def amqp_channel(broker: Broker) -> Iterator[BlockingChannel]:
         yield channel
 
 
-# --- what passes ------------------------------------------------------------------------------------------------------
-
-
 def test_128_mib_pass_from_amqp_to_a_native_client_past_a_restart(broker: Broker) -> None:
     body = body_of(128 * MIB)[: 128 * MIB]
     with amqp(broker) as amqp_connection:
@@ -152,9 +149,6 @@ def test_a_large_message_goes_everywhere_over_amqp(amqp_channel: BlockingChannel
         tx.tx_commit()
     assert amqp_channel.basic_get("size.q")[0] is None
     assert digest(amqp_channel.basic_get("size.dead", auto_ack=True)[2]) == expected
-
-
-# --- what does not ----------------------------------------------------------------------------------------------------
 
 
 def test_one_byte_more_is_refused_in_rabbitmqs_words_and_closes_the_channel_alone(

@@ -5,8 +5,9 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
-from .traffic import StartBroker, bodies, numbers, until
+from .traffic import bodies, numbers, until
 
 
 def test_a_mandatory_message_that_no_queue_takes_comes_back(channel: shardmq.Channel) -> None:

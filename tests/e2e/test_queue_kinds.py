@@ -6,8 +6,9 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.limits import LIFE_MS_MAX
+from tests.conftest import StartBroker
 
-from .traffic import StartBroker, bodies, counts, numbers, publish_all, take, until
+from .traffic import bodies, counts, numbers, publish_all, take, until
 
 
 def test_the_server_makes_up_a_name(channel: shardmq.Channel) -> None:

@@ -8,8 +8,9 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
-from .traffic import StartBroker, bodies, numbers, publish_all, until
+from .traffic import bodies, numbers, publish_all, until
 
 QUICK = shardmq.Recovery(first_seconds=0.05, max_seconds=0.5)
 

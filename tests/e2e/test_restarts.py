@@ -1,7 +1,7 @@
 """What is durable is there after a restart, however it came about; nothing else is."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -9,13 +9,12 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
+from tests.conftest import StartBroker
 
 from .traffic import bodies, counts, numbers, publish_all, take, until
 
 TRANSIENT = shardmq.Properties(delivery_mode=1)
 OWN = shardmq.Properties(message_id="mine", headers={"n": 1}, content_type="text/csv")
-
-StartBroker = Callable[..., Broker]
 
 
 @dataclass

@@ -7,8 +7,9 @@ import pytest
 import shardmq
 from shardmq import errors
 from shardmq.limits import LIFE_MS_MAX
+from tests.conftest import StartBroker
 
-from .traffic import StartBroker, bodies, counts, numbers, publish_all, take, until
+from .traffic import bodies, counts, numbers, publish_all, take, until
 
 
 def expiring(milliseconds: object) -> shardmq.Properties:

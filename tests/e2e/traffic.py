@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import shardmq
-from shardmq.cmd.run.broker import Broker
-
-StartBroker = Callable[..., Broker]
 
 PATIENCE_SECONDS = 20.0
 INACTIVITY_SECONDS = 0.3

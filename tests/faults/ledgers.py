@@ -68,7 +68,7 @@ class Client(ReconnectingClient):
 
 
 class Publisher(Client):
-    """Publishes each id once, alone or in runs, to `exchange`; what is neither confirmed nor refused is uncertain."""
+    """Publishes each id once, alone or in batches; what is neither confirmed nor refused is uncertain."""
 
     def __init__(self, url: str, ledger: Ledger, name: str, exchange: str) -> None:
         super().__init__(url, ledger, name)

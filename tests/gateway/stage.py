@@ -67,7 +67,7 @@ class ShardEnd:
 
 
 class Stage:
-    """See the module.
+    """A gateway, and its peers as the test plays them.
 
     Args:
         folder: for sockets.

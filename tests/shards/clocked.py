@@ -20,7 +20,7 @@ Seen = tuple[int, bytes, bool, int]
 
 
 class Clocked(Inside):
-    """See the module, and `Inside`."""
+    """A shard inside the test, with a clock that is put forward."""
 
     def __init__(self, folder: Path, memory_bytes: int = 20_000) -> None:
         self.requests = 1000

@@ -23,8 +23,6 @@ from tests.client.core.harness import Waiter, hear, sent
 from tests.client.core.recovering import LOST, let_in, opened, restore
 from tests.client.core.staging import AWAY, SECONDS, begun, confirm, named, publish, refuse
 
-# --- publishing ------------------------------------------------------------------------------------------------------
-
 
 def test_its_messages_are_numbered_from_zero_without_gaps_beside_those_of_its_channel() -> None:
     core, channel, _ = opened()
@@ -154,7 +152,7 @@ def test_much_that_was_put_off_is_published_again_in_portions_and_all_else_behin
         parts.append(named(sent(core)))
         core.state.pump()
     parts.append(named(sent(core)))
-    assert [run for part in parts for run in part] == [(number, 1) for number in range(6)]
+    assert [pair for part in parts for pair in part] == [(number, 1) for number in range(6)]
     assert max(map(len, parts)) <= 3
 
 

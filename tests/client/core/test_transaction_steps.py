@@ -38,8 +38,6 @@ from tests.client.core.harness import Waiter, hear, sent
 from tests.client.core.recovering import LOST, let_in, opened, restore
 from tests.client.core.staging import AWAY, SECONDS, Flushed, Times, begun, carry_out, publish, refuse
 
-# --- its life --------------------------------------------------------------------------------------------------------
-
 
 def test_it_is_begun_until_somebody_answers() -> None:
     core, channel, _ = opened()
@@ -197,9 +195,6 @@ def test_an_abort_is_asked_for_once_and_ends_it() -> None:
             carry_out(step(), times)
     with pytest.raises(PreconditionFailed, match="aborted; begin it again"):
         transaction.check_taking()
-
-
-# --- the end of `with` -----------------------------------------------------------------------------------------------
 
 
 def test_leaving_seals_and_commits() -> None:

@@ -61,9 +61,6 @@ def stored(channel: shardmq.Channel, queue: str) -> list[bytes]:
     return found
 
 
-# --- scripted peers --------------------------------------------------------------------------------------------------
-
-
 def begin(talk: Conversation, state: str = "open") -> None:
     talk.open()
     asked = talk.next(TransactionBegin)
@@ -179,9 +176,6 @@ def test_a_refusal_aborts_and_the_next_publish_says_why(peer: Peer) -> None:
         with pytest.raises(errors.PreconditionFailed, match="transaction 7 is over") as caught:
             endless(channel)
         assert caught.value.__notes__ == ["transaction 'batch' was aborted: nothing of it appears"]
-
-
-# --- brokers ---------------------------------------------------------------------------------------------------------
 
 
 def test_messages_of_several_threads_appear_together_each_threads_in_order(

@@ -41,7 +41,7 @@ class _Client(ReconnectingClient):
 
 
 class _Publisher(_Client):
-    """Publishes each message once, alone or in runs, to both queues, to one, or to the one whose messages die."""
+    """Publishes each message once, alone or in batches, to both queues, to one, or to the one whose messages die."""
 
     def work(self, connection: shardmq.Connection) -> None:
         channel = connection.channel()

@@ -122,8 +122,6 @@ class RawClient:
     ) -> None:
         self.socket.close()
 
-    # --- coming and going ---------------------------------------------------------------------------------------------
-
     def greet(self) -> ConnectionStart:
         """Say the protocol's header; returns the broker's first word."""
         self.socket.sendall(PROTOCOL_HEADER)
@@ -160,8 +158,6 @@ class RawClient:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
-    # --- saying -------------------------------------------------------------------------------------------------------
-
     def send(self, channel: int, *sent: Method) -> None:
         """Say these, one after the other."""
         self.socket.sendall(b"".join([sending.method_frame(channel, method) for method in sent]))
@@ -180,8 +176,6 @@ class RawClient:
         """Say this, and expect that."""
         self.send(channel, method)
         return self.expect(kind)
-
-    # --- hearing ------------------------------------------------------------------------------------------------------
 
     def expect(self, kind: type[Kind]) -> Kind:
         """The next method, which is one of that kind."""

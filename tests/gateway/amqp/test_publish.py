@@ -1,4 +1,4 @@
-"""What AMQP clients publish: which runs become of it, and what they hear of it; the shards are the test's."""
+"""What AMQP clients publish: its record batches, and what they hear of it; the shards are the test's."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,9 +76,9 @@ def test_neighbours_travel_as_one_batch_byte_for_byte_where_their_properties_mea
         messages = [(listed(delivery_mode=2, message_id=f"m-{n}", headers={"n": n}), b"%d" % n) for n in range(50)]
         messages += [(PERSISTENT_LIST, b"x" * 10)] * 100
         publish(client, to("a"), *messages)
-        run = stage.expect(0, Publish)
-        assert contents(run) == messages
-        assert (run.batch.flags, run.batch.routing_key, run.batch.priority, run.batch.ttl_ms) == (
+        sent = stage.expect(0, Publish)
+        assert contents(sent) == messages
+        assert (sent.batch.flags, sent.batch.routing_key, sent.batch.priority, sent.batch.ttl_ms) == (
             AMQP | PERSISTENT,
             "a",
             0,
@@ -104,15 +104,15 @@ def test_a_batch_ends_where_terms_change(start_stage: StartStage) -> None:
             (NO_LIST, b"9"),
         ]
         publish(client, to("a"), *messages)
-        runs = [stage.expect(0, Publish) for _ in range(5)]
-        assert [contents(run) for run in runs] == [
+        sent = [stage.expect(0, Publish) for _ in range(5)]
+        assert [contents(one) for one in sent] == [
             messages[:2],
             messages[2:4],
             messages[4:7],
             messages[7:8],
             messages[8:],
         ]
-        assert [(run.batch.flags & PERSISTENT, run.batch.priority, run.batch.ttl_ms) for run in runs] == [
+        assert [(one.batch.flags & PERSISTENT, one.batch.priority, one.batch.ttl_ms) for one in sent] == [
             (0, 0, None),
             (1, 0, None),
             (0, 5, None),

@@ -53,10 +53,10 @@ def test_slices_are_the_shards(start_stage: StartStage, reservation: str) -> Non
 def test_what_is_read_comes_as_deliveries_with_their_numbers(start_stage: StartStage, following: int | None) -> None:
     stage = start_stage(TWO)
     records = pack_many([b"1", b"2"])
-    run = RecordBatch("e", "k", PERSISTENT, 5, 2**64 - 1, 77, 2, records)
+    batch = RecordBatch("e", "k", PERSISTENT, 5, 2**64 - 1, 77, 2, records)
     with RawClient(stage).open() as client:
         operation = QueueRead(3, 1, "b", 4, MOST, RECORD_BATCH_RECORDS_MAX, "drain-1")
-        message, result = asked(stage, client, operation, Read, ([(7, True, 3, run)], following))
+        message, result = asked(stage, client, operation, Read, ([(7, True, 3, batch)], following))
         assert message == (2, 4, MOST, RECORD_BATCH_RECORDS_MAX, "drain-1")
         assert result == {
             "deliveries": [

@@ -48,13 +48,13 @@ def test_small_publishes_gather_while_a_shard_has_some_to_answer(start_stage: St
             publish(client, 2 + number, b"%d" % number)
             take_a_pass(client)
         stage.confirm(0, 1)
-        runs = [first]
-        while len(bodies(runs)) < 31:
+        sent = [first]
+        while len(bodies(sent)) < 31:
             stage.until(lambda: bool(stage.shards[0].heard))
-            runs += of_kind(stage, Publish)
-        assert bodies(runs) == [b"%d" % number for number in range(31)]
+            sent += of_kind(stage, Publish)
+        assert bodies(sent) == [b"%d" % number for number in range(31)]
         assert envelopes(stage) - before < 20  # three, in fact; but a slow machine ticks in between
-        stage.confirm(0, len(runs))
+        stage.confirm(0, len(sent))
         confirmed = 0
         while confirmed < 31:
             said: Operation | None = client.receive()

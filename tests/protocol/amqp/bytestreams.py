@@ -94,7 +94,7 @@ class PlainReader:
         self._events: list[PlainEvent] = []
 
     def read(self, data: bytes) -> tuple[list[PlainEvent], PlainEvent | None]:
-        """As `read`."""
+        """Read all of the bytes; returns the events, and the fault that ended them, if there was one."""
         try:
             while len(data) >= 8:
                 kind, channel, size = struct.unpack_from(">BHI", data)

@@ -72,9 +72,6 @@ def headers(**given: Any) -> dict[str, str]:
     return row
 
 
-# --- all of it --------------------------------------------------------------------------------------------------------
-
-
 def test_a_message_with_everything_has_everything() -> None:
     properties = Properties(
         content_type="text/csv",
@@ -165,13 +162,13 @@ everything = st.builds(
     timestamp=st.none() | st.integers(0, 2**32),
     app_id=texts,
 )
-runs = st.lists(st.tuples(st.none() | everything, st.binary(max_size=300)), min_size=1, max_size=8)
+contents = st.lists(st.tuples(st.none() | everything, st.binary(max_size=300)), min_size=1, max_size=8)
 
 
 u64 = st.integers(0, 2**64 - 9)
 
 
-@given(st.lists(st.tuples(runs, u64, u64, st.booleans()), min_size=1, max_size=4))
+@given(st.lists(st.tuples(contents, u64, u64, st.booleans()), min_size=1, max_size=4))
 def test_messages_come_back_as_they_were_published(
     published: list[tuple[list[tuple[Properties | None, bytes]], int, int, bool]],
 ) -> None:
@@ -218,9 +215,6 @@ def test_properties_are_not_looked_at_where_no_column_needs_them() -> None:
     assert table(deliveries, "body", "position", "exchange") == [{"body": b"a", "position": 0, "exchange": "logs"}]
     with pytest.raises(ProtocolError, match="properties that cannot be decoded"):
         table(deliveries, "headers")
-
-
-# --- headers and properties -------------------------------------------------------------------------------------------
 
 
 def test_strings_are_as_they_are() -> None:
@@ -324,9 +318,6 @@ def test_ids_of_the_broker_and_of_publishers_may_be_mixed() -> None:
     ]
     assert column("message_id", *[(Properties(message_id=str(n)), b"") for n in range(3)]) == ["0", "1", "2"]
     assert column("message_id", *[(Properties(message_id="same"), b"")] * 3) == ["same"] * 3
-
-
-# --- what may be asked for --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

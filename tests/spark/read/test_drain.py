@@ -115,9 +115,6 @@ def test_behind_the_block_there_is_nothing_to_read(
     assert ready(channel, queue) == []
 
 
-# --- by a name of one's own -------------------------------------------------------------------------------------------
-
-
 def test_a_second_run_reads_what_the_first_did_until_it_is_acknowledged(
     load: Load, begin: Drain, broker: Broker, channel: shardmq.Channel, queue: str
 ) -> None:
@@ -182,9 +179,6 @@ def test_options_that_there_are_not_are_refused_before_anything_is_reserved(begi
 def test_a_queue_that_there_is_not_is_named(spark: SparkSession, broker: Broker) -> None:
     with pytest.raises(NotFound, match="'nowhere'"), drain(spark, url=broker.url, queue="nowhere"):
         pass
-
-
-# --- reservations that end too early ----------------------------------------------------------------------------------
 
 
 def test_a_reservation_that_was_released_in_the_block_is_not_acknowledged(

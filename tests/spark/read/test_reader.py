@@ -103,9 +103,6 @@ def test_deaths_can_be_queried(
     channel.queue_delete("jobs")
 
 
-# --- slices -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "sizes"),
     [
@@ -219,9 +216,6 @@ def test_messages_of_all_priorities_are_read(broker: Broker, channel: shardmq.Ch
         publish(channel, "ranked", 1000, 1010, priority=priority)
     assert sorted(number for part in parts for number in numbers(made, part)) == list(range(600))
     channel.queue_delete("ranked")
-
-
-# --- faults -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_that_there_is_not_is_named(load: Load) -> None:
