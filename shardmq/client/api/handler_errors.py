@@ -4,7 +4,7 @@ import logging
 from typing import Final, Literal, Protocol
 
 from shardmq.client.api.message import Message
-from shardmq.errors import InvalidRequest
+from shardmq.errors import ChannelError, ConnectionFault, InvalidRequest
 
 _log = logging.getLogger("shardmq.client")
 
@@ -45,6 +45,11 @@ def handler_raised(channel: HandlerOwner, message: Message, queue: str, on_error
     """
     is_unsettled = channel.is_unsettled(message.delivery_tag)
     fate = _FATES[on_error] if is_unsettled or on_error == "close" else "it was settled already"
+    if is_unsettled and on_error != "close":
+        try:
+            message.nack(on_error == "requeue", REQUEUE_DELAY_MS if on_error == "requeue" else 0)
+        except (ChannelError, ConnectionFault):
+            fate = "it returns to its queue, as its channel is closed"
     _log.exception(
         "a handler raised: message %s of queue '%s', consumer '%s'; %s",
         message.message_id,
@@ -52,10 +57,4 @@ def handler_raised(channel: HandlerOwner, message: Message, queue: str, on_error
         message.consumer_tag,
         fate,
     )
-    if on_error == "close":
-        return True
-    if is_unsettled and on_error == "requeue":
-        message.nack(True, REQUEUE_DELAY_MS)
-    elif is_unsettled:
-        message.nack(False)
-    return False
+    return on_error == "close"

@@ -122,6 +122,9 @@ class ConnectionCore:
 
             def finish(_: object) -> None:
                 channel.is_open = True
+                if reply.done() and channel.fault is None:  # nobody waits any more, so nobody would ever close it
+                    late = ChannelError(f"channel {channel.number} was opened too late")
+                    self.close_channel(channel, late, IgnoredReply())
 
             state.send_request(PendingRequest(channel, ChannelOpen(0, channel.number), reply, finish))
         return channel

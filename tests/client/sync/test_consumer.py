@@ -82,6 +82,32 @@ def test_a_channels_handlers_run_one_at_a_time_and_in_order(channel: shardmq.Cha
         assert mine == list(range(300))
 
 
+def test_a_handler_that_raises_when_its_connection_is_closed_is_logged_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    handling, closed = threading.Event(), threading.Event()
+
+    def handle(_message: shardmq.Message) -> None:
+        handling.set()
+        closed.wait(10)
+        raise ValueError("too late")
+
+    before = set(threading.enumerate())
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare(exclusive=True).queue
+        channel.basic_publish("", queue, b"1")
+        channel.basic_consume(queue, handle)
+        assert handling.wait(10)
+        workers = set(threading.enumerate()) - before
+    closed.set()
+    for worker in workers:
+        worker.join(10)
+    said = [record.getMessage() for record in caplog.records if record.name == "shardmq.client"]
+    assert len(said) == 1
+    assert said[0].endswith("it returns to its queue, as its channel is closed")
+
+
 def test_a_message_whose_handler_raised_comes_again_after_a_pause_and_is_logged(
     channel: shardmq.Channel, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:

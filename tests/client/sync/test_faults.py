@@ -24,7 +24,7 @@ from shardmq.protocol.native.operations.basic import (
     BasicNack,
     BasicPublish,
 )
-from shardmq.protocol.native.operations.connection import ChannelOpen, ConnectionClose, ConnectionOpen, Ok
+from shardmq.protocol.native.operations.connection import ChannelClose, ChannelOpen, ConnectionClose, ConnectionOpen, Ok
 from shardmq.protocol.native.operations.topology import QueueDeclare
 from tests.client.peers import Conversation, Script
 
@@ -106,6 +106,36 @@ def test_what_the_wire_does_not_carry_is_a_type_error_and_costs_no_connection(
 def test_a_heartbeat_is_a_whole_number() -> None:
     with pytest.raises(TypeError, match="a heartbeat is an int"):
         shardmq.connect("shardmq://127.0.0.1:1/", heartbeat=0.5)  # type: ignore[arg-type]
+
+
+def test_a_channel_that_is_opened_too_late_is_closed_and_its_number_free_again(peer: Peer) -> None:
+    is_late, is_closed, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def script(talk: Conversation) -> None:
+        talk.open(channels=0)
+        opening = talk.next(ChannelOpen)
+        assert is_late.wait(10)
+        talk.answer(opening)
+        closing = talk.next(ChannelClose)
+        assert closing.channel == opening.channel
+        talk.answer(closing)
+        is_closed.set()
+        again = talk.next(ChannelOpen)
+        assert again.channel == opening.channel
+        talk.answer(again)
+        is_over.set()
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script), timeout=1.0, recovery=None) as connection:
+        with pytest.raises(errors.Timeout, match="opening channel 1"):
+            connection.channel()
+        is_late.set()
+        assert is_closed.wait(10)
+        deadline = time.monotonic() + 10
+        while connection._core.state.by_number:
+            assert time.monotonic() < deadline
+        assert connection.channel().number == 1
+        assert is_over.wait(10)
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x10\0\0\0\x01\xc1", b"\0" * 64])
