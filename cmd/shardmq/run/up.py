@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from shardmq.client.api.url import DEFAULT_URL
 from shardmq.cmd.run.invocation import program
 from shardmq.cmd.run.supervisor import BrokerOptions, Notice, supervise
-from shardmq.cmd.terminal.options import DEFAULT_URL
 from shardmq.cmd.terminal.output import print_json
 from shardmq.cmd.terminal.process_options import (
     DATA_DIR,

@@ -8,15 +8,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from shardmq.client.api.url import DEFAULT_URL, parse_all, with_files
 from shardmq.cmd.terminal.rows import Condition, RowChoice
 from shardmq.cmd.terminal.values import read_bytes
+from shardmq.errors import InvalidRequest
 from shardmq.limits import MESSAGE_BYTES_HIGHEST
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Parameter = click.Parameter | None
 Context = click.Context | None
-
-DEFAULT_URL: Final = "shardmq://guest:guest@127.0.0.1:5672/"
 
 
 class ByteCount(click.ParamType[int]):
@@ -67,9 +67,6 @@ class BrokerUrl(click.ParamType[str]):
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> str:  # noqa: ARG002
         """The URL, with the files for TLS that other options name."""
-        from shardmq.client.api.url import parse_all, with_files
-        from shardmq.errors import InvalidRequest
-
         try:
             parse_all(value)
             url = with_files(value, {} if ctx is None else ctx.meta.get(_FILES, {}))
