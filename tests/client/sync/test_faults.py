@@ -1,6 +1,5 @@
 """What a program meets when the broker is lost, silent or not in its right mind: a typed error, in time, everywhere."""
 
-import math
 import re
 import threading
 import time
@@ -64,48 +63,6 @@ def test_a_connection_that_the_broker_resets_is_one_that_it_closed(peer: Peer, i
     sentence = f"the broker at {where} closed the connection" + ("" if is_open else " before it was open; if that is")
     with pytest.raises(errors.ConnectionLost, match=f"^{sentence}"), shardmq.connect(url, recovery=None) as connection:
         connection.channel().queue_declare("q")
-
-
-def test_timeouts_may_be_infinite(broker: Broker) -> None:
-    with shardmq.connect(broker.url, timeout=math.inf) as connection:
-        channel = connection.channel()
-        queue = channel.queue_declare(exclusive=True).queue
-        channel.basic_publish("", queue, b"1")
-        message = next(channel.consume(queue, inactivity_timeout=math.inf))
-        message.ack()
-
-        def answer(asked: shardmq.Message) -> None:
-            properties = shardmq.Properties(correlation_id=asked.properties.correlation_id)
-            channel.basic_publish("", asked.properties.reply_to or "", b"2", properties)
-
-        channel.basic_consume(queue, answer)
-        assert connection.channel().call("", queue, b"?", timeout=math.inf).body == b"2"
-
-
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        lambda channel: channel.basic_publish("", "q", b"", delay_ms=None),
-        lambda channel: channel.basic_nack(1, delay_ms=None),
-        lambda channel: channel.publisher(producer="p").publish("", "q", b"", sequence=1.0),
-        lambda channel: channel.publisher(producer="p").publish_many("", "q", [b""], sequence=True),
-    ],
-    ids=["delay of a publish", "delay of a nack", "sequence", "sequence of many"],
-)
-def test_what_the_wire_does_not_carry_is_a_type_error_and_costs_no_connection(
-    broker: Broker, mistake: Callable[[shardmq.Channel], None]
-) -> None:
-    with shardmq.connect(broker.url, recovery=None) as connection:
-        channel = connection.channel()
-        with pytest.raises(TypeError, match="is an int"):
-            mistake(channel)
-        channel.flush()
-        assert channel.queue_declare(exclusive=True).messages == 0
-
-
-def test_a_heartbeat_is_a_whole_number() -> None:
-    with pytest.raises(TypeError, match="a heartbeat is an int"):
-        shardmq.connect("shardmq://127.0.0.1:1/", heartbeat=0.5)  # type: ignore[arg-type]
 
 
 def test_a_channel_that_is_opened_too_late_is_closed_and_its_number_free_again(peer: Peer) -> None:
