@@ -56,6 +56,9 @@ FIRST = [
     "tests/cmd/test_spark.py",
     "tests/install/test_wheel.py",
     "tests/test_flights.py",
+    "tests/spark/write/test_publisher.py",
+    "tests/shards/storage/test_flips.py",
+    "tests/shards/handlers/test_transactions_model.py",
 ]
 """What takes longest, in this order: begun last, it would be what all wait for."""
 
