@@ -17,6 +17,10 @@ from shardmq.spark.source import ShardmqDataSource
 DAEMON = Path(__file__).parent / "daemon"
 """Where the module is that workers are forked from."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For queries of few rows: Spark would spend more on compiling each of them than on running it. In clusters, from the
+command line and from the wheel it compiles them."""
+
 RETRIES = 4
 """Attempts that a task has; local[2] alone gives one."""
 
@@ -50,6 +54,7 @@ def spark(last_session: None) -> SparkSession:  # noqa: ARG001 - it comes behind
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "OFF",
+            **INTERPRETED,
             "spark.python.daemon.module": "warm_daemon",
             "spark.executorEnv.PYTHONPATH": str(DAEMON),  # also where a command started Java before
         }.items():
