@@ -5,7 +5,7 @@ loop.py          One pass: links drained, batches closed, one envelope a shard a
 server.py        Listens, accepts, tells the protocol from the first byte, knows the connections.
 amqp/            The AMQP 0-9-1 front, its twin: the same names for the same jobs, and five more where AMQP has
                  rules of its own.
-authentication/  Who may come in: passwords, and what becomes of those who guess them.
+authentication/  Logins: passwords, and the defence against those who guess them.
 handlers/        What clients ask, whatever their protocol, as operations of the native protocol.
 links/           The processes it dials.
 native/          The native front: operations to session calls, and back.

@@ -59,7 +59,7 @@ class GatewayLoop:
         self._send()
 
     def close(self) -> None:
-        """Read no link any more, and hang up."""
+        """Stop reading links, and close them."""
         for link in self._state.all_links:
             self._loop.remove_reader(link.dialer.socket.fileno())
         self._state.close()

@@ -21,21 +21,24 @@ from shardmq.runtime.tls import TlsOptions
 from shardmq.runtime.waiting import WaitingReport
 
 DRAIN_SECONDS: Final = 5.0
+"""How long a gateway that stops waits for the answers to publishes."""
+
 RECURSION_MAX: Final = 400
 """Bounds how deep tables in headers may nest. Well below Python's own limit (1000), which clients meet with a stack of
 their own below it: what is let in here can be decoded there."""
 
 READY_CHECK_SECONDS: Final = 0.01
+"""Time between two looks whether the coordinator and the shards are there."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """What a gateway is told.
+    """The options of a gateway.
 
     Attributes:
-        name: unique among gateways, as "gateway-0".
+        name: unique among gateways, such as "gateway-0".
         host: TCP address clients connect to.
         port: TCP port; gateways of one broker share it.
         coordinator: the coordinator's bus address.
@@ -61,7 +64,7 @@ def run(options: GatewayOptions) -> None:
     """Serve until SIGTERM or SIGINT, then drain and stop.
 
     Raises:
-        StartupRefused: a port is not ours to listen on, or a file for TLS not what it should be.
+        StartupRefused: nothing can listen at a port, or a file for TLS or the bus cannot be used.
     """
     sys.setrecursionlimit(RECURSION_MAX)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -117,7 +120,7 @@ def _raise_crash(ticking: "asyncio.Task[None]", crashes: list[BaseException]) ->
 
 
 def _missing(state: GatewayState) -> list[str]:
-    """The processes that this gateway cannot serve without, and that are not there."""
+    """The processes that this gateway needs and has no link to."""
     away = [(number, link.dialer) for number, link in enumerate(state.links) if not link.is_open]
     said = [f"shard {number} at {dialer.address}" for number, dialer in away]
     coordinator = state.coordinator.dialer

@@ -26,13 +26,13 @@ STOPPING: Final = "broker forced connection closure with reason 'shutdown'"
 """What clients are told when the process stops; RabbitMQ's words, which programs know."""
 
 GOODBYE_SECONDS: Final = 1.0
-"""What clients have to hang up when the process stops, once all is said."""
+"""Time that clients have to hang up when the process stops, after they were told."""
 
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """A client with more than this unread is given no more credit; small beside a delivery window."""
 
 LEAST_HIGH_WATER_BYTES: Final = 16 << 10
-"""The same, where there are many thousands of clients: together they are not to have more than there is."""
+"""The least of it, where many thousands of clients share the gateway's memory."""
 
 AMQP: Final = ord("A")
 """The first byte of "AMQP"; the native protocol's frames begin with the upper byte of a small number."""
@@ -49,11 +49,11 @@ class Server:
         message_bytes_max: of a message's body.
 
     Attributes:
-        authenticator: who may come in.
+        authenticator: checks logins.
         message_bytes_max: of a message's body.
 
     Raises:
-        StartupRefused: the files for TLS are not what they should be.
+        StartupRefused: a file for TLS does not exist, cannot be read, or holds something else.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Server:
         """Begin to accept.
 
         Raises:
-            StartupRefused: the address is not ours to listen on.
+            StartupRefused: nothing can listen at the address, as when another process has its port.
         """
         if self._tls is None or not self._tls.is_alone:
             await self._listen(self._host, self._port, "--port")
@@ -145,7 +145,7 @@ class Server:
 
     @property
     def next_high_water(self) -> int:
-        """What may wait for one more client before it is taken for one that is behind."""
+        """Bytes that may wait to be sent to one more client before it counts as behind."""
         share = self.state.windows_bytes // (len(self._connections) + 1)
         return max(LEAST_HIGH_WATER_BYTES, min(WRITE_HIGH_WATER_BYTES, share))
 
@@ -200,7 +200,7 @@ class Server:
 
 
 class ProtocolDetector(asyncio.BufferedProtocol):
-    """A socket that was accepted and has not said yet which protocol it speaks: its first byte tells.
+    """A socket that was accepted, until its first byte tells which protocol it speaks.
 
     Args:
         server: that has accepted it.

@@ -3,7 +3,7 @@
     open ──connection.close from us──► closing ──close-ok, or no time left──► finished
      └─────connection.close from the client──► leaving ──close-ok─────────────►┘
 
-A client that is told why is hung up on when it has answered; one that is not, after a while.
+A client that was told why is disconnected when it has answered; one that was not told, after a while.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from shardmq.protocol.amqp.methods.connection import ConnectionClose, Connection
 from shardmq.protocol.amqp.methods.fields import Method
 
 SILENT_SECONDS: Final = 3.0
-"""How long a stranger who made a mistake waits for nothing, as in RabbitMQ (`SILENT_CLOSE_DELAY`): nobody tries
-passwords fast."""
+"""How long a client that did not log in waits before it is disconnected without an answer, as in RabbitMQ
+(`SILENT_CLOSE_DELAY`): so passwords cannot be tried fast."""
 
 
 class Closing:

@@ -68,7 +68,7 @@ class AmqpConnection(Outbox):
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what the client had: its socket is gone."""
         super().connection_lost(exc)
-        self._closing = None  # a circle
+        self._closing = None  # a reference cycle
 
     def take(self, data: memoryview) -> None:
         """Carry out what has come, event by event."""
@@ -246,7 +246,7 @@ class AmqpConnection(Outbox):
 
     def drop_channels(self) -> None:
         """Drop what the channels hold: the connection is over."""
-        self._handshake = None  # a circle
+        self._handshake = None  # a reference cycle
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()

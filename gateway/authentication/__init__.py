@@ -1,6 +1,6 @@
-"""Who may come in: passwords, and what becomes of those who guess them.
+"""Logins: passwords, and the defence against those who guess them.
 
-authenticator.py     Who may come in: users and their passwords, virtual hosts and permissions, limits of connections.
+authenticator.py     Logins: users and their passwords, virtual hosts and permissions, limits of connections.
 failed_logins.py     Who has failed to log in lately, counted by source, by user and by both; what follows from that
                      for the next attempt.
 login_queue.py       How many passwords are tried at once: a place for each attempt, few of them for one source and

@@ -1,8 +1,8 @@
-"""Who may come in: users and their passwords, virtual hosts and permissions, limits of connections.
+"""Logins: users and their passwords, virtual hosts and permissions, limits of connections.
 
-A password waits its turn (login_queue.py), and is compared (password_hashing.py). Where it is wrong, its answer waits
-until its delay is over (failed_logins.py). One that was right is remembered for a while as a keyed hash, and is right
-at once.
+A password waits its turn (login_queue.py), and is compared with the user's hash (password_hashing.py). Where it is
+wrong, the answer is delayed (failed_logins.py). A right password is remembered for a while as a keyed hash, and is not
+compared again meanwhile.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ LOOPBACK_ONLY: Final = frozenset({"guest"})
 
 REMEMBERED_SECONDS: Final = 3600.0
 REMEMBERED_MAX: Final = 4096
-"""Right passwords remembered, and how long: comparing one anew takes 50 ms on purpose."""
+"""How long, and how many, right passwords are remembered: comparing one with its hash takes 50 ms on purpose."""
 
 Then = Callable[[ConnectionFault | None], None]
 """Called once: with nothing, or with what was wrong."""
 
 
 class Credentials(NamedTuple):
-    """Who wants to come in, and where to.
+    """The user and password of a login, and the virtual host to open.
 
     Attributes:
-        password: None where the client has shown who it is by other means (a certificate).
+        password: None where the client was identified by its certificate.
     """
 
     user: str
@@ -87,7 +87,7 @@ class Authenticator:
         }
 
     def let_in(self, peer: str, login: Credentials, then: Then) -> None:
-        """Find out whether a client may come in and open that virtual host."""
+        """Check a client's password, and that it may open the virtual host."""
 
         async def check() -> None:
             await self._check_user(peer, login)
@@ -96,11 +96,11 @@ class Authenticator:
         self._begin(check, peer, login, then)
 
     def authenticate(self, peer: str, login: Credentials, then: Then) -> None:
-        """Find out whether a client is who it says; where it may go is another question (`admit`)."""
+        """Check a client's password; `admit` checks the virtual host."""
         self._begin(lambda: self._check_user(peer, login), peer, login, then)
 
     def admit(self, peer: str, login: Credentials, then: Then) -> None:
-        """Find out whether a client that is known may open that virtual host."""
+        """Check that an authenticated client may open the virtual host."""
         self._begin(lambda: self._check_vhost(login), peer, login, then)
 
     def tick(self, now: float) -> None:
@@ -108,11 +108,11 @@ class Authenticator:
         self._refused_logins.tick(now)
 
     def close(self) -> None:
-        """Log what was not logged: nobody comes in any more."""
+        """Log what was not logged: there are no more logins."""
         self._refused_logins.sum_up()
 
     def complain(self, peer: str, user: str, text: str) -> None:
-        """Log that somebody was not let in; clients are not always told why."""
+        """Log why a login was refused; clients are not always told."""
         self._refused_logins.add(peer, user, text)
 
     def _begin(self, check: Callable[[], Awaitable[None]], peer: str, login: Credentials, then: Then) -> None:
@@ -170,9 +170,10 @@ class Authenticator:
         raise AuthenticationFailed(f"user '{who.user[:NAME_BYTES_MAX]}' is not known, or the password is wrong")
 
     async def _is_right(self, who: Who, password: str, is_trusted: bool) -> bool:
-        """Compare it with what is remembered, and where that does not tell with the hash.
+        """Compare a password with the one that is remembered, and with the hash where that does not decide.
 
-        What is remembered does not tell strangers that a password is wrong: they would learn which users exist.
+        For strangers, a remembered password never decides that theirs is wrong: the quick answer would tell them that
+        the user exists.
         """
         stored = self._stored_of(who.user)
         if self._is_known(who.user, stored, password):
@@ -206,7 +207,7 @@ class Authenticator:
             self._known.popitem(last=False)
 
     async def _check_vhost(self, login: Credentials) -> None:
-        """Whether the user may open the virtual host, and neither has its limit of connections reached."""
+        """Check that the user may open the virtual host, and that neither has reached its limit of connections."""
         topology, name, vhost = self._state.topology, login.user, login.vhost
         self._check_access(name, vhost)
         if any("max-connections" in limits for limits in (topology.vhosts[vhost].limits, topology.users[name].limits)):

@@ -1,8 +1,8 @@
 """Who has failed to log in lately, counted by source, by user and by both; what follows from that for the next attempt.
 
-An attempt is judged by the worst of its three counts. Who has logged in as that user from that source before is judged
-by what failed from there as that user alone: whoever attacks the user from elsewhere, or other users from the same
-source, does not slow this one down.
+An attempt is judged by the worst of its three counts. Whoever has logged in as that user from that source before is
+judged by the failures of this pair alone: attacks on the user from elsewhere, or on other users from the same source,
+do not slow this one down.
 
 Counts halve within a minute, so an attack that is over is soon forgotten. Success forgives a few failures, as somebody
 makes who types; it does not forgive an attack, as an attacker may have a user of their own.
@@ -118,11 +118,11 @@ class FailedLogins:
         return max(own, self._sources.count(who.source, now), self._users.count(who.user, now))
 
     def rank(self, who: Who) -> int:
-        """Whose turn is first, the lowest.
+        """The rank of an attempt in the queue; the lowest is first.
 
         Returns:
-            0 for who is known there, 1 for who is not suspected, 2 for who is suspected for what others have done, 3
-            for who is for failures of this user from this source.
+            0 where that user has logged in from there before, 1 without suspicion, 2 for failures of others (the same
+            source or the same user), 3 for failures of this user from this source.
         """
         if self._pairs.count(who, self._clock()) >= FREE:
             return 3

@@ -1,9 +1,9 @@
-"""How many passwords are tried at once: a place for each attempt, few of them for one source and one user.
+"""Limits how many passwords are tried at once: each attempt needs a place, and each source and user has few.
 
 An attempt that fails keeps its place until its delay is over, whether or not its client waits that long. So nobody
-tries more than PLACES passwords in the time of a delay, over however many connections; and a right password, which
-finds a place, is not delayed at all. Who has logged in as that user from that source before has places of its own:
-neither those who try that user from elsewhere nor those who try others from there can take them.
+tries more than PLACES passwords in the time of a delay, over however many connections; and a right password that finds
+a place is not delayed at all. A user that has logged in from a source before has places of its own there: attempts as
+that user from elsewhere, or as others from there, cannot take them.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ class Place(NamedTuple):
     """A place that is taken.
 
     Attributes:
-        who: has it.
-        is_known: whether it is one of those that are theirs alone.
+        who: whose attempt has it.
+        is_known: whether it is one of those for users that have logged in from there before.
     """
 
     who: Who
@@ -103,7 +103,7 @@ class LoginQueue:
         return turn.result()
 
     def leave(self, place: Place) -> None:
-        """Give a place back."""
+        """Free a place."""
         self.places -= 1
         if place.is_known:
             _lower(self._of_known, place.who)
@@ -132,7 +132,7 @@ class LoginQueue:
         return self._strangers < (STRANGE_SUSPECTS_MAX if self._failed_logins.is_suspected(who) else STRANGERS_MAX)
 
     def _call(self) -> None:
-        """Let in who finds a place now, those first that are the least suspected."""
+        """Give free places to those who wait, the least suspected first."""
         candidates = [who for who in self._queues if self._has_room(who)]
         for who in sorted(candidates, key=self._failed_logins.rank):
             while who in self._queues and self._has_room(who):

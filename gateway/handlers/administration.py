@@ -1,6 +1,6 @@
 """Requests for administrators: virtual hosts, users, permissions, limits, closing connections.
 
-Who has not the tag "administrator" is refused (403). What a name or a limit may be, the coordinator checks.
+Users without the tag "administrator" are refused (403). The coordinator checks names and limits.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ def check_administrator(client: Client, what: str) -> None:
 
     Args:
         client: whose user.
-        what: is asked for, as "putting users".
+        what: the request, such as "changing users".
 
     Raises:
-        AccessRefused: it has not.
+        AccessRefused: the user does not have it.
     """
     if not client.is_administrator:
         raise AccessRefused(f"{what} is refused for user '{client.user}': it takes the tag 'administrator'")
@@ -166,11 +166,11 @@ def definitions_export(channel: Channel, _operation: DefinitionsExport, reply: R
 
 
 def definitions_import(channel: Channel, operation: DefinitionsImport, reply: Reply) -> None:
-    """Create what is not there yet, one kind after the other; ends at the first thing that is refused.
+    """Create what does not exist yet, one kind after the other; end at the first thing that is refused.
 
     Raises:
         AccessRefused: not for this user.
-        InvalidRequest: the definitions have no meaning; nothing was made.
+        InvalidRequest: the definitions make no sense; nothing was created.
     """
     client = channel.client
     check_administrator(client, "importing definitions")

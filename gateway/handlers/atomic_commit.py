@@ -55,14 +55,13 @@ TIMEOUT_MS: Final = 30_000
 commit for which it takes longer is refused."""
 
 ATTEMPT: Final = 1
-"""There is one only."""
+"""The number of a transaction's only attempt."""
 
 OVERFLOW: Final = "x-overflow"
 """The queue's argument by which it may refuse what is published to it."""
 
 NAME_BYTES: Final = 16
 """Random bytes in a transaction's name."""
-
 
 AT_ONCE_BYTES: Final = 4 << 20
 """What is published to one shard in one piece, which holds up others there for some 20 ms."""
@@ -80,7 +79,7 @@ class BufferedPublish(NamedTuple):
     Attributes:
         batch: the messages; time, origin and serial are written into copies of it when they are sent.
         route: where they go.
-        is_mandatory: they come back where no queue is left to take them when they are committed.
+        is_mandatory: whether they return where no queue is left to take them when they are committed.
     """
 
     batch: RecordBatch
@@ -89,7 +88,7 @@ class BufferedPublish(NamedTuple):
 
 
 class Settlements(NamedTuple):
-    """What consumers of one shard are done with, or give back."""
+    """Acks and nacks of one shard's consumers."""
 
     settled: list[Ack]
     returned: list[Nack]
@@ -158,10 +157,9 @@ class ChannelCommit:
             self._reply(self._unroutable)
 
     def _route_one(self, buffered: BufferedPublish) -> None:
-        """Send messages on their route, to those of its queues that are still there.
+        """Add messages to what goes to the shards of their route, for those queues that still exist.
 
-        Queues that were deleted since have had it, and are gone with it; where none is left, a mandatory one comes
-        back.
+        A queue that was deleted meanwhile counts as having had them. Where none is left, mandatory messages return.
         """
         state, batch = self._state, buffered.batch
         serial = state.next_serial
@@ -188,7 +186,7 @@ class ChannelCommit:
         return self._unless_rerouted(take)
 
     def _unless_rerouted(self, then: Reply) -> Reply:
-        """A reply that begins anew where nothing was done, as a queue was deleted on the way."""
+        """A reply that routes and sends everything again where a queue was deleted meanwhile and nothing was done."""
         before = self._state.topology.version
 
         def take(outcome: Outcome) -> None:
@@ -200,9 +198,9 @@ class ChannelCommit:
         return take
 
     def _decided(self, outcome: Outcome) -> None:
-        """Settle what remains: what is published is there, or will not be.
+        """Settle what remains, once the publishes are in their queues, or reply with the error that refused them.
 
-        That can fail only where the shard has died with it, or has taken it back: then it comes again.
+        A settlement fails only where the shard died or the messages returned to their queue: they are delivered again.
         """
         if isinstance(outcome, RequestError):
             self._reply(outcome)
@@ -336,7 +334,7 @@ class _Staged:
         client.perform(command, self._then(lambda _visible: self._decided(None)))
 
     def _give_up(self, refusal: RequestError | None) -> None:
-        """Abort it; should only the answer be late, it was committed."""
+        """Abort the transaction, unless it turns out that it was committed and only the answer was late."""
 
         def ended(outcome: Outcome) -> None:
             if self._is_asked and isinstance(outcome, PreconditionFailed):

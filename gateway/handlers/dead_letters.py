@@ -6,15 +6,16 @@
       │ ◄── DeadLetterAccepted ─────── │
       or    DeadLetterRefused: one of its new queues did not take it; the shard comes again a little later
 
-The message leaves its queue with the last of these words, so that nothing is lost whoever dies in between. It comes
-again then, by this gateway or another one, under the same number of the same producer: who has it takes it no more.
+The message leaves its queue with the last of these, so that nothing is lost whichever process dies in between. The
+shard then sends it again, by this gateway or another one, under the same number of the same producer, and a queue that
+has it does not take it again.
 
 death_history.py has what is written into the message. Beside that:
 
-* A queue that it has been in before, with nobody having rejected it since, does not get it again: such a cycle would
-  turn for ever. For a death by rejection nobody looks for cycles.
-* An exchange that is not there, or leads nowhere, is the end of it; but only for a gateway that is sure: one that does
-  not know the queue, or has lost its coordinator, has no topology yet, or an old one, and refuses.
+* A queue that the message has been in before, without a rejection since, does not get it again: such a cycle would
+  never end. Deaths by rejection are not checked for cycles.
+* A message whose dead-letter exchange does not exist or routes it nowhere is dropped; but only by a gateway whose
+  topology is current. One that does not know the queue, or has lost its coordinator, refuses.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from shardmq.bus.coordinator_link import Reply
 from shardmq.bus.messages.reads import EndReservation, Read, Reserve, SeenBatch, Slices
 from shardmq.errors import InvalidRequest
 from shardmq.gateway.handlers.replies import delivery_table, shaped
-from shardmq.gateway.session import large_messages as borrowing
+from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.client import Client
 from shardmq.limits import RESERVATION_MS
@@ -29,7 +29,7 @@ def queue_slices(channel: Channel, operation: QueueSlices, reply: Reply) -> None
         AccessRefused: not permitted.
         NotFound: no such queue.
         ResourceLocked: it is exclusive to another connection.
-        InvalidRequest: that can be no reservation's name.
+        InvalidRequest: the reservation's name is not valid.
     """
     client, reservation = channel.client, operation.reservation
     queue = _readable(client, operation.queue)
@@ -44,13 +44,13 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         AccessRefused: not permitted.
         NotFound: no such queue.
         ResourceLocked: it is exclusive to another connection.
-        InvalidRequest: that can be no reservation's name, or the range ends before it begins.
+        InvalidRequest: the reservation's name is not valid, or the range ends before it begins.
     """
     client, first, end, reservation = channel.client, operation.first, operation.end, operation.reservation
     queue = _readable(client, operation.queue)
     _check_reservation_if_any(reservation)
     if end < first:
-        raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; turn it round")
+        raise InvalidRequest(f"range [{first}, {end}) of queue '{queue.name}' ends before it begins; swap the two")
 
     def shape(answer: tuple[Sequence[SeenBatch], int | None]) -> dict[str, Any]:
         seen, following = answer
@@ -63,7 +63,7 @@ def queue_read(channel: Channel, operation: QueueRead, reply: Reply) -> None:
         }
 
     message = Read(queue.id, first, end, operation.count, reservation)
-    borrowing.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
+    large_messages.look(channel, partial(client.state.links[queue.shard].ask, message), shaped(reply, shape))
 
 
 def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> None:
@@ -73,7 +73,7 @@ def queue_reserve(channel: Channel, operation: QueueReserve, reply: Reply) -> No
         AccessRefused: not permitted.
         NotFound: no such queue.
         ResourceLocked: it is exclusive to another connection.
-        InvalidRequest: that can be no reservation's name.
+        InvalidRequest: the reservation's name is not valid.
     """
     client, name = channel.client, operation.reservation
     queue = _readable(client, operation.queue)
@@ -94,7 +94,7 @@ def reservation_end(channel: Channel, operation: ReservationEnd, reply: Reply) -
         AccessRefused: not permitted.
         NotFound: no such queue.
         ResourceLocked: it is exclusive to another connection.
-        InvalidRequest: that can be no reservation's name; or the ranges do not rise, or are given where it returns.
+        InvalidRequest: the reservation's name is not valid; or the ranges do not rise, or are given where it returns.
     """
     client, name = channel.client, operation.reservation
     queue = _readable(client, operation.queue)
@@ -117,7 +117,7 @@ def _check_reservation_if_any(name: str) -> None:
 def _check_ranges(operation: ReservationEnd) -> None:
     name = operation.reservation
     if operation.ranges and not operation.acknowledge:
-        raise InvalidRequest(f"reservation '{name}' returns whole, its ranges are for acknowledging; leave them out")
+        raise InvalidRequest(f"ranges are for acknowledging; leave them out to requeue all of reservation '{name}'")
     behind = 0
     for first, end in operation.ranges:
         if not behind <= first < end:

@@ -28,7 +28,7 @@ from shardmq.topology.entities import DEFAULT_EXCHANGE
 from shardmq.topology.router import ALTERNATE
 
 SERVER_NAME_BYTES: Final = 16
-"""Random bytes in such a name: 22 characters."""
+"""Random bytes in the name of a queue whose client gave none: 22 characters."""
 
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 
@@ -210,7 +210,7 @@ def _check_ends(client: Client, kind: str, destination: str, source: str) -> Non
 
 def _not_default(exchange: str, what: str) -> None:
     if exchange == DEFAULT_EXCHANGE:
-        raise AccessRefused(f"the default exchange can not be {what}; it routes to every queue by its name, always")
+        raise AccessRefused(f"the default exchange cannot be {what}; it always routes to every queue by its name")
 
 
 REQUESTS: Final[dict[type[Any], Any]] = {

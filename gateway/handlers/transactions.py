@@ -2,7 +2,8 @@
 
     begin ─► coordinator       publish … ─► shards       seal ─► every shard, summed       commit, abort ─► coordinator
 
-A commit is answered by the coordinator in time, also where some shard has yet to follow; who asks again hears more.
+The coordinator answers a commit in time, also where a shard has yet to follow the decision; a client that commits again
+then hears whether it is visible.
 """
 
 from typing import Any, Final
@@ -30,8 +31,8 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
     """Begin a transaction, or find the one of that name.
 
     Raises:
-        InvalidRequest: that can be no name.
-        AccessRefused: it is of those that gateways make.
+        InvalidRequest: the name is not valid.
+        AccessRefused: the name is reserved for gateways.
     """
     client, name = channel.client, operation.transaction
     check_name(NOUN, name)
@@ -50,7 +51,7 @@ def transaction_begin(channel: Channel, operation: TransactionBegin, reply: Repl
 def transaction_seal(channel: Channel, operation: TransactionSeal, reply: Reply) -> None:
     """Seal an attempt on every shard; the result is what it has on all of them together.
 
-    Sealing again is as once: who hears that a shard did not answer in time asks again.
+    Sealing twice has the effect of once: a client that hears that a shard did not answer in time asks again.
 
     Raises:
         PreconditionFailed: the transaction is over, or never was.
@@ -72,8 +73,8 @@ def transaction_commit(channel: Channel, operation: TransactionCommit, reply: Re
     """Commit what these attempts staged, by the coordinator's decision.
 
     Raises:
-        InvalidRequest: that can be no name.
-        AccessRefused: it is of those that gateways make.
+        InvalidRequest: the name is not valid.
+        AccessRefused: the name is reserved for gateways.
     """
     client, name = channel.client, operation.transaction
     check_name(NOUN, name)
@@ -86,7 +87,7 @@ def transaction_abort(channel: Channel, operation: TransactionAbort, reply: Repl
     """Abort a transaction, by the coordinator's decision.
 
     Raises:
-        InvalidRequest: that can be no name.
+        InvalidRequest: the name is not valid.
     """
     client, name = channel.client, operation.transaction
     check_name(NOUN, name)

@@ -63,10 +63,10 @@ class AlarmListener(Protocol):
     """Hears of the shard's alarms."""
 
     def turn(self, process: str, resource: str, is_on: bool, text: str) -> None:
-        """An alarm of a process is on, or off."""
+        """Turn an alarm of a process on or off."""
 
     def forget(self, process: str) -> None:
-        """The process is away, and its alarms with it."""
+        """Forget the alarms of a process that is away."""
 
 
 class ShardLink:
@@ -74,12 +74,13 @@ class ShardLink:
 
     Args:
         dialer: the link to the shard.
+        name: of the shard, such as "shard-0".
         changed: called when something was posted, so that a flush follows.
         exists: whether the topology has a queue of that id.
-        alarms: hear of the shard's.
+        alarms: hears of the shard's alarms.
 
     Attributes:
-        life: how often the shard went away; what was delivered in another life cannot be settled.
+        life: how often the shard went away; what was delivered in an earlier life cannot be settled.
         confirms: publishes on their way to it.
         on_dead_letter: takes in dead letters; it is set before any come.
     """
@@ -285,7 +286,7 @@ class ShardLink:
             consumer.receiver.spent(consumer, message.size, message.used)
 
     def _forget_loans(self, consumer: Consumer) -> None:
-        """Repay what was lent for a consumer's messages: they come no more."""
+        """Repay what was lent for a consumer's messages, which will not come."""
         permitted, consumer.permitted = consumer.permitted, 0
         borrowed, consumer.borrowed = consumer.borrowed, 0
         if permitted or borrowed:

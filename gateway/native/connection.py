@@ -144,7 +144,7 @@ class NativeConnection(Outbox):
 
     def drop_channels(self) -> None:
         """Drop what the channels hold: the connection is over."""
-        self._handshake = None  # a circle
+        self._handshake = None  # a reference cycle
         self._channels.clear()
 
     def opened(self, operation: ConnectionOpen, user: str) -> None:

@@ -359,10 +359,10 @@ class ChannelConsumers:
         return self.tags.hand_out((consumer, consumer.link.life), sequence, count, outstanding=not auto_ack)
 
     def _disown(self, consumer: Consumer, start: int, count: int) -> None:
-        """Take messages from who has them: they returned by themselves, and come again.
+        """Take messages from their holder: they returned to their queue by themselves, and are delivered again.
 
-        What is said of them under their old tags is of no consequence from now on; it would be taken for the new
-        delivery, which has the same numbers.
+        Acks and nacks under their old tags are ignored from now on. They would settle the new delivery, which has the
+        same numbers.
         """
         held = consumer, consumer.link.life
         if self._shared is not None:

@@ -28,10 +28,10 @@ from shardmq.topology.commands import Command, DeclareQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
 
 PAUSE_SECONDS: Final = 0.002
-"""Before a queue is declared again that was being deleted; each time twice as long."""
+"""Pause before a queue is declared again that was being deleted; each time twice as long."""
 
 REACH_SECONDS: Final = 5.0
-"""How long a deletion waits for the queue's shard to take what was sent to it before; then it goes its way."""
+"""How long a deletion waits for the queue's shard to take what was sent to it before; then it goes ahead."""
 
 CLIENT_PROPERTIES_BYTES_MAX: Final = 4096
 """What a client may say of itself and have it kept, as msgpack; 5,000 connections make 20 MB of it at most."""

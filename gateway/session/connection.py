@@ -26,10 +26,10 @@ from shardmq.limits import HANDSHAKE_SECONDS
 from shardmq.runtime.tls import common_name
 
 SILENCE_CHECK_SECONDS: Final = 1.0
-"""Between two looks at who has to be sent a heartbeat, and of whom none has come."""
+"""Time between two checks of heartbeats: those to be sent, and those that have not come."""
 
 CLOSING_SECONDS: Final = 10.0
-"""What a client has, from our last words on, to read them and to hang up."""
+"""Time that a client has to read our last message and hang up."""
 
 
 class ConnectionHost(Protocol):
@@ -242,7 +242,7 @@ class ClientConnection(ClientSocket):
         if self.session is not None:
             self.host.left(self.session.client)
             self.session.close()
-            self.session = None  # a circle, which would lie around until the collector comes by
+            self.session = None  # a reference cycle, which would wait for the garbage collector
         self.drop_channels()
 
     def stop_reading(self) -> None:

@@ -60,10 +60,10 @@ class ConnectionTracker:
         state.coordinator.follow(self)
         state.on_tick(self._tick)
         self.loaded()
-        self._tick(0.0)  # before anybody comes in: what this gateway's last life owned is gone then
+        self._tick(0.0)  # before the first login, so that the coordinator deletes what this gateway's last life owned
 
     def opened(self, connection: TrackedConnection, client: Client) -> None:
-        """Note that a client has come in."""
+        """Note a client that has logged in."""
         place = client.vhost, client.user
         self._connections.setdefault(place, {})[client.identity] = connection
         self._identities[client.identity] = place

@@ -31,9 +31,7 @@ class DeliveryTags(Generic[Holder]):
         self.outstanding = 0
         self._spans: list[_Span[Holder]] = []
         self._firsts: list[int] = []
-        self._head = (
-            0  # spans before it are settled; cut off now and then, as list.pop(0) would move them all each time
-        )
+        self._head = 0  # spans before it are settled; they are cut off together, as list.pop(0) moves all others
 
     def hand_out(self, holder: Holder, sequence: int, count: int, outstanding: bool) -> int:
         """Number `count` messages.

@@ -5,8 +5,8 @@ may come than there is room for. It waits until something is settled, and counts
 Consumers without acknowledgements take no room, but get nothing while there is none, as in RabbitMQ; what waits for
 them is held by their shard until it is handed out, and so returns to its queue should the channel close.
 
-A channel that has had no room for a while tells the shards of its consumers to send nothing until it has: who else
-consumes from their queues is to have what comes there. A channel that is busy has room again sooner, and tells nobody.
+A channel that has had no room for a while tells the shards of its consumers to send nothing until it has, so that other
+consumers of their queues get what comes there. A channel that is busy has room again sooner, and tells nothing.
 """
 
 from collections import deque
@@ -32,8 +32,8 @@ class SharedPrefetch:
         limit: how many messages, at least 1.
 
     Attributes:
-        is_paused: the consumers are to get nothing.
-        is_watched: there was no room, and it is looked again in a while.
+        is_paused: whether the consumers are to get nothing.
+        is_watched: whether there was no room, and this will be checked again in a while.
     """
 
     __slots__ = ("_waiting", "is_paused", "is_watched", "limit")

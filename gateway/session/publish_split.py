@@ -32,7 +32,7 @@ _NO_PROPERTIES: Final[tuple[int | None, str | None, str | None]] = (None, None, 
 
 CC: Final = "CC"
 BCC: Final = "BCC"
-"""Headers with more routing keys (https://www.rabbitmq.com/docs/sender-selected). Nobody sees the second."""
+"""Headers with more routing keys (https://www.rabbitmq.com/docs/sender-selected). BCC is removed from the message."""
 
 CC_KEYS_MAX: Final = 1024
 """Routing keys of one message: routing it stays a matter of milliseconds."""

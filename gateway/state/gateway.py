@@ -62,9 +62,9 @@ class GatewayState:
         lender: of room for large messages.
         time_slices: of connections with much to do.
         passes: how many there were.
-        windows_bytes: what the n-th consumer has an n-th part of at most.
+        windows_bytes: what the windows of all consumers share.
         unread_bytes: what clients that are behind have not read, together.
-        unread_bytes_max: past it, nothing more is done for those that are.
+        unread_bytes_max: past it, nothing more is done for clients that are behind.
         origin: 64 random bits, this gateway's life; with `next_serial` they make message ids.
         now_ms: steady time of this pass, milliseconds since 1970.
         is_flush_due: whether the end of the pass is scheduled.
@@ -179,7 +179,7 @@ class GatewayState:
         self.changed()
 
     def close(self) -> None:
-        """Hang up on all processes."""
+        """Close all links."""
         for link in self.all_links:
             link.dialer.close()
         self._context.term()

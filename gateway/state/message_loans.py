@@ -20,10 +20,10 @@ from typing import Final
 from shardmq.limits import LOANS_ARRIVING_BYTES, LOANS_BYTES
 
 STALLED_SECONDS: Final = 10.0
-"""So long a client may read nothing of a large message while others wait for theirs."""
+"""How long a client may read nothing of a large message while others wait for theirs."""
 
 Grant = Callable[[], bool]
-"""Called when there is room; returns whether it is wanted still."""
+"""Called when there is room; returns whether it is still wanted."""
 
 
 class Lender:
@@ -61,7 +61,7 @@ class Lender:
             self._queue.remove(account)
 
     def serve(self) -> None:
-        """Grant what there is room for, who lined up first before others."""
+        """Grant what there is room for, in the order of the queue."""
         if self._is_serving:
             return
         self._is_serving = True
@@ -100,7 +100,7 @@ class Account:
         return self._waiting[0][0]
 
     def ask(self, size: int, grant: Grant) -> None:
-        """Have `grant` called when there is room for so many bytes; they are to be repaid, when they have arrived."""
+        """Have `grant` called when there is room for `size` bytes; they are to be repaid once they have arrived."""
         if not self._is_closed:
             self._waiting.append((size, grant))
             self._line_up()
@@ -118,7 +118,7 @@ class Account:
         self._line_up()
 
     def arrived(self, size: int, used: int) -> None:
-        """Note that what was lent has arrived; so many bytes of it are in use, the others are repaid."""
+        """Note that what was lent has arrived: `used` bytes of it are in use, the others are repaid."""
         if self._is_closed:
             return
         self._arriving -= size

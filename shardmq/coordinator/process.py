@@ -2,11 +2,12 @@
 
 import logging
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shardmq.bus.curve import NO_KEYS, CurveKeys
+from shardmq.bus.curve import NO_KEYS, Context, CurveKeys
 from shardmq.bus.dialer import Dialer
 from shardmq.bus.listener import Listener
 from shardmq.bus.messages.coordinator import ToCoordinator
@@ -27,8 +28,8 @@ from shardmq.runtime.signals import StopSignal
 from shardmq.topology.topology import Topology
 
 RETURN_SECONDS: Final = 2.0
-"""A restarted coordinator answers no command for so long. Running gateways call again within 0.6 s, and until then
-they route by their replica."""
+"""A restarted coordinator answers no command for so long. Running gateways connect again within 0.6 s; until then they
+route by their replica."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class CoordinatorOptions:
         data_dir: the broker's data directory; the coordinator's own is `coordinator` in it.
         listen: bus address for gateways, such as `ipc:///run/shardmq/coordinator`.
         shards: bus addresses of all shards, by number.
-        boot_id: names this life of the broker; with another one, what is not durable is gone.
+        boot_id: names this life of the broker; in another life, what is not durable is gone.
         security: of the bus, where it is TCP.
     """
 
@@ -56,7 +57,8 @@ def run(options: CoordinatorOptions) -> None:
     """Run a coordinator until SIGTERM or SIGINT.
 
     Raises:
-        StartupRefused: the store cannot be used, or has queues on shards that do not exist.
+        StartupRefused: the store cannot be used, has queues on shards that do not exist, or an address of the bus is
+            not safe to use.
     """
     coordinator = build(options)
     StopSignal(coordinator.stop)
@@ -74,19 +76,27 @@ def build(options: CoordinatorOptions, clock: SteadyClock | None = None) -> Coor
 
     Args:
         options: of the coordinator.
-        clock: steady time, by which transactions expire; the store's note of it goes on when None.
+        clock: steady time, by which transactions expire; the clock that the store has a note of goes on when None.
 
     Raises:
-        StartupRefused: the store cannot be used, or has queues on shards that do not exist.
+        StartupRefused: the store cannot be used, has queues on shards that do not exist, or an address of the bus is
+            not safe to use. What was opened is closed.
     """
-    store = Store.open(options.data_dir / "coordinator", options.boot_id)
-    try:
-        stored = store.load(len(options.shards))
-    except BaseException:
-        store.close()
-        raise
+    with ExitStack() as opened:
+        store = Store.open(options.data_dir / "coordinator", options.boot_id)
+        opened.callback(store.close)
+        sockets = context(options.security)
+        opened.callback(sockets.destroy, linger=0)
+        coordinator = _put_together(options, store, sockets, clock)
+        opened.pop_all()
+    return coordinator
+
+
+def _put_together(
+    options: CoordinatorOptions, store: Store, sockets: Context, clock: SteadyClock | None
+) -> CoordinatorLoop:
+    stored = store.load(len(options.shards))
     topology = _topology(store, stored)
-    sockets = context(options.security)
     listener: Listener[ToCoordinator] = Listener(sockets, options.listen, "coordinator", "coordinator", ToCoordinator)
     members = Members(stored.identity, store.write_members)
     shards: list[ShardLink] = []

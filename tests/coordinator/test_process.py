@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shardmq.bus.messages.base import Answer
+from shardmq.coordinator.process import CoordinatorOptions, build
 from shardmq.coordinator.rules.access import guest, new_vhost
 from shardmq.coordinator.storage.schema import DATABASES, PERMISSIONS
 from shardmq.coordinator.storage.store import Store
+from shardmq.errors import StartupRefused
 from shardmq.storage.lmdb_environment import open_environment
 from shardmq.topology.changes import PermissionRemoved, UserPut, VhostPut
 from shardmq.topology.commands import (
@@ -178,6 +180,13 @@ def test_a_virtual_host_is_deleted_as_a_whole_or_not_at_all(room: "Room") -> Non
 
 def opened(folder: Path, boot_id: str = "first") -> Store:
     return Store.open(folder / "coordinator", boot_id)
+
+
+def test_a_coordinator_that_cannot_start_closes_its_store(tmp_path: Path) -> None:
+    options = CoordinatorOptions(tmp_path, "http://nowhere", (f"ipc://{tmp_path}/shard-0",), "first")
+    with pytest.raises(StartupRefused, match="no address of the bus"):
+        build(options)
+    opened(tmp_path).close()
 
 
 def test_the_guest_of_a_store_older_than_permissions_gets_them_once(room: "Room") -> None:

@@ -119,7 +119,7 @@ class Backup:
         return {"state": self._stage.name.lower(), "directory": folder, "text": self._text, "stores": rows}
 
     def work(self, now: float) -> None:
-        """Carry the backup on. Called in every pass."""
+        """Take the next step of the backup, if it is due. Called in every pass."""
         request = self._request
         if request is None or not self.is_busy:
             return
@@ -128,14 +128,14 @@ class Backup:
         elif now >= request.deadline:
             self._fail(f"the broker did not pause within {PAUSE_SECONDS:.0f} s; try again")
         elif self._stage is Stage.FREEZE and not self._two_phase_commit.following:
-            self._hold()
+            self._hold(request)
         elif self._stage is Stage.HOLD and not self._missing:
             self._ask_copies(request)
         elif self._stage is Stage.COPY and not self._missing:
             self._settle(request)
 
     def close(self) -> None:
-        """Give up the coordinator's own copy, as the process ends."""
+        """Give up the coordinator's own copy: the process ends."""
         if self._own is not None:
             self._own.close()
 
@@ -152,11 +152,11 @@ class Backup:
         except OSError as fault:
             raise PreconditionFailed(f"{folder} cannot hold a backup: {fault.strerror}") from fault
 
-    def _hold(self) -> None:
+    def _hold(self, request: _Request) -> None:
         self._stage, self._missing = Stage.HOLD, len(self._shards)
         for shard in self._shards:
             if self._stage is Stage.HOLD:  # it has failed where a shard was away
-                shard.ask_once(Hold(), partial(self._on_done, Stage.HOLD, shard))
+                shard.ask_once(Hold(), partial(self._on_done, request, Stage.HOLD, shard))
 
     def _ask_copies(self, request: _Request) -> None:
         self._stage, self._missing = Stage.COPY, len(self._shards)
@@ -165,11 +165,11 @@ class Backup:
             shard.copying = None  # until it paused, it may have told of an earlier copy
             folder = str(request.folder / shard.name)
             if self._stage is Stage.COPY:
-                shard.ask_once(Copy(folder, rate), partial(self._on_done, Stage.COPY, shard))
+                shard.ask_once(Copy(folder, rate), partial(self._on_done, request, Stage.COPY, shard))
 
-    def _on_done(self, stage: Stage, shard: ShardLink, error: RequestError | None) -> None:
-        if self._stage is not stage:
-            return
+    def _on_done(self, request: _Request, stage: Stage, shard: ShardLink, error: RequestError | None) -> None:
+        if self._request is not request or self._stage is not stage:
+            return  # it belongs to a backup that has failed
         if error is None:
             self._missing -= 1
         else:

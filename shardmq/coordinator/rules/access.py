@@ -60,9 +60,9 @@ def guest() -> User:
     return User("guest", hash_password("guest"), ("administrator",))
 
 
-def guest_permission() -> Permission:
-    """The permission of a first start: that user may do everything in the default virtual host."""
-    return Permission("guest", DEFAULT_VHOST, ".*", ".*", ".*")
+def guest_permission(vhost: str = DEFAULT_VHOST) -> Permission:
+    """The permission of guest to do everything in a virtual host."""
+    return Permission("guest", vhost, ".*", ".*", ".*")
 
 
 def first_changes(topology: Topology) -> list[Change]:
@@ -166,7 +166,7 @@ def put_limits(topology: Topology, command: PutLimits) -> list[Change]:
     return [VhostPut(msgspec.structs.replace(vhost, limits=limits))] if limits != vhost.limits else []
 
 
-def expel(topology: Topology, command: CloseConnection) -> list[Change]:  # noqa: ARG001  (connections are none of the topology)
+def expel(topology: Topology, command: CloseConnection) -> list[Change]:  # noqa: ARG001  (the topology has no connections)
     """Tell the gateways to close a connection; the topology stays as it is."""
     return [ConnectionClosed(command.connection, command.reason)]
 

@@ -16,7 +16,7 @@ def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Chang
     """Add an exchange; nothing changes where the same one exists."""
     thing = f"exchange '{command.name}' in vhost '{command.vhost}'"
     if command.name == DEFAULT_EXCHANGE:
-        raise AccessRefused("the default exchange is always there; it can not be declared")
+        raise AccessRefused("the default exchange is always there; it cannot be declared")
     if command.type not in TYPES:
         known = ", ".join(TYPES)
         raise InvalidRequest(
@@ -43,9 +43,9 @@ def declare_exchange(topology: Topology, command: DeclareExchange) -> list[Chang
 def delete_exchange(topology: Topology, command: DeleteExchange) -> list[Change]:
     """Delete an exchange with the bindings from it and to it."""
     if command.name == DEFAULT_EXCHANGE:
-        raise AccessRefused("the default exchange can not be deleted")
+        raise AccessRefused("the default exchange cannot be deleted")
     if command.name.startswith("amq."):
-        raise AccessRefused(f"exchange '{command.name}' belongs to the broker and can not be deleted")
+        raise AccessRefused(f"exchange '{command.name}' belongs to the broker and cannot be deleted")
     exchange = topology.exchange(command.vhost, command.name)
     if command.if_unused and topology.binding_count(command.vhost, command.name):
         raise PreconditionFailed(f"exchange '{command.name}' in vhost '{command.vhost}' in use")

@@ -8,15 +8,15 @@ from xxhash import xxh3_64_intdigest
 
 from shardmq.coordinator.rules.equivalence import check_same
 from shardmq.errors import NotFound, PreconditionFailed, ResourceLocked
-from shardmq.topology.arguments import check_queue_arguments
+from shardmq.topology.arguments import SERVER_NAMED, check_queue_arguments
 from shardmq.topology.cascade import cascade
 from shardmq.topology.changes import Change, QueueAdded
 from shardmq.topology.commands import DeclareQueue, DeleteQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_name, check_name_free
 from shardmq.topology.topology import Topology
 
-SERVER_NAMED: Final = ("amq.gen-", REPLY_QUEUES)
-"""The prefix of queue names that gateways generate."""
+GENERATED: Final = (SERVER_NAMED, REPLY_QUEUES)
+"""What queue names begin with that gateways generate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ def declare_queue(topology: Topology, command: DeclareQueue, places: QueuePlacem
     if there is not None:
         check_same(thing, _comparable(command), _comparable(there))
         return []
-    if command.server_named and command.name.startswith(SERVER_NAMED):
+    if command.server_named and command.name.startswith(GENERATED):
         check_name("queue", command.name)
     else:
         check_name_free("queue", command.name)
-    if not command.name.startswith(REPLY_QUEUES):  # which nobody has declared
+    if not command.name.startswith(REPLY_QUEUES):  # clients do not declare those
         _check_limit(topology, command, places)
     shard = places.of(command.vhost, command.name)
     queue = Queue(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shardmq.coordinator.rules.access import guest, new_vhost
+from shardmq.coordinator.rules.access import guest, guest_permission, new_vhost
 from shardmq.coordinator.rules.shard_identity import BrokerIdentity, Member, new_broker, next_generation
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.errors import StartupRefused, StoreRefused
@@ -21,7 +21,7 @@ from shardmq.topology.changes import (
     TransactionEnded,
     UserPut,
 )
-from shardmq.topology.entities import DEFAULT_VHOST, Permission, Queue
+from shardmq.topology.entities import DEFAULT_VHOST, Queue
 
 SHARDS_MAX: Final = 1024
 """The old store is read for one shard more each time, until all its queues have theirs; past this it is refused."""
@@ -168,7 +168,7 @@ class _Rebuilding:
         self.adoption.vhosts = sorted(wanted)
         if not self._stored.topology.users:
             changes.append(UserPut(guest()))
-            changes += [PermissionPut(Permission("guest", vhost, ".*", ".*", ".*")) for vhost in sorted(wanted)]
+            changes += [PermissionPut(guest_permission(vhost)) for vhost in sorted(wanted)]
         return changes
 
     def _queues(self) -> list[Change]:

@@ -140,7 +140,7 @@ def mend(folder: Path, edits: Iterable[Edit]) -> None:
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
-    """Whether a row, as it lies in LMDB, is what was written."""
+    """Whether a row, as it is stored in LMDB, is what was written."""
     return row_content(SEEDS[number], key, value) is not None
 
 
@@ -148,7 +148,7 @@ def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding
     """A finding about a queue's row, with the repair that a shard's own record of that queue makes possible.
 
     Args:
-        finding: it.
+        finding: about any row of the coordinator's store.
         queues: durable queues of all shards, by their keys (`queue_key`).
     """
     queue = queues.get(bytes.fromhex(finding.key))

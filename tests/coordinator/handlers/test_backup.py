@@ -9,6 +9,7 @@ import pytest
 
 from shardmq.bus.messages.base import Answer, Refusal
 from shardmq.bus.messages.stores import BeginBackup, Copy, Copying, Hold, LookBackup
+from shardmq.coordinator.handlers import backup
 from shardmq.storage.backup_manifest import MANIFEST, Manifest
 
 if TYPE_CHECKING:
@@ -99,6 +100,27 @@ def test_a_shard_that_goes_away_with_its_copy_fails_the_backup(
     table = look(room, gateway)
     assert (table["state"], table["text"]) == ("failed", "shard-1: it went away")
     assert not (tmp_path / "backup" / MANIFEST).exists()
+
+
+def test_what_a_shard_says_of_a_failed_backup_does_not_count_for_the_next(
+    room: "Room", ends: list["ShardEnd"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "PAUSE_SECONDS", 0.3)
+    gateway, request = begun(room, tmp_path / "backup-1")
+    ends[0].answers = False
+    assert isinstance(room.until(lambda: gateway.answers.get(request)), Refusal)
+    monkeypatch.setattr(backup, "PAUSE_SECONDS", 10.0)
+    request = gateway.call(BeginBackup(str(tmp_path / "backup-2"), 1 << 30))
+    room.until(lambda: len(ends[0].backups) == len(ends[1].backups) == 2)
+    [first, second] = ends[0].withheld
+    ends[0].withheld = [first]
+    ends[0].answer()
+    for _ in range(3):
+        assert look(room, gateway)["state"] == "hold"
+    ends[0].withheld = [second]
+    ends[0].answers = True
+    assert room.until(lambda: gateway.answers.get(request)) == Answer(request, None)
+    assert [type(asked) for asked in ends[1].backups] == [Hold, Hold, Copy]
 
 
 def test_a_backup_needs_every_shard(room: "Room", tmp_path: Path) -> None:
