@@ -21,7 +21,9 @@ from shardmq.topology.changes import (
     PermissionRemoved,
     QueueAdded,
     QueueRemoved,
+    UserPut,
     UserRemoved,
+    VhostPut,
     VhostRemoved,
 )
 from shardmq.topology.commands import DeleteQueue
@@ -138,6 +140,8 @@ class ConnectionTracker:
                     self._close(list(self._of_user(change.name)), f"user '{change.name}' was deleted")
                 case VhostRemoved():
                     self._close(list(self._of_vhost(change.name)), f"virtual host '{change.name}' was deleted")
+                case UserPut() | VhostPut():
+                    self._report()  # behind TopologyApplied: a limit that was just put counts everybody who is here
                 case ConnectionClosed(connection, reason):
                     place = self._identities.get(connection)
                     if place is not None:
@@ -190,6 +194,9 @@ class ConnectionTracker:
             self._state.coordinator.perform(DeleteQueue(queue.vhost, queue.name, queue=queue.id), deleted)
 
     def _tick(self, _now: float) -> None:
+        self._report()
+
+    def _report(self) -> None:
         """Tell the coordinator who is here, where that has changed."""
         if not self._is_news:
             return
