@@ -61,6 +61,9 @@ _LOOKED_INTO: Final = frozenset((Decimal, dict, list, tuple))
 _PLAIN: Final = b"\x92\xc0"
 """How a record without properties begins."""
 
+ALIKE_MIN: Final = 48
+"""Fewer records are decoded about as quickly as their headers are compared."""
+
 _ARRAY_HEADER_BYTES: Final = {0xDC: 3, 0xDD: 5}
 
 
@@ -232,6 +235,9 @@ def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) 
     """
     if not records.startswith(_PLAIN):
         return False
+    if are_alike(records, count):
+        _check_size_of_all(records, count, bytes_max)
+        return True
     try:
         _decode_plain(b"\xdd%b%b" % (count.to_bytes(4, "big"), records))
     except (msgspec.DecodeError, OverflowError):
@@ -239,6 +245,38 @@ def check_plain(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) 
     check_count(count)
     _check_sizes(records, count, bytes_max)
     return True
+
+
+def are_alike(records: bytes, count: int) -> bool:
+    """Whether these are `count` well-formed records without properties, with bodies of one size; told by their headers.
+
+    If every header says that the next one follows `size` bytes later, and it does, there is nothing else to check. It
+    takes 3 ns a record; to decode them takes 50, and as much again for a copy and the garbage collector. Other records
+    are most often told by the first two that differ.
+    """
+    if not ALIKE_MIN <= count <= RECORD_BATCH_RECORDS_MAX:
+        return False
+    size, rest = divmod(len(records), count)
+    if rest:
+        return False
+    if size < 4 + (1 << 8):
+        body, header = size - 4, b"\xc4"
+    elif size < 5 + (1 << 16):
+        body, header = size - 5, b"\xc5"
+    else:
+        body, header = size - 7, b"\xc6"
+    if body < 0:
+        return False
+    header = _PLAIN + header + body.to_bytes((1, 2, 4)[header[0] - 0xC4], "big")
+    if not records.startswith(header, size):  # the second one
+        return False
+    return all(records[place::size] == header[place : place + 1] * count for place in range(len(header)))
+
+
+def _check_size_of_all(records: bytes, count: int, bytes_max: int) -> None:
+    """Make sure that bodies of one size are not over the limit."""
+    if len(records) // count > bytes_max:
+        _check_sizes(records, count, bytes_max)
 
 
 def check_count(count: int) -> None:
@@ -299,6 +337,9 @@ def check(records: bytes, count: int, bytes_max: int = MESSAGE_BYTES_MAX) -> lis
     if count == 1 and len(records) > ALONE_BYTES:
         return _check_large(records, bytes_max)
     decoded = None
+    if count >= ALIKE_MIN and are_alike(records, count):
+        _check_size_of_all(records, count, bytes_max)
+        return None
     if not records.startswith(_PLAIN):
         decoded = _unpack_checked(records, count)
     else:

@@ -112,6 +112,34 @@ def test_the_body_alone_counts(properties: Properties | None, limit: int) -> Non
             records.check(over, count, limit)
 
 
+@pytest.mark.parametrize("size", [0, 1, 100, 255, 256, 257, 65_535, 65_536])
+def test_bodies_of_one_size_are_told_by_their_headers(size: int) -> None:
+    count = records.ALIKE_MIN
+    packed = records.pack_many([bytes([number]) * size for number in range(count)])
+    assert records.are_alike(packed, count)
+    assert records.check(packed, count) is None
+    assert records.check_plain(packed, count)
+    assert not records.are_alike(packed + packed, count)
+    assert not records.are_alike(packed[:-1], count)
+    if size:
+        with pytest.raises(ContentTooLarge):
+            records.check(packed, count, size - 1)
+        with pytest.raises(ContentTooLarge):
+            records.check_plain(packed, count, size - 1)
+
+
+@given(st.integers(0, 300), st.data())
+def test_records_that_look_alike_are_those_that_can_be_decoded(size: int, data: st.DataObject) -> None:
+    count = records.ALIKE_MIN
+    packed = bytearray(records.pack_many([b"\x92\xc0\xc4" * size] * count))
+    length = len(packed) // count
+    for place in data.draw(st.lists(st.integers(0, min(8, length - 1)), max_size=2)):
+        packed[data.draw(st.integers(0, count - 1)) * length + place] = data.draw(st.integers(0, 255))
+    if records.are_alike(bytes(packed), count):
+        found = records.unpack(bytes(packed), count)
+        assert {record.properties for record in found} == {None}
+
+
 def test_the_highest_limit_has_rabbitmqs_own_words() -> None:
     assert records.too_large_text(2**30, MESSAGE_BYTES_HIGHEST) == (
         "message size 1073741824 is larger than max size 536870912"
