@@ -171,7 +171,7 @@ class TransactionBuffer:
                 return
             for _, (consumer, life), start, end in taken:
                 if life == consumer.link.life:
-                    consumer.unacked -= end - start
+                    consumer.hold(start - end)
             if channel.is_open:
                 channel.consumers.after_settling()
                 for publish in outcome:

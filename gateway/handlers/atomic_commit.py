@@ -303,10 +303,11 @@ class _Staged:
         if self._is_all_sent and not self._missing and self._refusal is None:
             self._seal()
 
-    def confirm(self, first: int, last: int) -> None:
-        """Count batches `first` to `last` as staged."""
-        self._missing -= last + 1 - first
-        self._missing_bytes -= sum(self._sizes[first - 1 : last])
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
+        """Count batches as staged."""
+        for first, last in requests:
+            self._missing -= last + 1 - first
+            self._missing_bytes -= sum(self._sizes[first - 1 : last])
         if self._refusal is not None:
             if not self._missing:
                 self._give_up(self._refusal)
@@ -320,7 +321,7 @@ class _Staged:
     def refuse(self, first: int, last: int, code: int, text: str, _taken: int = 0) -> None:
         """Give up: batches `first` to `last` are not staged, or it is not certain."""
         self._refusal = NotFound(text) if code == ReplyCode.NOT_FOUND else Unavailable(text)
-        self.confirm(first, last)
+        self.confirm([(first, last)])
 
     def _seal(self) -> None:
         join = self._then(self._commit)

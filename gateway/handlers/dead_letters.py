@@ -108,10 +108,11 @@ class DeadLetterPublisher:
         for other, numbers in reached.items():
             other.dialer.post(Gone(tuple(numbers), dead.producer, dead.gone))
 
-    def confirm(self, first: int, last: int) -> None:
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
         """Tell shards that these dead letters have arrived."""
-        for request in range(first, last + 1):
-            self._arrived(self._pending.pop(request))
+        for first, last in requests:
+            for request in range(first, last + 1):
+                self._arrived(self._pending.pop(request))
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:  # noqa: ARG002 (the Protocol's)
         """Tell shards that these dead letters have not arrived everywhere; but for `taken` messages if it is one."""

@@ -49,7 +49,13 @@ class ConsumerLink(Protocol):
 
 
 class Receiver(Protocol):
-    """Whoever takes deliveries: a channel's consumers."""
+    """Whoever takes deliveries: a channel's consumers.
+
+    Attributes:
+        unacked: messages that its consumers hold together, those of basic.get apart.
+    """
+
+    unacked: int
 
     def deliver(self, consumer: "Consumer", delivered: Delivered) -> None:
         """Take messages for one of its consumers."""
@@ -74,7 +80,8 @@ class Consumer:
         settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
         prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
         times_out: whether messages return by themselves while it holds them.
-        unacked: messages handed to the client and not settled.
+        unacked: messages handed to the client and not settled; `hold` counts them.
+        is_counted: whether they count in its receiver's `unacked`.
         window: bytes that may be under way to its socket.
         overhead: bytes that each message takes beside its record and names, for the client's protocol.
         owed: bytes the socket has taken since the shard last heard.
@@ -86,6 +93,7 @@ class Consumer:
         "auto_ack",
         "borrowed",
         "exclusive",
+        "is_counted",
         "link",
         "number",
         "overhead",
@@ -120,10 +128,17 @@ class Consumer:
         self.times_out = False
         self.running = False
         self.unacked = 0
+        self.is_counted = bool(tag)
         self.window = DELIVERY_WINDOW_BYTES
         self.overhead = self.owed = 0
         self.permitted = self.borrowed = 0
         self.settled: list[tuple[int, int]] = []
+
+    def hold(self, count: int) -> None:
+        """Count messages that are handed to the client; below 0, messages that are settled or were lost."""
+        self.unacked += count
+        if self.is_counted:
+            self.receiver.unacked += count
 
 
 HeldDelivery = tuple[Consumer, int]

@@ -9,8 +9,8 @@ from shardmq.errors import ReplyCode
 class ConfirmTarget(Protocol):
     """Whoever waits for confirms: a channel's publisher."""
 
-    def confirm(self, first: int, last: int) -> None:
-        """Confirm publishes `first` to `last`: they are in all their queues."""
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
+        """Confirm publishes, ranges with both ends included: they are in all their queues."""
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are in all their queues."""
@@ -43,7 +43,7 @@ class FanOut:
         if self.remaining:
             return
         if self.refusal is None:
-            target.confirm(request, request)
+            target.confirm([(request, request)])
         else:
             target.refuse(request, request, *self.refusal, self.taken)
 
@@ -79,7 +79,7 @@ class FanOutOfMany(FanOut):
             return
         refused = self.last + 1 if self.refusal is None else request + self.taken
         if refused > request:
-            target.confirm(request, refused - 1)
+            target.confirm([(request, refused - 1)])
         if self.refusal is not None:
             target.refuse(refused, self.last, *self.refusal)
 
@@ -89,11 +89,8 @@ class Unconfirmed:
     """Publishes in one record batch that wait for their confirm together.
 
     Attributes:
-        number: of the batch, as the shard confirms it.
-        queues: where they go.
         target: hears of them.
-        first: the first one's number.
-        last: the last one's.
+        requests: their numbers in the order of their messages, as ranges with both ends included.
         each: how many messages every one of them has.
         start: how many messages of the batch are before theirs.
         size: bytes of their records.
@@ -103,11 +100,8 @@ class Unconfirmed:
             that are deleted meanwhile have had them, as who publishes so (AMQP) is not told of them.
     """
 
-    number: int
-    queues: tuple[int, ...]
     target: ConfirmTarget
-    first: int
-    last: int
+    requests: list[tuple[int, int]]
     each: int
     start: int
     size: int
@@ -115,12 +109,26 @@ class Unconfirmed:
     offset: int
     is_many: bool
 
+    @property
+    def messages(self) -> int:
+        """How many messages they have together."""
+        return self.each * sum([last + 1 - first for first, last in self.requests])
+
+    def join(self, first: int, last: int, size: int) -> None:
+        """Publishes `first` to `last`, whose messages follow, wait with them."""
+        self.size += size
+        newest, end = self.requests[-1]
+        if end + 1 == first:
+            self.requests[-1] = newest, last
+        else:
+            self.requests.append((first, last))
+
     def confirm(self) -> None:
         """Confirm all of them."""
         if self.fan_out is None:
-            self.target.confirm(self.first, self.last)
+            self.target.confirm(self.requests)
         else:
-            self.fan_out.confirm(self.target, self.first)
+            self.fan_out.confirm(self.target, self.requests[0][0])
 
     def refuse(self, code: int, text: str, taken: int) -> None:
         """Refuse those of which the shard has not all messages, and confirm the others.
@@ -135,20 +143,21 @@ class Unconfirmed:
             if taken >= self.each:
                 self.confirm()
             else:
-                self.fan_out.refuse(target, self.first, code, text, self.offset + taken)
+                self.fan_out.refuse(target, self.requests[0][0], code, text, self.offset + taken)
             return
         whole, part = divmod(taken, self.each)
-        first = self.first + whole
-        if first > self.last:
-            self.confirm()
-            return
-        if whole:
-            target.confirm(self.first, first - 1)
-        if part:
-            target.refuse(first, first, code, text, part)
-            first += 1
-        if first <= self.last:
-            target.refuse(first, self.last, code, text)
+        for first, last in self.requests:
+            stored = min(whole, last + 1 - first)
+            whole -= stored
+            if stored:
+                target.confirm([(first, first + stored - 1)])
+            refused = first + stored
+            if refused <= last and part:
+                target.refuse(refused, refused, code, text, part)
+                refused += 1
+                part = 0
+            if refused <= last:
+                target.refuse(refused, last, code, text)
 
 
 def refuse(target: ConfirmTarget, first: int, last: int, fan_out: FanOut | None, text: str) -> None:

@@ -1,5 +1,12 @@
 """Publishes on their way to one shard: batches that are growing, confirms that are due.
 
+What goes to the same queues travels as one record batch, whatever comes in between for other queues: a batch grows for
+each of the routes that are in use, until what has gathered is sent. A publish that shares only some of its queues with
+a growing batch closes that first, so every queue has its messages in the order they came.
+
+    publishes       a1 b1 a2 c1 b2 a3
+    record batches  [a1 a2 a3] [b1 b2] [c1]
+
 Publishes wait for their confirm together where they have the same number of messages each: that is all it takes to
 tell, should the shard take a part of a batch, which of them that was.
 
@@ -12,13 +19,14 @@ the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as wit
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
+from shardmq.message.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from shardmq.bus.dialer import Dialer
@@ -32,19 +40,21 @@ GATHERED_BYTES: Final = 64 << 10
 """So much is sent whatever the shard has to answer: it is worth an envelope of its own."""
 
 
-@dataclass(slots=True)
-class _OpenBatch:
-    """A record batch that is still growing: publishes that follow one another with the same route.
+@dataclass(slots=True, eq=False)
+class _SentBatch:
+    """A record batch of publishes with the same route. It grows until it is posted, and then waits for its confirm.
 
     Attributes:
-        publish: the first one, which takes the others along; its count and records are filled in when it is closed.
-        header: what others have in common with it, beside queues and sender.
+        publish: the first one, which takes the others along; its count and records are filled in when it is posted.
+        header: what the others have in common with it, beside queues and sender.
         sender: producer, delay and transaction, which they have in common, too.
         records: of each publish.
         count: of messages so far.
         size: bytes so far.
-        next_serial: the serial of the message that may join.
+        next_serial: the serial of the message that may join; 0 where serials are given out when it is posted.
         next_sequence: its number of its producer, where it has one.
+        number: of the publish, as the shard confirms it; 0 while it grows.
+        waiting: whoever published, in the order of the messages.
     """
 
     publish: Publish
@@ -55,6 +65,8 @@ class _OpenBatch:
     size: int
     next_serial: int
     next_sequence: int
+    number: int = 0
+    waiting: list[Unconfirmed] = field(default_factory=list)
 
 
 class PublishWindow:
@@ -64,30 +76,38 @@ class PublishWindow:
         dialer: the link to the shard.
         name: of the shard.
         exists: whether the topology has a queue of that id.
+        stamp: writes time, origin and serial into a record batch.
 
     Attributes:
         unconfirmed_bytes: handed to the shard, or about to be, without a confirm.
         relieved: called once when publishers need not wait any longer.
     """
 
-    def __init__(self, dialer: "Dialer[FromShard]", name: str, exists: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        dialer: "Dialer[FromShard]",
+        name: str,
+        exists: Callable[[int], bool],
+        stamp: Callable[[RecordBatch], None],
+    ) -> None:
         self.unconfirmed_bytes = 0
         self.relieved: list[Callable[[], None]] = []
         self._dialer = dialer
         self._name = name
         self._exists = exists
+        self._stamp = stamp
         self._numbers = 0  # publishes posted in this session
         self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
         self._settled = 0  # the last one that was answered
         self._gathered_bytes = 0  # since something was sent
-        self._unconfirmed: deque[Unconfirmed] = deque()
+        self._growing: dict[int, _SentBatch] = {}  # by queue: each batch is there once for every queue of its route
+        self._posted: deque[_SentBatch] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
-        self._open: _OpenBatch | None = None
 
     @property
     def is_settled(self) -> bool:
         """Whether every publish has been confirmed or refused."""
-        return not self._unconfirmed
+        return not self._posted and not self._growing
 
     @property
     def may_gather(self) -> bool:
@@ -97,19 +117,21 @@ class PublishWindow:
     def unconfirmed(self) -> Counter[ConfirmTarget]:
         """How many messages each target waits for."""
         counts: Counter[ConfirmTarget] = Counter()
-        for entry in self._unconfirmed:
-            counts[entry.target] += (entry.last + 1 - entry.first) * entry.each
+        for batch in (*self._posted, *dict.fromkeys(self._growing.values())):
+            for entry in batch.waiting:
+                counts[entry.target] += entry.messages
         return counts
 
     def add(
         self, target: ConfirmTarget, request: int, publish: Publish, fan_out: FanOut | None, offset: int, singly: bool
     ) -> bool:
-        """Send a publish to the shard; neighbours with the same route and header travel as one record batch.
+        """Send a publish to the shard; those with the same route and header travel as one record batch.
 
         Args:
             target: hears of it.
             request: its number for this publish.
             publish: queues, the same object each time for the same route, and messages; filled up with more of them.
+                Time, origin and serial are written into it when it is posted, where its serial is 0.
             fan_out: joins the parts of the publish; None where it is whole.
             offset: how many of the first messages of such a publish are in the parts before it.
             singly: each message is a publish of its own (AMQP); `request` is the first one's number.
@@ -117,22 +139,33 @@ class PublishWindow:
         Returns:
             Whether so much is unconfirmed that publishers should wait (`relieved` is called once when they need not).
         """
-        batch = publish.batch
-        size, count = len(batch.records), batch.count
-        each = 1 if singly else count
-        last = request + count - 1 if singly else request
+        batch, queues = publish.batch, publish.queues
+        records, count = batch.records, batch.count
+        size = len(records)
+        if singly:
+            each, last = 1, request + count - 1
+        else:
+            each, last = count, request
         if not self._dialer.is_open:
             refuse(target, request, last, fan_out, f"{self._name} is not there now; publish again")
             return False
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
-        header = (batch.routing_key, batch.timestamp_ms, batch.exchange, batch.flags, batch.priority, batch.ttl_ms)
+        header = (
+            batch.routing_key,
+            batch.timestamp_ms,
+            batch.origin,
+            batch.exchange,
+            batch.flags,
+            batch.priority,
+            batch.ttl_ms,
+        )
         sender = (publish.producer, publish.delay_ms, publish.transaction)
-        growing, start = self._open, 0
+        growing = self._growing.get(queues[0])
         if (
             growing is not None
+            and growing.publish.queues is queues
             and growing.next_serial == batch.serial
-            and growing.publish.queues is publish.queues
             and growing.next_sequence == publish.sequence
             and growing.size < JOINED_BYTES
             and growing.count + count <= RECORD_BATCH_RECORDS_MAX
@@ -140,53 +173,71 @@ class PublishWindow:
             and growing.header == header
         ):
             start = growing.count
-            growing.records.append(batch.records)
+            growing.records.append(records)
             growing.count = start + count
             growing.size += size
-            growing.next_serial += count
-            growing.next_sequence += count if publish.producer else 0
-            newest = self._unconfirmed[-1]
-            if (
-                newest.target is target
-                and newest.last + 1 == request
-                and newest.each == each
-                and not (fan_out or newest.fan_out)
-            ):
-                newest.last = last
-                newest.size += size
+            if batch.serial:
+                growing.next_serial += count
+            if publish.producer:
+                growing.next_sequence += count
+            newest = growing.waiting[-1]
+            if newest.target is target and newest.each == each and not (fan_out or newest.fan_out):
+                newest.join(request, last, size)
                 return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
         else:
-            self._begin_batch(publish, header, sender)
-        number, is_many = self._numbers, singly or (fan_out is not None and fan_out.is_of_many)
-        entry = Unconfirmed(number, publish.queues, target, request, last, each, start, size, fan_out, offset, is_many)
-        self._unconfirmed.append(entry)
+            start = 0
+            growing = self._begin_batch(publish, header, sender)
+        is_many = singly or (fan_out is not None and fan_out.is_of_many)
+        growing.waiting.append(Unconfirmed(target, [(request, last)], each, start, size, fan_out, offset, is_many))
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
-    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> None:
-        self.close_batch()
-        batch = publish.batch
+    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> _SentBatch:
+        growing, batch = self._growing, publish.batch
+        if publish.transaction:  # an attempt's numbers are to come in order, whichever their queues
+            self.close_batches()
+        for queue in publish.queues:
+            if queue in growing:
+                self._post(growing[queue])
         count, records = batch.count, batch.records
-        following = publish.sequence + count if publish.producer else 0
-        self._open = _OpenBatch(
-            publish, header, sender, [records], count, len(records), batch.serial + count, following
+        begun = _SentBatch(
+            publish,
+            header,
+            sender,
+            [records],
+            count,
+            len(records),
+            batch.serial + count if batch.serial else 0,
+            publish.sequence + count if publish.producer else 0,
         )
-        self._numbers += 1
+        for queue in publish.queues:
+            growing[queue] = begun
+        return begun
 
-    def close_batch(self) -> None:
-        """Send what has grown; the next publish begins another batch."""
-        grown = self._open
-        if grown is None:
-            return
-        self._open = None
+    def close_batches(self) -> None:
+        """Post what has grown: what is posted next comes behind it, and the next publish begins another batch."""
+        while self._growing:
+            self._post(next(iter(self._growing.values())))
+
+    def _post(self, grown: _SentBatch) -> None:
+        publish = grown.publish
+        for queue in publish.queues:
+            del self._growing[queue]
+        batch = publish.batch
         if len(grown.records) > 1:
-            batch = grown.publish.batch
             batch.count = grown.count
             batch.records = b"".join(grown.records)
-        self._dialer.post(grown.publish)
+            grown.records.clear()
+        if not batch.serial:
+            self._stamp(batch)
+        self._numbers += 1
+        grown.number = self._numbers
+        self._posted.append(grown)
+        self._dialer.post(publish)
 
     def send(self) -> None:
         """Send all that was gathered."""
-        self.close_batch()
+        if self._growing:
+            self.close_batches()
         if self._numbers > self._sent:
             self._sent_before, self._sent = self._sent, self._numbers
         self._gathered_bytes = 0
@@ -199,38 +250,44 @@ class PublishWindow:
 
     def on_confirmed(self, message: Confirmed) -> None:
         """Settle all publishes up to a number."""
-        unconfirmed, upto, refusals = self._unconfirmed, message.upto, self._refusals
+        posted, upto, refusals = self._posted, message.upto, self._refusals
         self._settled = upto
-        while unconfirmed and unconfirmed[0].number <= upto:
-            entry = unconfirmed.popleft()
-            self.unconfirmed_bytes -= entry.size
-            if refusals and entry.number in refusals:
-                self._refuse(entry, refusals[entry.number])
+        while posted and posted[0].number <= upto:
+            batch = posted.popleft()
+            self.unconfirmed_bytes -= batch.size
+            if refusals and batch.number in refusals:
+                self._refuse(batch, refusals[batch.number])
             else:
-                entry.confirm()
+                for entry in batch.waiting:
+                    entry.confirm()
         if refusals:
             self._refusals = {number: refusal for number, refusal in refusals.items() if number > upto}
         self._relieve()
 
     def lost(self, text: str) -> None:
         """Refuse everything: the shard went away, or begins a new session, and nothing is certain any more."""
-        self._open = None
         self._numbers = self._sent = self._sent_before = self._settled = self._gathered_bytes = 0
         self._refusals.clear()
-        unconfirmed, self._unconfirmed = self._unconfirmed, deque()
+        batches = [*self._posted, *dict.fromkeys(self._growing.values())]
+        self._posted.clear()
+        self._growing.clear()
         self.unconfirmed_bytes = 0
-        for entry in unconfirmed:
-            refuse(entry.target, entry.first, entry.last, entry.fan_out, text)
+        for entry in [entry for batch in batches for entry in batch.waiting]:
+            for first, last in entry.requests:
+                refuse(entry.target, first, last, entry.fan_out, text)
         self._relieve()
 
-    def _refuse(self, entry: Unconfirmed, refusal: PublishRefusal) -> None:
+    def _refuse(self, batch: _SentBatch, refusal: PublishRefusal) -> None:
         code, text = refusal.code, refusal.text
-        if code == ReplyCode.NOT_FOUND and any(map(self._exists, entry.queues)):
+        is_missing = code == ReplyCode.NOT_FOUND
+        if is_missing and any(map(self._exists, batch.publish.queues)):
+            is_missing = False
             code, text = ReplyCode.RESOURCE_ERROR, f"{self._name} is back, but has not all its queues; publish again"
-        elif code == ReplyCode.NOT_FOUND and entry.is_many:
-            entry.confirm()
-            return
-        entry.refuse(code, text, max(0, refusal.taken - entry.start))
+        for entry in batch.waiting:
+            if is_missing and entry.is_many:
+                entry.confirm()
+            else:
+                entry.refuse(code, text, max(0, refusal.taken - entry.start))
 
     def _relieve(self) -> None:
         if self.relieved and self.unconfirmed_bytes < PUBLISH_WINDOW_BYTES // 2:

@@ -38,6 +38,7 @@ from shardmq.errors import ReplyCode, RequestError, Timeout, Unavailable, reques
 from shardmq.gateway.links.consumer import Consumer, Receiver
 from shardmq.gateway.links.publish_window import PublishWindow
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_CREDIT_SHARE
+from shardmq.message.record_batch import RecordBatch
 
 RESUME_SECONDS: Final = math.inf
 """A consumer that runs is resumed however long its shard was away."""
@@ -77,6 +78,7 @@ class ShardLink:
         name: of the shard, such as "shard-0".
         changed: called when something was posted, so that a flush follows.
         exists: whether the topology has a queue of that id.
+        stamp: writes time, origin and serial into a record batch.
         alarms: hears of the shard's alarms.
 
     Attributes:
@@ -91,12 +93,13 @@ class ShardLink:
         name: str,
         changed: Callable[[], None],
         exists: Callable[[int], bool],
+        stamp: Callable[[RecordBatch], None],
         alarms: AlarmListener,
     ) -> None:
         self.dialer = dialer
         self.name = name
         self.life = 0
-        self.confirms = PublishWindow(dialer, name, exists)
+        self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish = self.confirms.add
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
@@ -152,7 +155,7 @@ class ShardLink:
     def _send(self, asked: _Asked) -> None:
         number = self._next_number
         self._next_number += 1
-        self.confirms.close_batch()
+        self.confirms.close_batches()
         self._post_settlements()
         self._asked[number] = asked
         self._is_urgent = True
@@ -231,7 +234,7 @@ class ShardLink:
         if self._consumers.pop(consumer.number, None) is None:
             return
         consumer.running = False
-        self.confirms.close_batch()
+        self.confirms.close_batches()
         self._forget_loans(consumer)
         self._post_settlements()
         self.dialer.post(Release(consumer.number))
@@ -248,7 +251,7 @@ class ShardLink:
 
     def nack(self, consumer: Consumer, start: int, end: int, requeue: bool, delay_ms: int = 0) -> None:
         """Reject messages [start, end): back to their place, after a while; or dead-lettered or dropped."""
-        self.confirms.close_batch()
+        self.confirms.close_batches()
         self.dialer.post(Nack(consumer.number, [(start, end)], requeue, delay_ms))
 
     def renew(self, consumer: Consumer, start: int, end: int) -> None:
@@ -342,7 +345,8 @@ class ShardLink:
         waiting, self._waiting = self._waiting, []
         starting = {asked.message.consumer for asked in waiting if isinstance(asked.message, Consume)}
         for consumer in list(self._consumers.values()):
-            consumer.unacked = consumer.owed = 0
+            consumer.hold(-consumer.unacked)
+            consumer.owed = 0
             if consumer.running and consumer.number not in starting:
                 self.start(consumer, self._resumed(consumer), RESUME_SECONDS)
         for asked in waiting:

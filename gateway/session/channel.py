@@ -48,7 +48,7 @@ class Channel:
         """
         for (consumer, life), start, end in self.tags.settle(first, last):
             if life == consumer.link.life:  # else its shard died since, and delivers it again
-                consumer.unacked -= end - start
+                consumer.hold(start - end)
                 consumer.link.settle(consumer, start, end)
         self.consumers.after_settling()
         self.client.state.changed()
@@ -84,7 +84,7 @@ class Channel:
     def _requeue(self, settled: list[tuple[HeldDelivery, int, int]], requeue: bool, delay_ms: int = 0) -> None:
         for (consumer, life), start, end in settled:
             if life == consumer.link.life:
-                consumer.unacked -= end - start
+                consumer.hold(start - end)
                 consumer.link.nack(consumer, start, end, requeue, delay_ms)
         self.consumers.after_settling()
         self.client.state.changed()

@@ -32,6 +32,7 @@ class ChannelConsumers:
         by_tag: consumers that run.
         tags: delivery tags of what consumers and gets hold.
         all_tags: these, and those of what an atomic commit to come settles.
+        unacked: messages that its consumers hold together, those of gets apart.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class ChannelConsumers:
         "is_open",
         "number",
         "tags",
+        "unacked",
     )
 
     def __init__(self, client: Client, number: int) -> None:
@@ -62,6 +64,7 @@ class ChannelConsumers:
         self._is_retuned = False
         self._prefetch_of_all: int | None = None  # that running consumers are to have from the end of this pass on
         self._tags_made = 0
+        self.unacked = 0
 
     def consume(
         self,
@@ -269,19 +272,20 @@ class ChannelConsumers:
 
         What basic.get got does not count.
         """
-        if self._shared is None:
-            return None
-        return self._shared.limit - sum([consumer.unacked for consumer in (*self.by_tag.values(), *self._cancelled)])
+        return None if self._shared is None else self._shared.limit - self.unacked
 
     def deliver(self, consumer: Consumer, delivered: Delivered) -> None:
         """Number what a shard sent and pass it on."""
         if consumer.times_out and delivered.redelivered:
             self._disown(consumer, delivered.first, delivered.batch.count)
-        if self._shared is None:
+        shared = self._shared
+        if shared is None:
             self._pass_on(consumer, delivered)
+        elif not shared.has_waiting and delivered.batch.count < shared.limit - self.unacked:
+            self._pass_on(consumer, delivered)  # and there is room for more
         else:
-            self._shared.put(consumer, delivered)
-            self._hand_on(self._shared)
+            shared.put(consumer, delivered)
+            self._hand_on(shared)
 
     def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
         batch = delivered.batch
@@ -350,12 +354,15 @@ class ChannelConsumers:
             self.client.consumers -= 1
         self._cancelled.pop(consumer, None)
         consumer.link.release(consumer)
+        if consumer.is_counted:
+            consumer.is_counted = False
+            self.unacked -= consumer.unacked
         if self._shared is not None:
             self._shared.drop(consumer)
 
     def _hand_out(self, consumer: Consumer, sequence: int, count: int, auto_ack: bool) -> int:
         if not auto_ack:
-            consumer.unacked += count
+            consumer.hold(count)
         return self.tags.hand_out((consumer, consumer.link.life), sequence, count, outstanding=not auto_ack)
 
     def _disown(self, consumer: Consumer, start: int, count: int) -> None:
@@ -369,7 +376,7 @@ class ChannelConsumers:
             for late in self._shared.drop(consumer, start, start + count):
                 large_messages.count_sent(self.client, consumer, late.batch)
         for tags in self.all_tags:
-            consumer.unacked -= tags.pass_on(held, start, start + count, (consumer, NO_LIFE))
+            consumer.hold(-tags.pass_on(held, start, start + count, (consumer, NO_LIFE)))
 
 
 def _ignore(_outcome: Outcome) -> None:

@@ -58,21 +58,24 @@ class ChannelPublisher:
         except RequestError as error:
             self.refuse(request, request, error.code, error.text)
             return
-        serial = state.next_serial
-        state.next_serial = serial + count
-        flags = publish.flags & PERSISTENT
-        if not route:
-            if publish.flags & MANDATORY:
-                batch = RecordBatch(exchange, key, flags, state.now_ms, state.origin, serial, count, publish.records)
-                client.front.send_return(self.number, request, batch)
-            self.confirm(request, request)
-            return
+        batch = RecordBatch(exchange, key, publish.flags & PERSISTENT, 0, 0, 0, count, publish.records)
         producer, sequence = publish.producer, publish.sequence
         delay_ms, transaction = publish.delay_ms, publish.transaction
-        fan_out = FanOut(len(route)) if len(route) > 1 else None
-        for link, queues in route:  # a batch for each, as links fill theirs up
-            batch = RecordBatch(exchange, key, flags, state.now_ms, state.origin, serial, count, publish.records)
+        if len(route) == 1:
+            ((link, queues),) = route
             going = Publish(queues, batch, producer, sequence, delay_ms, transaction)
+            if link.publish(self, request, going, None, 0, False):
+                client.front.hold_publishing(link)
+            return
+        state.stamp(batch)
+        if not route:
+            if publish.flags & MANDATORY:
+                client.front.send_return(self.number, request, batch)
+            self.confirm([(request, request)])
+            return
+        fan_out = FanOut(len(route))
+        for link, queues in route:  # a batch for each, as links fill theirs up
+            going = Publish(queues, replace(batch), producer, sequence, delay_ms, transaction)
             if link.publish(self, request, going, fan_out, 0, False):
                 client.front.hold_publishing(link)
 
@@ -81,25 +84,21 @@ class ChannelPublisher:
 
         Args:
             first: the first one's number; the others follow.
-            batch: the messages; time, origin and serial are written into it here.
+            batch: the messages; time, origin and serial are not written into it yet.
             route: where they go; nowhere, and they are confirmed.
         """
         client = self.client
-        state = client.state
-        state.changed()
-        count = batch.count
-        serial = state.next_serial
-        state.next_serial = serial + count
-        batch.timestamp_ms, batch.origin, batch.serial = state.now_ms, state.origin, serial
-        last = first + count - 1
+        client.state.changed()
         if len(route) == 1:
             ((link, queues),) = route
             if link.publish(self, first, Publish(queues, batch), None, 0, True):
                 client.front.hold_publishing(link)
             return
+        last = first + batch.count - 1
         if not route:
-            self.confirm(first, last)
+            self.confirm([(first, last)])
             return
+        client.state.stamp(batch)
         fan_out = FanOutOfMany(len(route), last)
         for link, queues in route:
             if link.publish(self, first, Publish(queues, replace(batch)), fan_out, 0, False):
@@ -141,28 +140,34 @@ class ChannelPublisher:
                 if link.publish(self, request, going, fan_out, part.certain, False):
                     front.hold_publishing(link)
         if not fan_out.remaining and fan_out.refusal is None:
-            self.confirm(request, request)
+            self.confirm([(request, request)])
 
-    def confirm(self, first: int, last: int) -> None:
-        """Confirm publishes `first` to `last`: the client hears of it at the end of the pass.
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
+        """Confirm publishes, ranges with both ends included: the client hears of it at the end of the pass.
 
         Not once the channel is closed: its number may be another one's by then, whose publishes have the same numbers.
         """
         if not self.is_open:
             return
-        confirmed = self._confirmed
-        if not confirmed:
-            confirmed.append((first, last))
+        if not self._confirmed:
             self.client.front.confirms_due(self)
-        elif confirmed[-1][1] + 1 == first:
-            confirmed[-1] = (confirmed[-1][0], last)
-        else:
-            confirmed.append((first, last))
+        self._confirmed += requests
 
     def take_confirms(self) -> list[tuple[int, int]]:
-        """Take the confirms gathered since the last call."""
+        """Take the confirms gathered since the last call, in rising order."""
         confirmed, self._confirmed = self._confirmed, []
-        return confirmed
+        if len(confirmed) < 2:
+            return confirmed
+        confirmed.sort()
+        joined: list[tuple[int, int]] = []
+        first, last = confirmed[0]
+        for start, end in confirmed:
+            if start > last + 1:
+                joined.append((first, last))
+                first = start
+            last = end
+        joined.append((first, last))
+        return joined
 
     def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
         """Refuse publishes `first` to `last`; where it is one, its first `taken` messages are stored."""

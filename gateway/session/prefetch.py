@@ -43,6 +43,11 @@ class SharedPrefetch:
         self.is_paused = self.is_watched = False
         self._waiting: deque[tuple[Consumer, int, Delivered]] = deque()  # with the life of its link
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages wait for room."""
+        return bool(self._waiting)
+
     def put(self, consumer: Consumer, delivered: Delivered) -> None:
         """Add messages that have come."""
         self._waiting.append((consumer, consumer.link.life, delivered))

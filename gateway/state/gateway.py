@@ -20,6 +20,7 @@ from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
 from shardmq.gateway.state.time_slices import TimeSlices
 from shardmq.limits import LOANS_SHARE, UNREAD_SHARE, WINDOWS_SHARE
+from shardmq.message.record_batch import RecordBatch
 from shardmq.runtime.clock import SteadyClock
 from shardmq.runtime.memory import memory_default
 from shardmq.runtime.vitals import vitals
@@ -125,7 +126,7 @@ class GatewayState:
     def _shard_link(self, number: int, address: str) -> ShardLink:
         name = f"shard-{number}"
         dialer: Dialer[FromShard] = Dialer(self._context, address, "gateway", self.name, FromShard, name, waits=True)
-        return ShardLink(dialer, name, self.changed, self.topology.has_queue, self.alarms)
+        return ShardLink(dialer, name, self.changed, self.topology.has_queue, self.stamp, self.alarms)
 
     @property
     def is_ready(self) -> bool:
@@ -167,6 +168,11 @@ class GatewayState:
             self.is_flush_due = True
             self.now_ms = self._clock.now_ms()
             self.wake()
+
+    def stamp(self, batch: RecordBatch) -> None:
+        """Write time, origin and serial into a record batch; its messages have their ids from here on."""
+        batch.timestamp_ms, batch.origin, batch.serial = self.now_ms, self.origin, self.next_serial
+        self.next_serial += batch.count
 
     def write_due(self, writer: Writer) -> None:
         """Flush a connection at the end of this pass."""
