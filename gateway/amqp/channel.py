@@ -8,12 +8,14 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
 from shardmq.gateway.amqp.outbox import ConfirmWriter, Outbox
 from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
+from shardmq.gateway.links.publish_window import PublishPlan
+from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.client_socket import HELD_OVERHEAD_BYTES
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import AcksReceived, MethodReceived, PublishesReceived, PublishTooLarge
-from shardmq.protocol.amqp.methods.basic import BasicCancel
+from shardmq.protocol.amqp.methods.basic import BasicCancel, BasicPublish
 from shardmq.protocol.amqp.methods.fields import Method
 
 
@@ -72,6 +74,8 @@ class AmqpChannel:
         prefetch: that a new consumer begins with.
         transaction: what was published and settled since the last commit or rollback; None unless the channel is
             transactional (tx.select).
+        plans: how publishes go, by the id of their method and their property list; with the method, whose id is its own
+            while it is here. Of the topology of `plans_of`.
         replies: where answers to its requests came last; see `reply_queue`.
         cancelled: consumers whose queues are gone, of which the client hears behind the answer it waits for.
     """
@@ -90,6 +94,8 @@ class AmqpChannel:
         "number",
         "outbox",
         "owner",
+        "plans",
+        "plans_of",
         "prefetch",
         "published",
         "publisher",
@@ -112,6 +118,8 @@ class AmqpChannel:
         self.held: deque[tuple[OnChannel, int]] | None = None
         self.is_confirming = False
         self.published = self.unconfirmed = 0
+        self.plans: dict[tuple[int, bytes], tuple[ShardLink, PublishPlan, BasicPublish]] = {}
+        self.plans_of = 0
         self.confirm_writer = ConfirmWriter()
         self.last_queue = ""
         self.prefetch = 0

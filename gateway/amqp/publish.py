@@ -14,10 +14,14 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
+from shardmq.gateway.links.publish_window import PublishPlan
+from shardmq.gateway.links.shard import ShardLink
+from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.publish_split import PublishSplitter
 from shardmq.gateway.state.routes import Route
 from shardmq.limits import LIFE_MS_MAX
 from shardmq.message.properties import Properties
+from shardmq.message.record import pack_raw
 from shardmq.message.record_batch import AMQP, MANDATORY, PERSISTENT, RecordBatch
 from shardmq.protocol.amqp import properties, records
 from shardmq.protocol.amqp.errors import AmqpError
@@ -47,6 +51,10 @@ class _Kind(NamedTuple):
     ttl_ms: int | None = None
 
 
+PLANS_MAX: Final = 4096
+"""Plans remembered for each channel; past it all are forgotten: its messages all differ."""
+
+
 def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
     """Route messages and send them on. Where something is wrong with one, those before it are.
 
@@ -54,6 +62,55 @@ def publish(channel: AmqpChannel, event: PublishesReceived) -> None:
         RequestError: no such exchange, not permitted, a property that makes no sense.
         AmqpError: not implemented, or no property list.
     """
+    if event.methods is None:
+        _publish_alike(channel, event)
+    else:
+        _publish_mixed(channel, event, event.methods)
+
+
+def _publish_mixed(channel: AmqpChannel, event: PublishesReceived, methods: Sequence[BasicPublish]) -> None:
+    """Send on messages that were published by several methods in turn."""
+    publisher = channel.publisher
+    outbox, state = channel.outbox, channel.client.state
+    state.changed()
+    if channel.plans_of != state.topology_changes:
+        channel.plans.clear()
+        channel.plans_of = state.topology_changes
+    known = channel.plans.get
+    for method, raw, body in zip(methods, event.lists, event.bodies, strict=True):
+        planned = known((id(method), raw)) or _plan(channel, method, raw)
+        if planned is None or not isinstance(publisher, ChannelPublisher):
+            _publish_alike(channel, PublishesReceived(channel.number, method, [raw], [body]))
+            continue
+        link, plan, _ = planned
+        channel.published += 1
+        if link.publish_planned(publisher, channel.published, plan, pack_raw(raw, body)):
+            outbox.hold_publishing(link)
+
+
+def _plan(channel: AmqpChannel, method: BasicPublish, raw: bytes) -> tuple[ShardLink, PublishPlan, BasicPublish] | None:
+    """How messages with this property list go; None where there is more to it than that they go to one shard.
+
+    Raises:
+        RequestError: no such exchange, not permitted.
+        AmqpError: no property list.
+    """
+    client = channel.client
+    client.permissions.check_write(method.exchange)
+    route = client.state.find_route(client.vhost, method.exchange, method.routing_key)
+    facts = _lists.facts(raw)
+    if method.immediate or route is None or len(route) != 1 or not facts.is_plain:
+        return None
+    ((link, queues),) = route
+    plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts))
+    if len(channel.plans) >= PLANS_MAX:
+        channel.plans.clear()
+    planned = channel.plans[id(method), raw] = link, plan, method
+    return planned
+
+
+def _publish_alike(channel: AmqpChannel, event: PublishesReceived) -> None:
+    """Send on messages that were published by the same method."""
     method, client = event.method, channel.client
     if method.immediate:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method.id)

@@ -20,7 +20,7 @@ the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as wit
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
@@ -40,6 +40,22 @@ GATHERED_BYTES: Final = 64 << 10
 """So much is sent whatever the shard has to answer: it is worth an envelope of its own."""
 
 
+class PublishPlan(NamedTuple):
+    """How messages go that differ in their bodies alone: to one shard, with nothing special about them.
+
+    Attributes:
+        queues: there.
+        exchange: they are published to.
+        routing_key: they are published with.
+        flags: as they are stored.
+    """
+
+    queues: tuple[int, ...]
+    exchange: str
+    routing_key: str
+    flags: int
+
+
 @dataclass(slots=True, eq=False)
 class _SentBatch:
     """A record batch of publishes with the same route. It grows until it is posted, and then waits for its confirm.
@@ -55,6 +71,7 @@ class _SentBatch:
         next_sequence: its number of its producer, where it has one.
         number: of the publish, as the shard confirms it; 0 while it grows.
         waiting: whoever published, in the order of the messages.
+        plan: the plan of what may join without being looked at; None where it is not known, or the batch is full.
     """
 
     publish: Publish
@@ -67,6 +84,7 @@ class _SentBatch:
     next_sequence: int
     number: int = 0
     waiting: list[Unconfirmed] = field(default_factory=list)
+    plan: PublishPlan | None = None
 
 
 class PublishWindow:
@@ -173,6 +191,7 @@ class PublishWindow:
             and growing.header == header
         ):
             start = growing.count
+            growing.plan = None  # what is waiting last may be of another kind now
             growing.records.append(records)
             growing.count = start + count
             growing.size += size
@@ -189,6 +208,46 @@ class PublishWindow:
             growing = self._begin_batch(publish, header, sender)
         is_many = singly or (fan_out is not None and fan_out.is_of_many)
         growing.waiting.append(Unconfirmed(target, [(request, last)], each, start, size, fan_out, offset, is_many))
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def add_planned(self, target: ConfirmTarget, request: int, plan: PublishPlan, record: bytes) -> bool:
+        """Send a publish of one message to the shard; `add` for what comes often.
+
+        Args:
+            target: hears of it.
+            request: its number for this publish.
+            plan: how it goes, the same object each time.
+            record: the message.
+
+        Returns:
+            What `add` does.
+        """
+        growing = self._growing.get(plan.queues[0])
+        if (
+            growing is None
+            or growing.plan is not plan
+            or growing.size >= JOINED_BYTES
+            or growing.count >= RECORD_BATCH_RECORDS_MAX
+        ):
+            batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, 1, record)
+            is_much = self.add(target, request, Publish(plan.queues, batch), None, 0, True)
+            if plan.queues[0] in self._growing:  # not where the shard is away
+                self._growing[plan.queues[0]].plan = plan
+            return is_much
+        size = len(record)
+        self.unconfirmed_bytes += size
+        self._gathered_bytes += size
+        growing.records.append(record)
+        growing.size += size
+        growing.count += 1
+        newest = growing.waiting[-1]
+        if newest.target is target:
+            newest.requests.append((request, request))
+            newest.size += size
+        else:
+            growing.waiting.append(
+                Unconfirmed(target, [(request, request)], 1, growing.count - 1, size, None, 0, is_many=True)
+            )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
     def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> _SentBatch:

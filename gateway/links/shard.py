@@ -101,6 +101,7 @@ class ShardLink:
         self.life = 0
         self.confirms = PublishWindow(dialer, name, exists, stamp)
         self.publish = self.confirms.add
+        self.publish_planned = self.confirms.add_planned
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed

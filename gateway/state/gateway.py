@@ -59,6 +59,7 @@ class GatewayState:
         all_links: both.
         routes: of the topology.
         find_route: `routes.find`, bound once, as every publish calls it.
+        topology_changes: how often the topology or permissions have changed: what was derived from them is over then.
         alarms: of this process and all shards.
         lender: of room for large messages.
         time_slices: of connections with much to do.
@@ -105,6 +106,7 @@ class GatewayState:
         self.coordinator.identified = self._call_shards
         self.routes = Routes(self.topology, self.links)
         self.find_route = self.routes.find
+        self.topology_changes = 0
         self._permissions: WeakValueDictionary[tuple[str, str], Permissions] = WeakValueDictionary()
         self.is_flush_due = False
         self.writers: list[Writer] = []
@@ -199,6 +201,7 @@ class GatewayState:
 
     def _forget_topology(self) -> None:
         """Forget what was derived from the topology: it has changed."""
+        self.topology_changes += 1
         self.routes.forget()
         for permissions in self._permissions.values():
             permissions.forget()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from shardmq.gateway.links.publish_window import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.properties import Properties
 from shardmq.topology.arguments import QueueArguments
@@ -52,6 +53,7 @@ class Routes:
         self._links = links
         self._by_key: dict[tuple[str, str, str], Route | None] = {}
         self._by_queues: dict[tuple[int, ...], Route] = {}
+        self._plans: dict[tuple[tuple[int, ...], str, str, int], PublishPlan] = {}
 
     def find(self, vhost: str, exchange: str, key: str) -> Route | None:
         """The route of an exchange and routing key; None where messages decide it (`Router.needs_message`).
@@ -94,7 +96,18 @@ class Routes:
             self._by_queues[ids] = route
         return route
 
+    def plan(self, queues: tuple[int, ...], exchange: str, key: str, flags: int) -> PublishPlan:
+        """The plan of messages for these queues of one shard: the same object each time."""
+        place = (queues, exchange, key, flags)
+        plan = self._plans.get(place)
+        if plan is None:
+            if len(self._plans) >= ROUTES_MAX:
+                self._plans.clear()
+            plan = self._plans[place] = PublishPlan(queues, exchange, key, flags)
+        return plan
+
     def forget(self) -> None:
         """Forget all routes: the topology has changed."""
         self._by_key.clear()
         self._by_queues.clear()
+        self._plans.clear()

@@ -1,6 +1,7 @@
 """AMQP 0-9-1.
 
 frames.py          Bytes in: a frame reader that yields events, neighbours of a kind together.
+publish_frames.py  Neighbouring publishes, read together.
 events.py          What the reader yields: publishes, acks, methods, heartbeats, errors; and the frame constants.
 encoder.py         Bytes out: methods, contents, deliveries by the batch.
 properties.py      Property lists: decoded and encoded.

@@ -29,17 +29,20 @@ client that sends a larger one then is refused, as in RabbitMQ."""
 
 @dataclass(slots=True)
 class PublishesReceived:
-    """Neighbouring messages on a channel, published by the same method.
+    """Neighbouring messages on a channel.
 
     Attributes:
+        method: the first one's.
         lists: each one's property list; one object for neighbours whose lists are equal.
         bodies: each one's body.
+        methods: each one's, the same object for equal ones that come close together; None where all have the same.
     """
 
     channel: int
     method: BasicPublish
     lists: list[bytes]
     bodies: list[bytes]
+    methods: list[BasicPublish] | None = None
 
     @property
     def size(self) -> int:

@@ -5,13 +5,8 @@
 
 The reader has three outcomes: an event, an `AmqpError`, or "need more", which ends `feed`.
 
-Work per message is what costs. Most clients send the same method frame for every publish, byte for byte, and often the
-same content header. The reader finds such neighbours by comparing bytes, and yields them as one event:
-
-    ├─ basic.publish ─┤├─ header ─┤├─ body ─┤├─ basic.publish ─┤├─ header ─┤├─ body ─┤ …
-    └──── the same ───────────────────┘ 100B └──── the same ───────────────────┘ 100B
-
-Neighbouring acks of single deliveries become one event, too. All other frames are read one by one: those that the end
+Neighbouring publishes (publish_frames.py) are one event, and so are neighbouring acks of
+single deliveries. All other frames are read one by one: those that the end
 of the input cuts off, and those that are unusual in any way. Both ways yield the same.
 """
 
@@ -41,18 +36,11 @@ from shardmq.protocol.amqp.events import (
 from shardmq.protocol.amqp.methods import codec as methods
 from shardmq.protocol.amqp.methods.basic import BasicPublish
 from shardmq.protocol.amqp.methods.connection import ChannelClose, ChannelCloseOk
+from shardmq.protocol.amqp.publish_frames import known_publish, read_publishes
 
 UNFINISHED_BYTES_MAX: Final = 64 << 20
 """The most that a connection may have sent of incomplete messages, on all its channels; one of the largest fits in any
 case. Without this limit a connection could make the broker keep 2047 times the largest message."""
-
-PUBLISHES_KNOWN: Final = 4096
-"""Publish methods remembered by their bytes. When there are more, all are forgotten: they belong to messages whose
-routing keys all differ. Each takes a kilobyte at most."""
-
-ALIKE_AT_ONCE: Final = 8
-"""How many messages are compared with the first one together. The number doubles each time that all were alike, so that
-the work done in vain stays small. Together they cost 0.12 µs each, one by one 0.3."""
 
 SNIPPET_BYTES: Final = 16
 """How much of a frame error texts show."""
@@ -93,22 +81,6 @@ class _Content:
     @property
     def size(self) -> int:
         return len(self.body) + len(self.properties or b"")
-
-
-_publishes: Final[dict[bytes, BasicPublish]] = {}
-"""Publish methods by their payload. They belong to the process, as the connections of a program send the same ones."""
-
-
-def _publish(payload: bytes, channel: int) -> BasicPublish:
-    """Decode a publish method; the same object each time, while it is remembered."""
-    publish = _publishes.get(payload)
-    if publish is None:
-        decoded = methods.decode(payload, channel)
-        assert isinstance(decoded, BasicPublish)
-        if len(_publishes) >= PUBLISHES_KNOWN:
-            _publishes.clear()
-        publish = _publishes[payload] = decoded
-    return publish
 
 
 class FrameReader:
@@ -168,7 +140,7 @@ class FrameReader:
             event: Event | None
             if kind == METHOD and channel and channel not in self._contents and channel not in self.ignored:
                 if data.startswith(_PUBLISH, at + 7):
-                    event, after = self._read_publishes(data, at, end, channel)
+                    event, after = read_publishes(data, at, end, channel, self.frame_max, self.message_max)
                     if event is not None:
                         at = after
                         yield event
@@ -184,47 +156,6 @@ class FrameReader:
         if at < size:
             self._rest += data[at:] if at else data
             self._needed = FRAME_OVERHEAD if size - at < FRAME_OVERHEAD else FRAME_OVERHEAD + length
-
-    def _read_publishes(self, data: bytes, at: int, end: int, channel: int) -> tuple[PublishesReceived | None, int]:
-        """Read neighbouring publishes by the method in data[at:end + 1], complete ones with one body frame at most.
-
-        Returns:
-            The event, None where the first publish is none of those; and the offset at which the next frame begins.
-        """
-        method = _publish(data[at + 7 : end], channel)
-        start = data[at : end + 1] + _START.pack(HEADER, channel)
-        middle = _END + _START.pack(BODY, channel)
-        frame_max, message_max = self.frame_max, self.message_max
-        size, sizes_at, least = len(data), len(start), len(start) + _HEADER_SIZES.size
-        lists: list[bytes] = []
-        bodies: list[bytes] = []
-        newest = b""
-        while at + least < size and data.startswith(start, at):
-            header_size, fixed, body_size = _HEADER_SIZES.unpack_from(data, at + sizes_at)
-            header_end = at + sizes_at + 4 + header_size
-            after = header_end + (body_size + 9 if body_size else 1)
-            if (
-                after > size
-                or fixed != _BASIC_CONTENT
-                or not _CONTENT.size <= header_size <= frame_max
-                or body_size > frame_max
-                or body_size > message_max
-                or data[after - 1] != END
-                or (body_size and _BODY_START.unpack_from(data, header_end) != (middle, body_size))
-            ):
-                break
-            raw = data[at + least : header_end]
-            is_alike = raw == newest
-            if not is_alike:
-                newest = raw
-            lists.append(newest)
-            bodies.append(data[header_end + 8 : after - 1])
-            if is_alike and body_size:
-                alike, after = _alike(data, data[at : header_end + 8], body_size, after)
-                lists += [newest] * len(alike)
-                bodies += alike
-            at = after
-        return (PublishesReceived(channel, method, lists, bodies), at) if bodies else (None, at)
 
     def _take(self, kind: int, channel: int, payload: bytes) -> Event | None:
         content = self._contents.get(channel)
@@ -252,7 +183,7 @@ class FrameReader:
         if content is not None:
             raise _misplaced(content)
         if channel and payload.startswith(_PUBLISH):
-            self._contents[channel] = _Content(_publish(payload, channel))
+            self._contents[channel] = _Content(known_publish(payload, channel))
             return None
         return MethodReceived(channel, methods.decode(payload, channel))
 
@@ -319,27 +250,6 @@ def _acks(data: bytes, at: int, size: int, channel: int) -> tuple[AcksReceived, 
         at += step
     ranges.append((first, last))
     return AcksReceived(channel, ranges), at
-
-
-def _alike(data: bytes, prefix: bytes, body_size: int, at: int) -> tuple[list[bytes], int]:
-    """The bodies, all of one size, of complete messages that begin with `prefix`; and where they end."""
-    bodies: list[bytes] = []
-    shape = struct.Struct(f"{len(prefix)}s{body_size}sc")
-    count = ALIKE_AT_ONCE
-    while data.startswith(prefix, at):
-        count = min(count, (len(data) - at) // shape.size)
-        if count == 0:
-            break
-        prefixes, some, ends = zip(*shape.iter_unpack(data[at : at + count * shape.size]), strict=True)
-        if prefixes.count(prefix) != count or ends.count(_END) != count:
-            alike = [each == (prefix, _END) for each in zip(prefixes, ends, strict=True)]
-            count = alike.index(False)
-            bodies += some[:count]
-            return bodies, at + count * shape.size
-        bodies += some
-        at += count * shape.size
-        count *= 2
-    return bodies, at
 
 
 def _unexpected(text: str, method: tuple[int, int] = NO_METHOD) -> AmqpError:
