@@ -86,6 +86,18 @@ class _SentBatch:
     waiting: list[Unconfirmed] = field(default_factory=list)
     plan: PublishPlan | None = None
 
+    def join(self, publish: Publish, size: int) -> None:
+        """Take a publish along that continues it, with records of `size` bytes."""
+        batch = publish.batch
+        self.plan = None  # what waits last may be of another kind from here on
+        self.records.append(batch.records)
+        self.count += batch.count
+        self.size += size
+        if batch.serial:
+            self.next_serial += batch.count
+        if publish.producer:
+            self.next_sequence += batch.count
+
 
 class PublishWindow:
     """Publishes on their way to one shard.
@@ -191,14 +203,7 @@ class PublishWindow:
             and growing.header == header
         ):
             start = growing.count
-            growing.plan = None  # what is waiting last may be of another kind now
-            growing.records.append(records)
-            growing.count = start + count
-            growing.size += size
-            if batch.serial:
-                growing.next_serial += count
-            if publish.producer:
-                growing.next_sequence += count
+            growing.join(publish, size)
             newest = growing.waiting[-1]
             if newest.target is target and newest.each == each and not (fan_out or newest.fan_out):
                 newest.join(request, last, size)

@@ -139,11 +139,10 @@ def test_messages_that_are_routed_by_their_headers_go_together_where_they_go_the
             (a, b"6"),
         ]
         publish(client, to("", "by"), *messages)
-        assert contents(stage.expect(0, Publish)) == messages[:3]
+        assert contents(stage.expect(0, Publish)) == [*messages[:3], messages[5]]
         assert contents(stage.expect(1, Publish)) == messages[3:4]
-        assert contents(stage.expect(0, Publish)) == messages[5:]
         stage.confirm(1, 1)
-        stage.confirm(0, 2)
+        stage.confirm(0, 1)
         assert outcome(client, 6) == ({1, 2, 3, 4, 5, 6}, set())
 
 
@@ -191,8 +190,7 @@ def test_shards_confirm_each_at_their_own_pace(start_stage: StartStage) -> None:
     with confirming(stage) as client:
         for key, count in (("a", 2), ("b", 3), ("a", 1), ("b", 1)):
             publish(client, to(key), *[(NO_LIST, b"x")] * count)
-        for shard in (0, 0, 1, 1):
-            stage.expect(shard, Publish)
+            stage.expect("ab".index(key), Publish)
         stage.confirm(1, 1)
         assert heard(client, 3) == [ack(3), ack(4), ack(5)]
         stage.confirm(0, 1)

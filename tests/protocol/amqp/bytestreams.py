@@ -57,9 +57,9 @@ def ack(tag: int, channel: int = 1, *, multiple: bool = False) -> bytes:
 def plain_events(event: Event) -> list[PlainEvent]:
     """What an event says, message by message."""
     match event:
-        case PublishesReceived(channel, method, lists, bodies):
-            contents = zip(lists, bodies, strict=True)
-            return [("publish", channel, method, properties, data) for properties, data in contents]
+        case PublishesReceived(channel, method, lists, bodies, methods):
+            contents = zip(methods or [method] * len(bodies), lists, bodies, strict=True)
+            return [("publish", channel, published, properties, data) for published, properties, data in contents]
         case AcksReceived(channel, ranges):
             return [("ack", channel, tag) for first, last in ranges for tag in range(first, last + 1)]
         case MethodReceived(channel, BasicAck(tag, False)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from shardmq.errors import ReplyCode
-from shardmq.protocol.amqp import encoder, frames
+from shardmq.protocol.amqp import encoder, frames, publish_frames
 from shardmq.protocol.amqp.errors import AmqpError
 from shardmq.protocol.amqp.events import (
     HEADER,
@@ -107,11 +107,31 @@ def test_acks_that_follow_one_another_are_one_event() -> None:
     ]
 
 
+def test_publishes_that_go_back_and_forth_between_methods_are_one_event_once_the_methods_are_known() -> None:
+    known = reader()
+    turns = [BasicPublish(0, "", f"turn-{number}") for number in range(5)]
+    data = b"".join([publish(b"%d" % place, method=turns[place % 5]) for place in range(100)])
+    list(known.feed(data))
+    (event,) = known.feed(data)
+    assert isinstance(event, PublishesReceived)
+    assert event.methods == [turns[place % 5] for place in range(100)]
+    assert event.bodies == [b"%d" % place for place in range(100)]
+
+
+def test_a_run_by_one_method_among_others_is_an_event_of_its_own() -> None:
+    known = reader()
+    one, other = BasicPublish(0, "", "one"), BasicPublish(0, "", "other")
+    list(known.feed(publish(b"x", method=one) + publish(b"x", method=other)))
+    events = list(known.feed(publish(b"x", method=one) + 500 * publish(b"x", method=other)))
+    assert [len(event.bodies) for event in events if isinstance(event, PublishesReceived)] == [4, 497]
+
+
 def test_methods_are_known_by_their_bytes_but_not_without_end() -> None:
     known = reader()
-    for number in range(frames.PUBLISHES_KNOWN + 100):
+    for number in range(publish_frames.PUBLISHES_KNOWN + 100):
         list(known.feed(publish(b"x", method=BasicPublish(0, routing_key=f"key-{number}"))))
-    assert len(frames._publishes) <= frames.PUBLISHES_KNOWN
+    assert len(publish_frames._publishes) <= publish_frames.PUBLISHES_KNOWN
+    assert len(publish_frames._starts) <= publish_frames.PUBLISHES_KNOWN
     (one,) = known.feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     (same,) = reader().feed(publish(b"x", method=BasicPublish(0, routing_key="key-1")))
     assert isinstance(one, PublishesReceived)
