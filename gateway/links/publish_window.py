@@ -181,15 +181,7 @@ class PublishWindow:
             return False
         self.unconfirmed_bytes += size
         self._gathered_bytes += size
-        header = (
-            batch.routing_key,
-            batch.timestamp_ms,
-            batch.origin,
-            batch.exchange,
-            batch.flags,
-            batch.priority,
-            batch.ttl_ms,
-        )
+        header = _header(batch)
         sender = (publish.producer, publish.delay_ms, publish.transaction)
         growing = self._growing.get(queues[0])
         if (
@@ -358,3 +350,16 @@ class PublishWindow:
             relieved, self.relieved = self.relieved, []
             for call in relieved:
                 call()
+
+
+def _header(batch: RecordBatch) -> tuple[object, ...]:
+    """What batches have to have in common to become one, beside their queues."""
+    return (
+        batch.routing_key,
+        batch.timestamp_ms,
+        batch.origin,
+        batch.exchange,
+        batch.flags,
+        batch.priority,
+        batch.ttl_ms,
+    )
