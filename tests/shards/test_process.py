@@ -211,7 +211,7 @@ def test_a_full_disk_ends_the_process_and_loses_nothing_confirmed(shard: Shard) 
     resource.prlimit(shard.process.pid, resource.RLIMIT_FSIZE, (200_000, 200_000))
     big = RecordBatch("ex", "key", 1, 5, 9, 0, 1, pack_many([b"x" * 1_000_000]))
     shard.send(Publish((1,), big))
-    assert shard.process.wait(10) == 1
+    assert shard.process.wait(60) == 1
     assert not [message for message in shard.inbox if isinstance(message, Confirmed)]
     shard.start()
     shard.redial()
