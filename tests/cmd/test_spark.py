@@ -11,6 +11,7 @@ import pytest
 
 import shardmq
 from shardmq.cmd.bench.compare import rabbitmq
+from shardmq.cmd.bench.compare.load import spark_figures
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.spark.dead_letters import moment
 from shardmq.cmd.spark.session import check_installed, is_local, master_of
@@ -201,6 +202,7 @@ def test_publishing_is_measured_and_nothing_is_left(at: Broker, parsed: Callable
     figures = parsed("bench", "spark", *options, "--url", at.url)
     assert [row["sink"] for row in figures["spark"]] == ["shardmq, exactly-once", "shardmq, at-least-once"]
     assert all(row["rows"] == 3000 and row["rows_per_s"] > 0 for row in figures["spark"])
+    assert spark_figures(figures)["exactly_once_rows_per_s"] == figures["spark"][0]["rows_per_s"]
     with shardmq.connect(at.url) as connection:
         assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
         assert connection.topology("transactions") == []

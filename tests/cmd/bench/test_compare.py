@@ -4,23 +4,22 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shardmq.cmd.bench.compare.load import Load, Rates, compiled_program, run_load
+from shardmq.cmd.bench.compare.load import PROGRAMS, Contestant, Load, compiled_program, run_load
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
-from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Figure, Measured, enough, outcome
+from shardmq.cmd.bench.compare.rows import ROWS
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.errors import ShardmqError
 from tests.cmd.interrupts import heeding_interrupts
 
-OURS = Contestant("shardmq", 1)
-THEIRS = Contestant("RabbitMQ", 2)
 PATIENCE_SECONDS = 120
+TINY = {"queues": 12, "connections": 12}
+"""What rows have more of, they have so many of here."""
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +31,28 @@ def load_program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         pytest.skip(str(reason))
 
 
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Contestant]:
+    """A RabbitMQ, where it is installed."""
+    try:
+        with Server() as server:
+            yield Contestant("RabbitMQ", server.port, (server.pid,))
+    except Absent as reason:
+        pytest.skip(str(reason))
+
+
+def tiny(load: Load) -> Load:
+    """The same load with few queues and connections."""
+    options = {name: min(value, TINY.get(name, value)) for name, value in load.options.items() if type(value) is int}
+    return Load(load.program, load.mode, load.first, {**load.options, **options})
+
+
 @pytest.fixture
 def compared(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Runs `bench compare` with few messages, as a process: nobody but it may be asked to end what it has started."""
 
     def run(*options: str) -> "subprocess.CompletedProcess[str]":
-        sizes = ("--rounds", "1", "--messages", "300", "--shards", "1", "--disk", str(tmp_path))
+        sizes = ("--turns", "1", "--messages", "300", "--shards", "1", "--disk", str(tmp_path))
         done = subprocess.run(
             command("bench", "compare", *sizes, *options),
             capture_output=True,
@@ -64,24 +79,47 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
-def test_every_row_is_measured_without_rabbitmq_too(
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "spark"])
+def test_every_row_is_measured_and_leaves_nothing(broker: Broker, load_program: list[str], name: str) -> None:
+    row = ROWS[name]
+    who = Contestant("shardmq", broker.port, tuple(broker.pids.values()), broker.url)
+    program = load_program if row.ours.program == "amqp" else PROGRAMS[row.ours.program].command(Path())
+    figures = run_load(program, tiny(row.ours), who, max(300, row.ours.least), PATIENCE_SECONDS)
+    assert figures["seconds"] > 0
+    assert all(figures[figure.name] >= 0 for figure in row.figures)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.theirs is not None])
+def test_every_row_that_rabbitmq_has_is_measured_there(peer: Contestant, load_program: list[str], name: str) -> None:
+    load = ROWS[name].theirs
+    assert load is not None
+    program = load_program if load.program == "amqp" else PROGRAMS[load.program].command(Path())
+    figures = run_load(program, tiny(load), peer, 100, PATIENCE_SECONDS)
+    assert all(figures[figure.name] >= 0 for figure in ROWS[name].figures)
+
+
+def test_without_rabbitmq_there_are_figures_without_ratios(
     load_program: list[str], compared: Callable[..., "subprocess.CompletedProcess[str]"]
 ) -> None:
     assert load_program
-    done = compared("--no-rabbitmq", "--json")
+    done = compared("--no-rabbitmq", "--json", "--rows", "both,alone", "--rows", "*-in-flight")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     (line,) = done.stdout.splitlines()
     said = json.loads(line)
-    assert list(dict.fromkeys(row["row"] for row in said["compare"])) == list(ROWS)
-    assert [row["figure"] for row in said["compare"] if row["row"] == "seq"] == ["publish", "consume"]
-    assert all(row["shardmq_msgs_per_s"] > 0 and row["ratio"] is None for row in said["compare"])
-    assert {row["row"]: row["asked"] for row in said["compare"]}["window-1"] == 0.8
-    assert said["settings"]["messages"] == 300
-    assert said["absent"] == []
+    assert [(row["row"], row["figure"]) for row in said["compare"]] == [
+        ("both", "end_to_end_msgs_per_s"),
+        ("alone", "publish_msgs_per_s"),
+        ("alone", "consume_msgs_per_s"),
+        ("one-in-flight", "publish_msgs_per_s"),
+    ]
+    assert all(row["shardmq"]["median"] > 0 and row["ratio"] is None for row in said["compare"])
+    assert all(goal["is_met"] is None for row in said["compare"] for goal in row["goals"])
+    assert (said["settings"]["messages"], said["absent"], said["failures"]) == (300, [], [])
+    assert said["machine"]["cores"] > 0
 
 
-def test_beside_rabbitmq_the_table_has_ratios_and_what_is_asked(
+def test_beside_rabbitmq_the_table_has_ratios_and_goals(
     load_program: list[str], compared: Callable[..., "subprocess.CompletedProcess[str]"]
 ) -> None:
     assert load_program
@@ -89,21 +127,39 @@ def test_beside_rabbitmq_the_table_has_ratios_and_what_is_asked(
         Server()
     except Absent as reason:
         pytest.skip(str(reason))
-    only = ("--only", "seq", "--only", "distinct", "--only", "pika")
-    done = compared(*only)
+    done = compared("--rows", "alone,distinct,pika")
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    said = json.loads(compared(*only, "--json").stdout)
-    assert all(row["ratio_min"] <= row["ratio"] <= row["ratio_max"] for row in said["compare"])
-    shown = [line.split("\t") for line in lines if "\t" in line]
-    assert len(shown) == len(said["compare"]) == 4
-    assert all(
-        row["text"] in fields[0] and len(fields) == 7 for row, fields in zip(said["compare"], shown, strict=True)
-    )
-    asked = [None if row["asked"] is None else str(row["asked"]) for row in said["compare"]]
-    assert [fields[4] or None for fields in shown] == asked == ["3.0", "2.0", "1.2", None], "pika is asked nothing"
-    assert all(float(fields[3]) > 0 for fields in shown)
-    assert "round 1 of 1: distinct: RabbitMQ" in done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
+    assert [(fields[0], fields[6]) for fields in lines] == [
+        ("1 queue, one after the other: publish", "≥ 3 x"),
+        ("1 queue, one after the other: consume", "≥ 2 x"),
+        ("20 connections and queues, distinct", "≥ 1.2 x"),
+        ("pika, a confirm for each", ""),
+    ]
+    assert all(float(number) > 0 for fields in lines for number in fields[1:6])
+    assert "turn 1 of 1: distinct: RabbitMQ" in done.stderr
+
+
+def test_a_row_that_does_not_exist_is_refused_with_the_names_of_all(
+    compared: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    done = compared("--rows", "both,nothing")
+    assert done.returncode == 2
+    assert "there is no row 'nothing'; there are both, both-10-shared," in " ".join(done.stderr.split())
+
+
+def test_a_row_that_fails_is_named_and_the_others_are_measured(
+    load_program: list[str], compared: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    assert load_program
+    done = compared("--no-rabbitmq", "--json", "--rows", "both,latency-1000", "--timeout", "2", "--messages", "5000")
+    assert done.returncode == 1
+    said = json.loads(done.stdout.splitlines()[0])
+    assert [row["row"] for row in said["compare"]] == ["both"]
+    (reason,) = said["failures"]
+    assert reason.startswith("latency-1000, shardmq")
+    assert "5,000 messages are not through after 2 s; see --timeout" in reason
+    assert reason in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -111,7 +167,7 @@ def test_beside_rabbitmq_the_table_has_ratios_and_what_is_asked(
     [
         ("no-such-compiler", "no-such-compiler is not installed: apt-get install gcc"),
         (f"{sys.executable} -c 'exit(\"cannot find -lrabbitmq\")'", "librabbitmq is not installed: apt-get install"),
-        (f"{sys.executable} -c 'exit(\"too old\")'", "cannot compile amqpload.c: too old"),
+        (f"{sys.executable} -c 'exit(\"too old\")'", "cannot compile amqpload: too old"),
     ],
     ids=["no compiler", "no librabbitmq", "another reason"],
 )
@@ -122,7 +178,7 @@ def test_where_the_load_cannot_be_compiled_it_says_what_to_install(
     sentence: str,
 ) -> None:
     monkeypatch.setenv("CC", compiler)
-    done = compared("--only", "both", "--no-rabbitmq")
+    done = compared("--rows", "both", "--no-rabbitmq")
     assert done.returncode == 1
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -132,7 +188,7 @@ def test_rows_that_can_be_measured_are_and_the_others_reason_is_given(
     compared: Callable[..., "subprocess.CompletedProcess[str]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    only = ("--only", "both", "--only", "pika", "--no-rabbitmq")
+    only = ("--rows", "both,pika", "--no-rabbitmq")
     done = compared(*only)
     assert done.returncode == 0, done.stderr
     reason = "no-such-compiler is not installed: apt-get install gcc"
@@ -148,7 +204,7 @@ def test_ended_in_the_middle_it_leaves_nothing_behind(
     load_program: list[str], tmp_path: Path, number: signal.Signals, option: str
 ) -> None:
     assert load_program
-    more = ("--rounds", "100", "--seconds", "60", "--only", "both", "--disk", str(tmp_path), option)
+    more = ("--turns", "100", "--seconds", "60", "--rows", "both", "--disk", str(tmp_path), option)
     with heeding_interrupts():
         process = subprocess.Popen(
             command("bench", "compare", *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -164,51 +220,26 @@ def test_ended_in_the_middle_it_leaves_nothing_behind(
     assert processes_of(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if not row.load.is_pikas])
-def test_the_load_checks_every_message_and_leaves_no_queue(broker: Broker, load_program: list[str], name: str) -> None:
-    rates = run_load(load_program, ROWS[name].load, broker.port, 1000, PATIENCE_SECONDS)
-    assert rates.messages == 1000
-    assert min(rates.publish_msgs_per_s, rates.consume_msgs_per_s, rates.end_to_end_msgs_per_s) > 0
-
-
 def test_a_load_that_fails_says_why_in_one_sentence(load_program: list[str]) -> None:
     with pytest.raises(ShardmqError, match=r"amqpload: connect to 127\.0\.0\.1 port 1: "):
-        run_load(load_program, Load("both"), 1, 10, PATIENCE_SECONDS)
-
-
-def test_brokers_take_turns_and_who_is_first_alternates() -> None:
-    course = Comparison(["both", "seq"], [OURS, THEIRS], {}, rounds=2, seconds=1, messages=None, timeout=1)
-    steps = [(turn, name, who) for turn, name, who, _ in course.run()]
-    assert len(steps) == course.steps == 12
-    firsts = steps[::2]
-    assert [(turn, name) for turn, name, _ in firsts] == [
-        (turn, name) for turn in (0, 1, 2) for name in ("both", "seq")
-    ]
-    assert [who for _, _, who in firsts] == [THEIRS, OURS, OURS, THEIRS, THEIRS, OURS]
-    assert all({first[2], second[2]} == {OURS, THEIRS} for first, second in zip(firsts, steps[1::2], strict=True))
+        run_load(load_program, Load("amqp", "flow", 1), Contestant("nobody", 1), 10, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
-    ("load", "rates", "messages"),
+    ("mode", "options", "sentence"),
     [
-        (Load("both"), Rates(100, 50_000.0, 40_000.0, 30_000.0), 90_000),
-        (Load("seq"), Rates(100, 30_000.0, 60_000.0, 1.0), 60_000),
-        (Load("confirmed"), Rates(100, 1234.0), 3_700),
-        (Load("seq", window=1), Rates(1, 0.1, 0.1, 0.1), 1),
-        (Load("both"), Rates(1, 1e9, 1e9, 1e9), 5_000_000),
+        ("flow", {"queus": 3}, "there is no option 'queus'"),
+        ("flow", {"queues": 0}, "queues=0 is too few; at least 1 is needed"),
+        ("flow", {"window": "many"}, "window=many is no number"),
+        ("flow", {"order": "backwards"}, "order=backwards? There are both, seq and publish"),
+        ("flow", {"exchange": "topic", "queues": 3, "bindings": 4}, "bindings=4 are not shared evenly by 3 queues"),
+        ("backwards", {}, "there is no mode 'backwards'"),
     ],
+    ids=lambda value: value if type(value) is str else "",
 )
-def test_so_many_messages_are_sent_as_take_the_time(load: Load, rates: Rates, messages: int) -> None:
-    assert enough(load, rates, 3.0) == messages
-
-
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
-    ours = [Measured(Rates(1, rate, rate, rate), 7.0) for rate in (100.0, 300.0, 200.0)]
-    theirs = [Measured(Rates(1, rate, rate, rate), 9.0) for rate in (50.0, 50.0, 40.0)]
-    row = outcome("both", Figure("end_to_end", 3.0), [ours, theirs])
-    wanted: dict[str, Any] = {"shardmq_msgs_per_s": 200.0, "rabbitmq_msgs_per_s": 50.0, "ratio": 5.0}
-    wanted |= {"shardmq_cpu_us": 7.0, "rabbitmq_cpu_us": 9.0}
-    assert {name: getattr(row, name) for name in wanted} == wanted
-    assert (row.ratio_min, row.ratio_max) == (2.0, 6.0)
-    alone = outcome("both", Figure("end_to_end", 3.0), [ours])
-    assert (alone.shardmq_msgs_per_s, alone.ratio, alone.rabbitmq_cpu_us) == (200.0, None, None)
+def test_nonsense_is_refused_by_the_load(
+    broker: Broker, load_program: list[str], mode: str, options: dict[str, int | str], sentence: str
+) -> None:
+    with pytest.raises(ShardmqError) as refused:
+        run_load(load_program, Load("amqp", mode, 1, options), Contestant("", broker.port), 10, PATIENCE_SECONDS)
+    assert refused.value.text == f"amqpload: {sentence}"

@@ -10,7 +10,7 @@ import pytest
 
 from shardmq.cmd.bench import command, connections, delays, features
 from shardmq.cmd.bench.compare import command as compare
-from shardmq.cmd.bench.compare import rows, spark
+from shardmq.cmd.bench.compare import comparison, rows, spark
 from shardmq.cmd.bench.results import Figures, Latency
 from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.cmd.demo.demo import print_table
@@ -77,12 +77,25 @@ def delayed() -> None:
 
 
 def compared() -> None:
+    turns = comparison.Turns(123_456.7, 45_678.9, (45_678.9, 123_456.7))
+    ratio = comparison.Turns(12.703, 10.512, (10.512, 12.703))
     outcomes = [
-        rows.Outcome(name, row.text, figure.rate, 123_456.7, 45_678.9, 2.703, 2.512, 12.981, figure.asked, 8.1, 21.3)
+        comparison.Outcome(
+            name,
+            figure.name,
+            row.text,
+            figure.unit,
+            turns,
+            turns,
+            ratio,
+            tuple(comparison.Result(comparison.goal_text(goal, figure), 1.0, True) for goal in figure.goals),
+            8.1,
+            21.3,
+        )
         for name, row in rows.ROWS.items()
         for figure in row.figures
     ]
-    settings = {"brokers": ["shardmq 0.9.0", "RabbitMQ 4.0.5"], "rounds": 5, "cpus": 2, "fdatasync_per_s": 12_345}
+    settings = {"brokers": ["shardmq 0.9.0", "RabbitMQ 4.0.5"], "turns": 3, "cpus": 2, "fdatasync_per_s": 12_345}
     compare.print_outcomes(outcomes, [], settings)
 
 
@@ -120,7 +133,7 @@ PRINTED: dict[str, tuple[Callable[[], None], list[str]]] = {
     "bench delays": (delayed, ["1.2 / 123.5 / 1234.6 ms", "memory of shards, after kill"]),
     "bench compare": (
         compared,
-        [*[row.text for row in rows.ROWS.values()], "shardmq", "RabbitMQ", "ratio", "asked", "min", "max"],
+        ["fan-out", "shardmq", "worst", "RabbitMQ", "ratio", "goal"],
     ),
     "bench spark": (
         compared_in_spark,

@@ -1,24 +1,27 @@
-"""`shardmq bench compare`: the same AMQP clients, the same machine, shardmq and RabbitMQ in turns."""
+"""`shardmq bench compare`: the same clients, the same machine, shardmq and RabbitMQ in turns."""
 
 import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
-from shardmq.cmd.bench.compare.load import compiled_program, pika_program
+from shardmq.cmd.bench.compare.comparison import Comparison, Limits, Outcome, Result
+from shardmq.cmd.bench.compare.load import PROGRAMS, Contestant
 from shardmq.cmd.bench.compare.rabbitmq import Absent, Server
-from shardmq.cmd.bench.compare.rows import ROWS, Comparison, Contestant, Outcome, rate_of
+from shardmq.cmd.bench.compare.record import machine, record
+from shardmq.cmd.bench.compare.rows import ROWS
 from shardmq.cmd.terminal.options import JSON
-from shardmq.cmd.terminal.output import print_json
+from shardmq.cmd.terminal.output import CommandFailed, print_json
 from shardmq.cmd.terminal.rows import Column, Row
 from shardmq.cmd.terminal.tables import Table
-from shardmq.cmd.terminal.values import counted, whole
+from shardmq.cmd.terminal.values import counted
 from shardmq.errors import ShardmqError
 from shardmq.version import VERSION
 
@@ -28,20 +31,42 @@ DISKS: Final = (Path("/var/tmp"), Path(tempfile.gettempdir()))
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of rows that were asked for, in the table's order; all where none were.
+
+    Raises:
+        BadParameter: there is no such row.
+    """
+    wanted = [word for pattern in patterns for word in pattern.split(",") if word]
+    for word in wanted:
+        if not any(fnmatchcase(name, word) for name in ROWS):
+            raise click.BadParameter(f"there is no row '{word}'; there are {', '.join(ROWS)}")
+    return tuple(name for name in ROWS if not wanted or any(fnmatchcase(name, word) for word in wanted))
+
+
 @click.command("compare")
 @click.option(
-    "--rounds", type=click.IntRange(1, 100), default=5, show_default=True, help="Rounds that medians are taken over."
+    "--turns",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Turns that the median and the worst are taken of.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 60),
-    default=3.0,
+    default=2.0,
     show_default=True,
     help="Time of one measurement; the number of messages follows.",
 )
 @click.option("--messages", type=click.IntRange(1), help="Messages of each measurement, instead of --seconds.")
 @click.option(
-    "--only", "names", multiple=True, type=click.Choice(tuple(ROWS)), help="Measure only this row; may be repeated."
+    "--rows",
+    "names",
+    multiple=True,
+    callback=row_names,
+    metavar="NAME,…",
+    help="Measure only these rows, as both-100-shared or 'latency-*'; may be repeated.  [default: all]",
 )
 @click.option(
     "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
@@ -57,15 +82,21 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--timeout",
     type=click.FloatRange(1),
-    default=300.0,
+    default=90.0,
     show_default=True,
     metavar="SECONDS",
-    help="Give up when one measurement takes longer.",
+    help="Give a row up when one measurement takes longer.",
+)
+@click.option(
+    "--record",
+    "record_to",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write the figures into this file; rows in it that were not measured stay.",
 )
 @JSON
 def compare(
     *,
-    rounds: int,
+    turns: int,
     seconds: float,
     messages: int | None,
     names: tuple[str, ...],
@@ -73,13 +104,16 @@ def compare(
     rabbitmq: bool,
     disk: Path | None,
     timeout: float,
+    record_to: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure shardmq and RabbitMQ in turns with the same AMQP clients: messages a second, and the ratios.
+    """Measure shardmq and RabbitMQ in turns with the same clients: median and worst of each workload, and the ratios.
 
     The command starts both brokers on free ports, with their data on the same disk, and stops them at the end. The
-    clients are a C program with librabbitmq, compiled on the spot, and pika. Every message is checked: none may be
-    lost, delivered twice, changed or out of order.
+    clients are a C program with librabbitmq, compiled on the spot, pika, shardmq's SDK and Spark. Every message is
+    checked: none may be lost, delivered twice, changed or out of order.
+
+    All rows take about a quarter of an hour. A row that fails is named at the end, and the exit code is 1.
     """
     from shardmq.cmd.bench.disk import fdatasync_per_s
 
@@ -87,11 +121,11 @@ def compare(
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-compare-", dir=disk)))
-        programs, absent = programs_of(names or tuple(ROWS), folder)
+        programs, absent = programs_of(names, folder)
         contestants, missing = stack.enter_context(contestants_in(folder, shards, rabbitmq))
         absent += missing
         settings = {
-            "rounds": rounds,
+            "turns": turns,
             "seconds": None if messages else seconds,
             "messages": messages,
             "shards": shards,
@@ -99,20 +133,20 @@ def compare(
             "fdatasync_per_s": fdatasync_per_s(disk),
             "cpus": len(os.sched_getaffinity(0)),
         }
-        comparison = Comparison(
-            tuple(programs),
-            contestants,
-            programs,
-            rounds=rounds,
-            seconds=seconds,
-            messages=messages,
-            timeout=timeout,
-        )
-        measure(comparison, rounds, as_json)
+        comparison = Comparison(programs, contestants, Limits(turns, seconds, messages, timeout))
+        measure(comparison, turns, as_json)
+    where = machine(disk)
+    outcomes, failures = comparison.outcomes(), list(comparison.failures.values())
+    if record_to is not None:
+        record(record_to, outcomes, settings, where)
     if as_json:
-        print_json({"compare": comparison.outcomes(), "absent": absent, "settings": settings})
+        print_json(
+            {"compare": outcomes, "failures": failures, "absent": absent, "settings": settings, "machine": where}
+        )
     else:
-        print_outcomes(comparison.outcomes(), absent, settings)
+        print_outcomes(outcomes, absent, settings)
+    if failures:
+        raise CommandFailed("; ".join(failures))
 
 
 @contextlib.contextmanager
@@ -129,27 +163,30 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """The command that makes the load, by row; and what is missing for other rows.
+def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, dict[str, list[str]]], list[str]]:
+    """The commands that make the loads, by row and program; and what is missing for other rows.
 
     Raises:
         ShardmqError: no row can be measured.
     """
-    programs: dict[str, list[str]] = {}
+    made: dict[str, list[str] | None] = {}
     absent: list[str] = []
-    makers: dict[bool, Callable[[], list[str]]] = {False: lambda: compiled_program(folder), True: pika_program}
-    made: dict[bool, list[str] | None] = {}
+    programs: dict[str, dict[str, list[str]]] = {}
     for name in names:
-        is_pikas = ROWS[name].load.is_pikas
-        if is_pikas not in made:
-            try:
-                made[is_pikas] = makers[is_pikas]()
-            except Absent as reason:
-                made[is_pikas] = None
-                absent.append(str(reason))
-        command = made[is_pikas]
-        if command is not None:
-            programs[name] = command
+        needed = {load.program for load in (ROWS[name].ours, ROWS[name].theirs) if load is not None}
+        commands: dict[str, list[str]] = {}
+        for program in needed:
+            if program not in made:
+                try:
+                    made[program] = PROGRAMS[program].command(folder)
+                except Absent as reason:
+                    made[program] = None
+                    absent.append(str(reason))
+            command = made[program]
+            if command is not None:
+                commands[program] = command
+        if len(commands) == len(needed):
+            programs[name] = commands
     if not programs:
         raise ShardmqError("; ".join(absent))
     return programs, absent
@@ -162,7 +199,7 @@ def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[
 
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "data", shards=shards))
-        contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()))]
+        contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()), broker.url)]
         absent = []
         if rabbitmq:
             try:
@@ -177,8 +214,8 @@ def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[
                 signal.signal(number, signal.SIG_IGN)
 
 
-def measure(comparison: Comparison, rounds: int, as_json: bool) -> None:
-    """Measure all rounds, with the progress on stderr."""
+def measure(comparison: Comparison, turns: int, as_json: bool) -> None:
+    """Measure all turns, with the progress on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
@@ -186,49 +223,72 @@ def measure(comparison: Comparison, rounds: int, as_json: bool) -> None:
     with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
         task = bar.add_task("", total=comparison.steps)
         for turn, name, who, make in comparison.run():
-            when = f"round {turn} of {rounds}" if turn else "warming up"
+            when = f"turn {turn} of {turns}" if turn else "warming up"
             bar.update(task, description=f"{when}: {name}, {who.name}")
-            rates = make()
+            figures = make()
             bar.advance(task)
             if as_json:
                 continue
-            said = ", ".join(f"{rate_of(rates, figure):,.0f}" for figure in ROWS[name].figures)
-            bar.console.print(f"{when}: {name}: {who.name}: {said} msgs/s", highlight=False, soft_wrap=True)
+            said = comparison.failures.get(name) or ", ".join(
+                f"{number(figures[figure.name])} {figure.unit}" for figure in ROWS[name].figures if figures
+            )
+            bar.console.print(f"{when}: {name}: {who.name}: {said}", highlight=False, soft_wrap=True)
 
 
 def print_outcomes(outcomes: Sequence[Outcome], absent: Sequence[str], settings: dict[str, Any]) -> None:
     """Print the figures for people."""
     title = (
-        f"{' and '.join(settings['brokers'])}, msgs/s, medians of {counted(settings['rounds'], 'round')}; 100-byte "
+        f"{' and '.join(settings['brokers'])}, medians and worst of {counted(settings['turns'], 'turn')}; 100-byte "
         f"persistent messages with confirms; {settings['cpus']} CPUs, {settings['fdatasync_per_s']:,} fdatasync/s"
     )
-    Table(title, COLUMNS, [{**msgspec.to_builtins(row), "load": label(row)} for row in outcomes]).print()
+    Table(title, COLUMNS, [fields(row) for row in outcomes]).print()
     for reason in absent:
         click.echo(reason)
 
 
-def label(row: Outcome) -> str:
-    """The name of a row in the table."""
-    return row.text if len(ROWS[row.row].figures) == 1 else f"{row.text}: {row.figure}"
+def fields(row: Outcome) -> Row:
+    """An outcome as a row of the table."""
+    shown = row.text
+    if len(ROWS[row.row].figures) > 1:
+        shown += f": {row.figure.removesuffix('_msgs_per_s').replace('_', ' ')}"
+    elif row.unit != "msgs/s":
+        shown += f", {row.unit or row.figure.replace('_', ' ')}"
+    goals = ", ".join(goal.text for goal in row.goals)
+    return {**msgspec.to_builtins(row), "workload": shown, "goal": goals, "missed": missed(row.goals)}
 
 
-def times(number: float) -> str:
+def missed(goals: Sequence[Result]) -> bool:
+    """Whether a goal was not reached."""
+    return any(goal.is_met is False for goal in goals)
+
+
+def number(value: float) -> str:
+    """A figure for people: four digits at most, as "123,500" or "0.63"."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def times(value: float) -> str:
     """A ratio for people, as "1.25 x"."""
-    return f"{number:.2f} x"
+    return f"{value:.2f} x"
 
 
-def ratio_style(row: Row) -> str:
-    """Red where the ratio is less than asked."""
-    asked, ratio = row["asked"], row["ratio"]
-    return "bold red" if asked is not None and ratio is not None and ratio < asked else "bold"
+def part(of: str, which: str) -> Any:
+    """A function of a row: the median or the worst of its figure; None where it was not measured."""
+    return lambda row: row[of] and row[of][which]
 
 
 COLUMNS: Final = (
-    Column("load"),
-    Column("shardmq", lambda row: row["shardmq_msgs_per_s"], is_number=True, text=whole),
-    Column("RabbitMQ", lambda row: row["rabbitmq_msgs_per_s"], is_number=True, text=whole),
-    Column("ratio", is_number=True, text=times, style=ratio_style),
-    Column("asked", is_number=True, text=lambda asked: f"{asked:g} x"),
-    Column("min", lambda row: row["ratio_min"], is_number=True, text=times),
-    Column("max", lambda row: row["ratio_max"], is_number=True, text=times),
+    Column("workload", is_wrapped=True),
+    Column("shardmq", part("shardmq", "median"), is_number=True, text=number),
+    Column("worst", part("shardmq", "worst"), is_number=True, text=number),
+    Column("RabbitMQ", part("rabbitmq", "median"), is_number=True, text=number),
+    Column(
+        "ratio",
+        part("ratio", "median"),
+        is_number=True,
+        text=times,
+        style=lambda row: "bold red" if row["missed"] else "bold",
+    ),
+    Column("worst ratio", part("ratio", "worst"), is_number=True, is_wrapped=True, text=times),
+    Column("goal", is_wrapped=True, style=lambda row: "red" if row["missed"] else ""),
 )

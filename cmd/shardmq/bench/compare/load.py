@@ -1,4 +1,4 @@
-"""The programs that make the load of `bench compare`: a C program, compiled when it is needed, and pika."""
+"""The programs that make the load of `bench compare`: a C program, compiled when it is needed, pika, and the SDK."""
 
 import importlib.util
 import os
@@ -6,80 +6,84 @@ import re
 import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from shardmq.cmd.bench.compare import pika_program as compare_pika
+from shardmq.cmd.bench.compare.amqpload import SOURCES
 from shardmq.cmd.bench.compare.rabbitmq import Absent
-from shardmq.cmd.run.invocation import environment
+from shardmq.cmd.run import invocation
 from shardmq.errors import ShardmqError, Timeout
 
-SOURCE: Final = Path(__file__).with_name("amqpload.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
 
 MISSING_LIBRARY: Final = re.compile(r"amqp(_\w+)?\.h|-lrabbitmq")
 """Found in the errors of a compiler when librabbitmq or its headers are missing."""
 
+Figures = dict[str, float]
+"""What was measured, by name; "seconds" is the time that it took, by which the next number of messages is found."""
 
-class Rates(msgspec.Struct, frozen=True):
-    """The rates of one measurement, in messages a second; every message was checked.
+
+class Contestant(msgspec.Struct, frozen=True):
+    """A broker that is measured.
 
     Attributes:
-        messages: in all.
-        publish_msgs_per_s: first publish to last confirm.
-        consume_msgs_per_s: first to last delivery; 0 where nothing was consumed.
-        end_to_end_msgs_per_s: from the start until both are done; 0 where nothing was consumed.
+        name: for people.
+        port: of AMQP.
+        pids: its processes.
+        url: for the SDK; None for brokers that do not speak the native protocol.
     """
 
-    messages: int
-    publish_msgs_per_s: float
-    consume_msgs_per_s: float = 0.0
-    end_to_end_msgs_per_s: float = 0.0
+    name: str
+    port: int
+    pids: tuple[int, ...] = ()
+    url: str | None = None
 
 
 class Load(msgspec.Struct, frozen=True):
     """One kind of load.
 
     Attributes:
-        mode: both, seq or each for the C program; confirmed or unconfirmed for pika.
-        window: most unconfirmed messages.
-        size: bytes of a body.
-        connections: number of connections, in mode each.
+        program: the program that makes it, one of `PROGRAMS`.
+        mode: the program's mode.
+        first: messages of the first measurement; the numbers of the others follow from the time that it took.
+        options: of the program, by name.
+        least: least number of messages.
+        is_fixed: whether every measurement has as many messages as the first.
     """
 
+    program: str
     mode: str
-    window: int = 1000
-    size: int = 100
-    connections: int = 1
-
-    @property
-    def is_pikas(self) -> bool:
-        """Whether the pika program makes it."""
-        return self.mode in compare_pika.MODES
-
-    def arguments(self, port: int, messages: int) -> list[str]:
-        """The arguments of the program."""
-        queue = f"bench-compare-{secrets.token_hex(4)}"
-        if self.is_pikas:
-            return [self.mode, str(port), queue, str(messages), str(self.size)]
-        numbers = (messages, self.size, self.window)
-        return ["127.0.0.1", str(port), queue, *map(str, numbers), self.mode, str(self.connections)]
+    first: int
+    options: dict[str, int | str] = {}
+    least: int = 1
+    is_fixed: bool = False
 
 
-def pika_program() -> list[str]:
-    """The command of the pika program.
+class Program(msgspec.Struct, frozen=True):
+    """A program that makes loads.
 
-    Raises:
-        Absent: pika is not installed.
+    Attributes:
+        command: makes the command that runs it, given a folder for what is compiled; raises Absent, which says what to
+            install.
+        arguments: makes its arguments from the load, the broker and the number of messages.
+        figures: makes the figures from the JSON that it prints.
     """
-    if importlib.util.find_spec("pika") is None:
-        raise Absent("pika is not installed: pip install 'shardmq[bench]'")
-    return [sys.executable, "-P", "-m", compare_pika.__name__]
+
+    command: Callable[[Path], list[str]]
+    arguments: Callable[[Load, Contestant, int], list[str]]
+    figures: Callable[[dict[str, Any]], Figures]
+
+
+def numbers(said: dict[str, Any]) -> Figures:
+    """The figures of a program that prints nothing else."""
+    return {name: float(value) for name, value in said.items()}
 
 
 def compiled_program(folder: Path) -> list[str]:
@@ -97,33 +101,139 @@ def compiled_program(folder: Path) -> list[str]:
     if not compiler or shutil.which(compiler[0]) is None:
         raise Absent(f"{compiler[0] if named else 'a C compiler'} is not installed: apt-get install gcc")
     program = folder / "amqpload"
-    command = [*compiler, "-O2", "-o", str(program), str(SOURCE), "-lrabbitmq", "-lpthread"]
+    command = [*compiler, "-O2", "-o", str(program), *map(str, SOURCES), "-lrabbitmq", "-lpthread"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
     if done.returncode == 0:
         return [str(program)]
     if MISSING_LIBRARY.search(done.stderr):
         raise Absent("librabbitmq is not installed: apt-get install librabbitmq-dev (rabbitmq-c elsewhere)")
-    raise ShardmqError(f"{shlex.join(compiler)} cannot compile {SOURCE.name}: {last_line(done.stderr)}")
+    raise ShardmqError(f"{shlex.join(compiler)} cannot compile {program.name}: {last_line(done.stderr)}")
 
 
-def run_load(program: Sequence[str], load: Load, port: int, messages: int, timeout: float) -> Rates:
-    """Put the load on the broker at this port once.
+def amqp_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
+    """The arguments of the C program."""
+    options = {**load.options, "messages": messages, "pids": ",".join(map(str, broker.pids))}
+    words = [f"{name}={value}" for name, value in options.items()]
+    return ["127.0.0.1", str(broker.port), new_name(), load.mode, *words]
+
+
+def pika_program(_folder: Path) -> list[str]:
+    """The command of the pika program.
+
+    Raises:
+        Absent: pika is not installed.
+    """
+    if importlib.util.find_spec("pika") is None:
+        raise Absent("pika is not installed: pip install 'shardmq[bench]'")
+    return [sys.executable, "-P", "-m", compare_pika.__name__]
+
+
+def pika_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
+    """The arguments of the pika program."""
+    return [load.mode, str(broker.port), new_name(), str(messages), "100"]
+
+
+def pika_figures(said: dict[str, Any]) -> Figures:
+    """The figures of the pika program."""
+    return {**numbers(said), "seconds": said["messages"] / said["publish_msgs_per_s"]}
+
+
+def own_program(_folder: Path) -> list[str]:
+    """The command of `shardmq`."""
+    return invocation.command()
+
+
+def spark_program(_folder: Path) -> list[str]:
+    """The command of `shardmq`, where Spark is installed.
+
+    Raises:
+        Absent: it is not.
+    """
+    if importlib.util.find_spec("pyspark") is None or shutil.which("java") is None:
+        raise Absent(
+            "Spark or Java is not installed: pip install 'shardmq[spark]', apt-get install default-jre-headless"
+        )
+    return invocation.command()
+
+
+def own_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
+    """The arguments of `shardmq bench`."""
+    assert broker.url is not None
+    count = "--rows" if load.mode == "spark" else "--messages"
+    options = {"url": broker.url, **load.options}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    words += ["--no-rabbitmq"] if load.mode == "spark" else []
+    return ["bench", load.mode, count, str(messages), *words, "--json"]
+
+
+def sdk_figures(said: dict[str, Any]) -> Figures:
+    """The figures of `shardmq bench bulk` and its like."""
+    rates = {name: float(value) for name, value in said.items() if name.endswith("_msgs_per_s")}
+    return {**rates, "seconds": said["settings"]["messages"] / said["end_to_end_msgs_per_s"]}
+
+
+def feature_figures(said: dict[str, Any]) -> Figures:
+    """The figures of `shardmq bench features`, of which one was measured once, between two plain measurements."""
+    (cost,) = said["features"]
+    messages = said["settings"]["messages"]
+    seconds = messages / cost["end_to_end_msgs_per_s"] + 2 * messages / cost["plain_msgs_per_s"]
+    return {
+        "end_to_end_msgs_per_s": cost["end_to_end_msgs_per_s"],
+        "share_of_plain": cost["ratio"],
+        "seconds": seconds,
+    }
+
+
+def spark_figures(said: dict[str, Any]) -> Figures:
+    """The figures of `shardmq bench spark`."""
+    rates = {outcome["sink"]: outcome["rows_per_s"] for outcome in said["spark"]}
+    exactly = rates["shardmq, exactly-once"]
+    return {"exactly_once_rows_per_s": exactly, "seconds": said["settings"]["rows"] / exactly}
+
+
+PROGRAMS: Final = {
+    "amqp": Program(compiled_program, amqp_arguments, numbers),
+    "pika": Program(pika_program, pika_arguments, pika_figures),
+    "sdk": Program(own_program, own_arguments, sdk_figures),
+    "features": Program(own_program, own_arguments, feature_figures),
+    "spark": Program(spark_program, own_arguments, spark_figures),
+}
+"""All programs, by name."""
+
+
+def new_name() -> str:
+    """A name that no queue has yet."""
+    return f"bench-compare-{secrets.token_hex(4)}"
+
+
+def run_load(command: Sequence[str], load: Load, broker: Contestant, messages: int, timeout: float) -> Figures:
+    """Put the load on a broker once.
 
     Raises:
         Timeout: it takes too long.
         ShardmqError: a message was lost, doubled, refused, changed, out of order, or the connection ended.
     """
-    command = [*program, *load.arguments(port, messages)]
-    try:
-        # It has its own process group: Ctrl-C reaches this process alone, which then ends it.
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment(), process_group=0, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise Timeout(f"{messages:,} messages are not through after {timeout:.0f} s; see --timeout") from None
-    if done.returncode != 0:
-        raise ShardmqError(last_line(done.stderr) or f"the load ended with code {done.returncode}")
-    return msgspec.json.decode(done.stdout, type=Rates)
+    program = PROGRAMS[load.program]
+    words = [*command, *program.arguments(load, broker, messages)]
+    # It has its own process group: Ctrl-C reaches this process alone, which then ends it.
+    with subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=invocation.environment(),
+        process_group=0,
+    ) as process:
+        try:
+            said, failure = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise Timeout(f"{messages:,} messages are not through after {timeout:.0f} s; see --timeout") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+    if process.returncode != 0:
+        raise ShardmqError(last_line(failure) or f"the load ended with code {process.returncode}")
+    return program.figures(msgspec.json.decode(last_line(said)))
 
 
 def last_line(text: str) -> str:

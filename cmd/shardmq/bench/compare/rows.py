@@ -1,237 +1,204 @@
-"""The rows of `bench compare`: what is measured, in which order, and the medians."""
+"""The rows of `bench compare`: what each runs, what of it is compared, and the goals."""
 
-import math
-import os
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from shardmq.cmd.bench.compare.load import Load, Rates, run_load
-from shardmq.errors import ShardmqError
+from shardmq.cmd.bench.compare.load import Load
 
-MESSAGES_MAX: Final = 5_000_000
-"""Most messages in one measurement: a queue that holds them all must fit on the disk."""
+RABBITMQ: Final = "RabbitMQ"
+PUBLISHED: Final = "publish_msgs_per_s"
+
+LESS_IS_BETTER: Final = ("_ms", "_us", "_bytes")
+"""Ends of the names of figures of which less is better."""
+
+UNITS: Final = {
+    "_msgs_per_s": "msgs/s",
+    "_rows_per_s": "rows/s",
+    "_per_s": "a second",
+    "_ms": "ms",
+    "_us": "µs",
+    "_bytes": "bytes",
+}
+"""Units of figures, by the end of their name; the first that fits."""
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """What a figure is to reach: at least the bound, or at most where less is better.
+
+    Attributes:
+        bound: the number.
+        of: what the figure is divided by before: "RabbitMQ", or the name of another row; "" for the figure itself.
+        every: whether it holds for the worst turn, and not for the median alone.
+    """
+
+    bound: float
+    of: str = RABBITMQ
+    every: bool = False
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A rate that is measured for a row.
+    """What is compared of what a load measures.
 
     Attributes:
-        rate: publish, consume or end_to_end, as in `Rates`.
-        asked: the least ratio to RabbitMQ's rate that is asked for; None where none is.
-    """
-
-    rate: str
-    asked: float | None
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One load, measured on each broker in each round.
-
-    Attributes:
-        text: description for people.
-        load: the load.
-        first: messages of the first measurement; the numbers of the others follow from its rate.
-        figures: the rates that are shown.
-    """
-
-    text: str
-    load: Load
-    first: int
-    figures: tuple[Figure, ...]
-
-
-ROWS: Final = {
-    "both": Row("both at once", Load("both"), 20_000, (Figure("end_to_end", 3.0),)),
-    "seq": Row("by itself", Load("seq"), 20_000, (Figure("publish", 3.0), Figure("consume", 2.0))),
-    "window-1": Row("publish, window 1", Load("seq", window=1), 500, (Figure("publish", 0.8),)),
-    "1-kb": Row("both at once, 1 KB", Load("both", size=1024), 20_000, (Figure("end_to_end", 3.0),)),
-    "distinct": Row(
-        "20 queues, distinct",
-        Load("each", window=100, connections=20),
-        20_000,
-        (Figure("end_to_end", 1.2),),
-    ),
-    "pika": Row("pika, confirmed", Load("confirmed"), 500, (Figure("publish", None),)),
-    "pika-unconfirmed": Row("pika, unconfirmed", Load("unconfirmed"), 5_000, (Figure("publish", None),)),
-}
-"""All rows, by name; with 100-byte persistent messages and confirms, unless the text says otherwise."""
-
-
-class Contestant(msgspec.Struct, frozen=True):
-    """A broker that is measured.
-
-    Attributes:
-        name: for people.
-        port: of AMQP.
-        pids: its processes.
+        name: as the load's program calls it.
+        goals: what it is to reach.
     """
 
     name: str
-    port: int
-    pids: tuple[int, ...] = ()
-
-    def cpu_seconds(self) -> float:
-        """Processor time of its processes, in seconds."""
-        return sum(map(cpu_seconds, self.pids))
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process in user and kernel mode, in seconds (proc_pid_stat(5))."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """One measurement: the rates, and the broker's processor time for each message in µs."""
-
-    rates: Rates
-    cpu_us: float
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """A figure of a row. Without RabbitMQ there are no ratios.
-
-    Attributes:
-        row: name of the row.
-        text: description of the row.
-        figure: publish, consume or end_to_end.
-        shardmq_msgs_per_s: median of the rounds.
-        rabbitmq_msgs_per_s: the same.
-        ratio: median of the rounds' ratios.
-        ratio_min: the least of them.
-        ratio_max: the greatest.
-        asked: what the ratio is to be.
-        shardmq_cpu_us: median processor time of the broker for each message of this row, in µs.
-        rabbitmq_cpu_us: the same.
-    """
-
-    row: str
-    text: str
-    figure: str
-    shardmq_msgs_per_s: float
-    rabbitmq_msgs_per_s: float | None
-    ratio: float | None
-    ratio_min: float | None
-    ratio_max: float | None
-    asked: float | None
-    shardmq_cpu_us: float
-    rabbitmq_cpu_us: float | None
-
-
-class Comparison:
-    """All measurements of one comparison.
-
-    Args:
-        names: of rows.
-        contestants: shardmq first.
-        programs: the command that makes a row's load, by name of the row.
-        rounds: rounds that count; one more comes first, to warm up and to find the numbers of messages.
-        seconds: target time of one measurement; two rates of one row share it.
-        messages: messages of each measurement; None for as many as take `seconds`.
-        timeout: seconds after which a measurement is given up.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        contestants: Sequence[Contestant],
-        programs: Mapping[str, Sequence[str]],
-        *,
-        rounds: int,
-        seconds: float,
-        messages: int | None,
-        timeout: float,
-    ) -> None:
-        self._names = names
-        self._contestants = contestants
-        self._programs = programs
-        self._rounds = rounds
-        self._seconds = seconds
-        self._messages = messages
-        self._timeout = timeout
-        self._next = {(name, who): ROWS[name].first for name in names for who in contestants}
-        self._measured: dict[tuple[str, Contestant], list[Measured]] = {key: [] for key in self._next}
+    goals: tuple[Goal, ...] = ()
 
     @property
-    def steps(self) -> int:
-        """How many measurements there are."""
-        return len(self._next) * (self._rounds + 1)
+    def is_less_better(self) -> bool:
+        """Whether a smaller one is better: a time, not a rate."""
+        return self.name.endswith(LESS_IS_BETTER)
 
-    def run(self) -> Iterator[tuple[int, str, Contestant, Callable[[], Rates]]]:
-        """Yield each measurement as (round, row, broker, function that measures); the first broker alternates."""
-        for turn in range(self._rounds + 1):
-            for place, name in enumerate(self._names):
-                order = self._contestants if (turn + place) % 2 else self._contestants[::-1]
-                for who in order:
-                    yield turn, name, who, partial(self._measure, name, who, turn > 0)
-
-    def _measure(self, name: str, who: Contestant, counts: bool) -> Rates:
-        load = ROWS[name].load
-        messages = max(self._messages or self._next[name, who], load.connections)
-        before = who.cpu_seconds()
-        try:
-            rates = run_load(self._programs[name], load, who.port, messages, self._timeout)
-        except ShardmqError as fault:
-            raise ShardmqError(f"{name}, {who.name}: {fault.text}") from fault
-        self._next[name, who] = enough(load, rates, self._seconds)
-        if counts:
-            self._measured[name, who].append(Measured(rates, (who.cpu_seconds() - before) * 1e6 / messages))
-        return rates
-
-    def outcomes(self) -> list[Outcome]:
-        """The figures of all rows, once everything is measured."""
-        return [
-            outcome(name, figure, [self._measured[name, who] for who in self._contestants])
-            for name in self._names
-            for figure in ROWS[name].figures
-        ]
+    @property
+    def unit(self) -> str:
+        """The unit, for people."""
+        return next((unit for end, unit in UNITS.items() if self.name.endswith(end)), "")
 
 
-def rate_of(rates: Rates, figure: Figure) -> float:
-    """The rate that a figure shows."""
-    rate = getattr(rates, f"{figure.rate}_msgs_per_s")
-    assert isinstance(rate, float)
-    return rate
+class Row(msgspec.Struct, frozen=True):
+    """One load, measured on each broker in each turn.
+
+    Attributes:
+        text: description for people.
+        ours: the load of shardmq.
+        figures: what is compared.
+        theirs: the load of RabbitMQ; None where it has no such thing.
+    """
+
+    text: str
+    ours: Load
+    figures: tuple[Figure, ...]
+    theirs: Load | None = None
 
 
-def enough(load: Load, rates: Rates, seconds: float) -> int:
-    """The number of messages that take `seconds` at these rates, rounded to two digits."""
-    if load.mode == "seq":
-        each = 1 / rates.publish_msgs_per_s + 1 / rates.consume_msgs_per_s
-    else:
-        each = 1 / (rates.end_to_end_msgs_per_s or rates.publish_msgs_per_s)
-    messages = seconds / each
-    digits = 1 - math.floor(math.log10(messages)) if messages >= 1 else 0
-    return max(1, min(MESSAGES_MAX, round(round(messages, digits))))
+def amqp(text: str, mode: str, first: int, figures: tuple[Figure, ...], **options: int | str) -> Row:
+    """A row of the C program, the same for both brokers."""
+    load = Load("amqp", mode, first, options, least=int(options.get("connections", 1)))
+    return Row(text, load, figures, load)
 
 
-def outcome(name: str, figure: Figure, measured: Sequence[Sequence[Measured]]) -> Outcome:
-    """The medians of a figure, of shardmq and of RabbitMQ where it was measured."""
-    rates = [[rate_of(one.rates, figure) for one in rounds] for rounds in measured]
-    ours, theirs = medians(rates)
-    ours_us, theirs_us = medians([[one.cpu_us for one in rounds] for rounds in measured])
-    ratios = [mine / other for mine, other in zip(*rates, strict=True)] if theirs else []
-    return Outcome(
-        name,
-        ROWS[name].text,
-        figure.rate,
-        ours,
-        theirs,
-        round(statistics.median(ratios), 3) if ratios else None,
-        round(min(ratios), 3) if ratios else None,
-        round(max(ratios), 3) if ratios else None,
-        figure.asked,
-        ours_us,
-        theirs_us,
-    )
+def at_once(text: str, first: int, *goals: Goal, **options: int | str) -> Row:
+    """A row of the C program: publishing and consuming at the same time."""
+    return amqp(text, "flow", first, (Figure("end_to_end_msgs_per_s", goals),), **options)
 
 
-def medians(of: Sequence[Sequence[float]]) -> tuple[float, float | None]:
-    """The median of shardmq's numbers, and of RabbitMQ's where there are some."""
-    ours, *theirs = [round(statistics.median(numbers), 1) for numbers in of]
-    return ours, theirs[0] if theirs else None
+def alone(text: str, queues: int, first: int) -> Row:
+    """A row of the C program: consuming from many queues, everything being published before."""
+    figures = (Figure("consume_msgs_per_s", (Goal(2),)),)
+    return amqp(text, "flow", first, figures, order="seq", queues=queues, **{"global": 1})
+
+
+def latency(rate: int, *figures: Figure) -> Row:
+    """A row of the C program: latency at a fixed rate, without confirms."""
+    return amqp(f"latency at {rate:,}/s", "latency", rate // 2, figures, rate=rate, confirms=0)
+
+
+def pika(text: str, mode: str, first: int) -> Row:
+    """A row of pika, publishing."""
+    load = Load("pika", mode, first)
+    return Row(text, load, (Figure(PUBLISHED),), load)
+
+
+def native(text: str, mode: str, first: int, goal: Goal, queues: int) -> Row:
+    """A row of the SDK, for which RabbitMQ has no counterpart."""
+    return Row(text, Load("sdk", mode, first, {"queues": queues}), (Figure("end_to_end_msgs_per_s", (goal,)),))
+
+
+ONE_IN_FLIGHT: Final = Load("amqp", "flow", 300, {"order": "publish", "window": 1})
+DISK_BYTES_MAX: Final = 4 * 10_240 * 1.5
+"""For each body of 10 KB: once in each of four shards, and half as much again for what is around it."""
+
+ROWS: Final = {
+    "both": at_once("1 queue, both at once", 20_000, Goal(6), Goal(4, every=True)),
+    "both-10-shared": at_once("10 queues in turn, one prefetch", 10_000, Goal(3), queues=10, **{"global": 1}),
+    "both-10": at_once("10 queues in turn, prefetch each", 10_000, Goal(3), queues=10),
+    "both-100-shared": at_once("100 queues in turn, one prefetch", 5_000, Goal(3), queues=100, **{"global": 1}),
+    "both-1000-shared": at_once("1,000 queues in turn, one prefetch", 5_000, Goal(3), queues=1000, **{"global": 1}),
+    "alone": amqp(
+        "1 queue, one after the other",
+        "flow",
+        20_000,
+        (Figure(PUBLISHED, (Goal(3),)), Figure("consume_msgs_per_s", (Goal(2),))),
+        order="seq",
+    ),
+    "consume-10": alone("10 queues, consuming alone", 10, 10_000),
+    "consume-100": alone("100 queues, consuming alone", 100, 10_000),
+    "consume-1000": alone("1,000 queues, consuming alone", 1000, 10_000),
+    "1-kb": at_once("1 queue, both at once, 1 KB", 10_000, Goal(3), bytes=1024),
+    "distinct": amqp(
+        "20 connections and queues, distinct",
+        "each",
+        10_000,
+        (Figure("end_to_end_msgs_per_s", (Goal(1.2),)),),
+        connections=20,
+        window=100,
+        prefetch=200,
+        ack_every=50,
+    ),
+    "priorities": at_once("priorities alternating", 5_000, Goal(0.7, of="both"), Goal(1), priorities=10),
+    "fanout-10": at_once("fan-out to 10 queues", 2_000, Goal(3), exchange="fanout", queues=10),
+    "fanout-100": amqp(
+        "fan-out to 100 queues, 10 KB",
+        "flow",
+        100,
+        (Figure("end_to_end_msgs_per_s", (Goal(5),)), Figure("disk_bytes", (Goal(DISK_BYTES_MAX, of=""),))),
+        exchange="fanout",
+        queues=100,
+        bytes=10_240,
+        window=100,
+    ),
+    "latency-1000": latency(1_000, Figure("p50_ms", (Goal(1),))),
+    "latency-5000": latency(5_000, Figure("p50_ms", (Goal(1),))),
+    "latency-10000": latency(10_000, Figure("p99_ms", (Goal(0.5), Goal(20, of="", every=True)))),
+    "latency-20000": latency(20_000, Figure("p99_ms", (Goal(0.5), Goal(20, of="", every=True)))),
+    "one-in-flight": Row("one in flight", ONE_IN_FLIGHT, (Figure(PUBLISHED, (Goal(1.2),)),), ONE_IN_FLIGHT),
+    "one-in-flight-sdk": Row(
+        "one in flight, SDK", Load("sdk", "sync", 300), (Figure(PUBLISHED, (Goal(1),)),), ONE_IN_FLIGHT
+    ),
+    "reply-to": amqp(
+        "direct reply-to", "round-trips", 200, (Figure("round_trips_per_s", (Goal(1),)),), window=1, persistent=0
+    ),
+    "commits": amqp("tx commits", "commits", 200, (Figure("commits_per_s", (Goal(1.5),)),)),
+    "declarations": amqp(
+        "declarations one by one",
+        "declarations",
+        30,
+        (
+            Figure("declares_per_s", (Goal(2_000, of=""), Goal(1))),
+            Figure("bind_ms", (Goal(1),)),
+            Figure("consume_ms", (Goal(1),)),
+            Figure("cancel_ms", (Goal(1),)),
+        ),
+    ),
+    "connections-500": amqp(
+        "500 connections, 20 msgs/s each",
+        "devices",
+        2_000,
+        (Figure("cpu_us", (Goal(0.5),)), Figure("p99_ms")),
+        connections=500,
+        rate=10_000,
+    ),
+    "pika": pika("pika, a confirm for each", "confirmed", 300),
+    "pika-unconfirmed": pika("pika, no confirms", "unconfirmed", 5_000),
+    "pipelined-1": native("SDK pipelined, 1 queue", "pipelined", 50_000, Goal(334_000, of=""), 1),
+    "pipelined-100": native("SDK pipelined, 100 queues", "pipelined", 10_000, Goal(150_000, of=""), 100),
+    "pipelined-1000": native("SDK pipelined, 1,000 queues", "pipelined", 10_000, Goal(100_000, of=""), 1000),
+    "bulk-1": native("SDK bulk, 1 queue", "bulk", 200_000, Goal(937_000, of=""), 1),
+    "bulk-100": native("SDK bulk, 100 queues", "bulk", 200_000, Goal(0.8, of="bulk-1"), 100),
+    "bulk-1000": native("SDK bulk, 1,000 queues", "bulk", 500_000, Goal(0.8, of="bulk-1"), 1000),
+    "priorities-sdk": Row(
+        "priorities alternating, SDK",
+        Load("features", "features", 20_000, {"only": "priority, alternating", "rounds": 1}, least=1000),
+        (Figure("share_of_plain", (Goal(0.7, of=""),)),),
+    ),
+    "spark": Row(
+        "Spark, exactly once",
+        Load("spark", "spark", 2_000_000, {"turns": 1}, is_fixed=True),
+        (Figure("exactly_once_rows_per_s", (Goal(1_000_000, of=""),)),),
+    ),
+}
+"""All rows, by name; 100-byte persistent messages with confirms, unless the text says otherwise."""
