@@ -8,7 +8,7 @@ from shardmq.bus.coordinator_link import Outcome, Reply
 from shardmq.errors import ReplyCode, RequestError, ShardmqError
 from shardmq.gateway.amqp.outbox import ConfirmWriter, Outbox
 from shardmq.gateway.amqp.transaction_buffer import TransactionBuffer
-from shardmq.gateway.links.publish_window import PublishPlan
+from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel import Channel
 from shardmq.gateway.session.channel_publisher import ChannelPublisher

@@ -14,7 +14,7 @@ import msgspec
 
 from shardmq.errors import PreconditionFailed, ReplyCode
 from shardmq.gateway.amqp.channel import AmqpChannel
-from shardmq.gateway.links.publish_window import PublishPlan
+from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.channel_publisher import ChannelPublisher
 from shardmq.gateway.session.publish_split import PublishSplitter

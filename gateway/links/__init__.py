@@ -2,6 +2,7 @@
 
 shard.py           One shard: consumers, requests under way, dead letters, alarms.
 publish_window.py  Publishes on their way to a shard: batches that are growing, confirms that are due.
+publish_plan.py    How publishes go to a shard, and the record batches that they grow into.
 fan_out.py         Confirms of a publish that went to several shards, joined.
 consumer.py        A consumer, as its shard link knows it.
 command_pacing.py  Commands of one connection, on their way to the coordinator: so many at a time, the others wait

@@ -19,12 +19,12 @@ the median latency at 5,000 messages/s was 1.8 ms so; with two it is 1.4, as wit
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
 from shardmq.errors import ReplyCode
 from shardmq.gateway.links.fan_out import ConfirmTarget, FanOut, Unconfirmed, refuse
+from shardmq.gateway.links.publish_plan import PublishPlan, Run, SentBatch
 from shardmq.limits import PUBLISH_WINDOW_BYTES, RECORD_BATCH_RECORDS_MAX
 from shardmq.message.record_batch import RecordBatch
 
@@ -40,63 +40,8 @@ GATHERED_BYTES: Final = 64 << 10
 """So much is sent whatever the shard has to answer: it is worth an envelope of its own."""
 
 
-class PublishPlan(NamedTuple):
-    """How messages go that differ in their bodies alone: to one shard, with nothing special about them.
-
-    Attributes:
-        queues: there.
-        exchange: they are published to.
-        routing_key: they are published with.
-        flags: as they are stored.
-    """
-
-    queues: tuple[int, ...]
-    exchange: str
-    routing_key: str
-    flags: int
-
-
-@dataclass(slots=True, eq=False)
-class _SentBatch:
-    """A record batch of publishes with the same route. It grows until it is posted, and then waits for its confirm.
-
-    Attributes:
-        publish: the first one, which takes the others along; its count and records are filled in when it is posted.
-        header: what the others have in common with it, beside queues and sender.
-        sender: producer, delay and transaction, which they have in common, too.
-        records: of each publish.
-        count: of messages so far.
-        size: bytes so far.
-        next_serial: the serial of the message that may join; 0 where serials are given out when it is posted.
-        next_sequence: its number of its producer, where it has one.
-        number: of the publish, as the shard confirms it; 0 while it grows.
-        waiting: whoever published, in the order of the messages.
-        plan: the plan of what may join without being looked at; None where it is not known, or the batch is full.
-    """
-
-    publish: Publish
-    header: tuple[object, ...]
-    sender: tuple[int, int, int]
-    records: list[bytes]
-    count: int
-    size: int
-    next_serial: int
-    next_sequence: int
-    number: int = 0
-    waiting: list[Unconfirmed] = field(default_factory=list)
-    plan: PublishPlan | None = None
-
-    def join(self, publish: Publish, size: int) -> None:
-        """Take a publish along that continues it, with records of `size` bytes."""
-        batch = publish.batch
-        self.plan = None  # what waits last may be of another kind from here on
-        self.records.append(batch.records)
-        self.count += batch.count
-        self.size += size
-        if batch.serial:
-            self.next_serial += batch.count
-        if publish.producer:
-            self.next_sequence += batch.count
+GROWN_BYTES: Final = 2 << 10
+"""So much of each batch, where many are growing: one of a single message costs a shard nearly as much as one of ten."""
 
 
 class PublishWindow:
@@ -130,8 +75,8 @@ class PublishWindow:
         self._sent = self._sent_before = 0  # the last one that was sent, and the last of what was sent before that
         self._settled = 0  # the last one that was answered
         self._gathered_bytes = 0  # since something was sent
-        self._growing: dict[int, _SentBatch] = {}  # by queue: each batch is there once for every queue of its route
-        self._posted: deque[_SentBatch] = deque()
+        self._growing: dict[int, SentBatch] = {}  # by queue: each batch is there once for every queue of its route
+        self._posted: deque[SentBatch] = deque()
         self._refusals: dict[int, PublishRefusal] = {}
 
     @property
@@ -142,7 +87,8 @@ class PublishWindow:
     @property
     def may_gather(self) -> bool:
         """Whether what is here can as well wait for the next confirm."""
-        return self._sent_before > self._settled and self._gathered_bytes < GATHERED_BYTES
+        worth = max(GATHERED_BYTES, len(self._growing) * GROWN_BYTES)
+        return self._sent_before > self._settled and self._gathered_bytes < worth
 
     def unconfirmed(self) -> Counter[ConfirmTarget]:
         """How many messages each target waits for."""
@@ -247,7 +193,51 @@ class PublishWindow:
             )
         return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
 
-    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> _SentBatch:
+    def add_run(self, target: ConfirmTarget, request: int, plan: PublishPlan, run: Run) -> bool:
+        """Send a publish of messages that a producer has numbered, to one shard; `add` for what comes often.
+
+        Args:
+            target: hears of it, also where a queue is missing.
+            request: its number for this publish.
+            plan: how it goes, the same object each time.
+            run: the messages.
+
+        Returns:
+            What `add` does.
+        """
+        count, records, producer, sequence = run
+        growing = self._growing.get(plan.queues[0])
+        if (
+            growing is None
+            or growing.plan is not plan
+            or growing.next_sequence != sequence
+            or growing.sender[0] != producer
+            or growing.size >= JOINED_BYTES
+            or growing.count + count > RECORD_BATCH_RECORDS_MAX
+        ):
+            batch = RecordBatch(plan.exchange, plan.routing_key, plan.flags, 0, 0, 0, count, records)
+            is_much = self.add(target, request, Publish(plan.queues, batch, producer, sequence), None, 0, False)
+            if plan.queues[0] in self._growing:  # not where the shard is away
+                self._growing[plan.queues[0]].plan = plan
+            return is_much
+        size = len(records)
+        self.unconfirmed_bytes += size
+        self._gathered_bytes += size
+        start = growing.count
+        growing.records.append(records)
+        growing.size += size
+        growing.count += count
+        growing.next_sequence += count
+        newest = growing.waiting[-1]
+        if newest.target is target and newest.each == count:
+            newest.join(request, request, size)
+        else:
+            growing.waiting.append(
+                Unconfirmed(target, [(request, request)], count, start, size, None, 0, is_many=False)
+            )
+        return self.unconfirmed_bytes > PUBLISH_WINDOW_BYTES
+
+    def _begin_batch(self, publish: Publish, header: tuple[object, ...], sender: tuple[int, int, int]) -> SentBatch:
         growing, batch = self._growing, publish.batch
         if publish.transaction:  # an attempt's numbers are to come in order, whichever their queues
             self.close_batches()
@@ -255,7 +245,7 @@ class PublishWindow:
             if queue in growing:
                 self._post(growing[queue])
         count, records = batch.count, batch.records
-        begun = _SentBatch(
+        begun = SentBatch(
             publish,
             header,
             sender,
@@ -274,7 +264,7 @@ class PublishWindow:
         while self._growing:
             self._post(next(iter(self._growing.values())))
 
-    def _post(self, grown: _SentBatch) -> None:
+    def _post(self, grown: SentBatch) -> None:
         publish = grown.publish
         for queue in publish.queues:
             del self._growing[queue]
@@ -333,7 +323,7 @@ class PublishWindow:
                 refuse(entry.target, first, last, entry.fan_out, text)
         self._relieve()
 
-    def _refuse(self, batch: _SentBatch, refusal: PublishRefusal) -> None:
+    def _refuse(self, batch: SentBatch, refusal: PublishRefusal) -> None:
         code, text = refusal.code, refusal.text
         is_missing = code == ReplyCode.NOT_FOUND
         if is_missing and any(map(self._exists, batch.publish.queues)):

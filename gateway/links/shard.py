@@ -99,9 +99,8 @@ class ShardLink:
         self.dialer = dialer
         self.name = name
         self.life = 0
-        self.confirms = PublishWindow(dialer, name, exists, stamp)
-        self.publish = self.confirms.add
-        self.publish_planned = self.confirms.add_planned
+        confirms = self.confirms = PublishWindow(dialer, name, exists, stamp)
+        self.publish, self.publish_planned, self.publish_run = confirms.add, confirms.add_planned, confirms.add_run
         self.on_dead_letter: Callable[[ShardLink, DeadLetter], None] = _no_publisher
         self._alarms = alarms
         self._changed = changed

@@ -1,12 +1,15 @@
 """A channel's publishes and confirms: messages are routed and sent on, and confirmed at the end of a pass."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from shardmq.bus.messages.shard import Publish
 from shardmq.errors import RequestError
 from shardmq.gateway.links.fan_out import FanOut, FanOutOfMany
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.publish_split import PublishSplitter, is_uniform
 from shardmq.gateway.state.routes import Route
@@ -14,6 +17,9 @@ from shardmq.limits import FRAMED_PRODUCERS
 from shardmq.message.record import Record
 from shardmq.message.record_batch import MANDATORY, PERSISTENT, RecordBatch
 from shardmq.protocol.native.operations.basic import BasicPublish
+
+PLANS_MAX: Final = 4096
+"""Plans remembered for each channel; past it all are forgotten."""
 
 
 class ChannelPublisher:
@@ -27,13 +33,15 @@ class ChannelPublisher:
         is_open: whether the channel is.
     """
 
-    __slots__ = ("_confirmed", "client", "is_open", "number")
+    __slots__ = ("_confirmed", "_plans", "_plans_of", "client", "is_open", "number")
 
     def __init__(self, client: Client, number: int) -> None:
         self.client = client
         self.number = number
         self.is_open = True
         self._confirmed: list[tuple[int, int]] = []
+        self._plans: dict[tuple[str, str, int], tuple[ShardLink, PublishPlan]] = {}
+        self._plans_of = 0  # the topology they were made of
 
     def publish(self, publish: BasicPublish, records: Sequence[Record] | None = None) -> None:
         """Route messages that were checked and send them on; answered by `confirm` or `refuse`.
@@ -47,6 +55,12 @@ class ChannelPublisher:
         state.changed()  # before all else: it notes the time of this pass
         exchange, key = publish.exchange, publish.routing_key
         request, count = publish.request, publish.count
+        is_plain = not (publish.delay_ms or publish.transaction or publish.producer == 0 or records is not None)
+        if is_plain and (planned := self._known_plan(publish)) is not None:
+            link, plan = planned
+            if link.publish_run(self, request, plan, (count, publish.records, publish.producer, publish.sequence)):
+                client.front.hold_publishing(link)
+            return
         try:
             client.permissions.check_write(exchange)
             if publish.transaction:
@@ -63,6 +77,8 @@ class ChannelPublisher:
         delay_ms, transaction = publish.delay_ms, publish.transaction
         if len(route) == 1:
             ((link, queues),) = route
+            if is_plain:
+                self._plan(publish, link, queues)
             going = Publish(queues, batch, producer, sequence, delay_ms, transaction)
             if link.publish(self, request, going, None, 0, False):
                 client.front.hold_publishing(link)
@@ -78,6 +94,22 @@ class ChannelPublisher:
             going = Publish(queues, replace(batch), producer, sequence, delay_ms, transaction)
             if link.publish(self, request, going, fan_out, 0, False):
                 client.front.hold_publishing(link)
+
+    def _known_plan(self, publish: BasicPublish) -> tuple[ShardLink, PublishPlan] | None:
+        """How messages like these go, if that is known: what was found once holds until the topology changes."""
+        state = self.client.state
+        if self._plans_of != state.topology_changes:
+            self._plans.clear()
+            self._plans_of = state.topology_changes
+        return self._plans.get((publish.routing_key, publish.exchange, publish.flags))
+
+    def _plan(self, publish: BasicPublish, link: ShardLink, queues: tuple[int, ...]) -> None:
+        """Remember how messages like these go."""
+        exchange, key, flags = publish.exchange, publish.routing_key, publish.flags
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        plan = self.client.state.routes.plan(queues, exchange, key, flags & PERSISTENT)
+        self._plans[key, exchange, flags] = link, plan
 
     def send(self, first: int, batch: RecordBatch, route: Route) -> None:
         """Send messages on, each of them a publish of its own; answered by `confirm` or `refuse`.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from shardmq.gateway.links.publish_window import PublishPlan
+from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.properties import Properties
 from shardmq.topology.arguments import QueueArguments

@@ -16,7 +16,7 @@ from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.api.opening import Opening
 from shardmq.client.core import requests
-from shardmq.client.core.batching import flags_of, record_of
+from shardmq.client.core.batching import batch_of_one, record_of
 from shardmq.client.core.channel import ChannelCore
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests import Request
@@ -119,7 +119,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         self._send_published()
         confirmed = asyncio.get_running_loop().create_future()
         confirm = PendingConfirm(confirmed)
-        batch = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
+        batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
         self._connection.publish(self._core, batch, confirm)
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from shardmq.client.aio.transport import Transport
 from shardmq.client.core.batching import (
-    BATCH_BYTES,
-    BATCH_RECORDS,
-    BatchBuilder,
-    BatchCollector,
+    NO_EXTRAS,
     PublishBatch,
     PublishOptions,
     batches_of,
     flags_of,
+    numbering_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.publishing.builder import BatchBuilder
+from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.errors import ChannelError, InvalidRequest, ShardmqError, Unroutable
 from shardmq.message.properties import Properties
@@ -106,8 +106,7 @@ class Publisher:
     @property
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
-        collecting = self._collecting
-        return self._sent.unconfirmed + collecting.packed_count + len(collecting.filling.bodies)
+        return self._sent.unconfirmed + self._collecting.count
 
     async def publish(
         self,
@@ -136,15 +135,16 @@ class Publisher:
             Timeout: the window stayed full; the message was not taken.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
-        filling = self._collecting.filling
+        collecting = self._collecting
+        filling = collecting.filling
         if mandatory or delay_ms or self._producer or sequence is not None:
             filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
         elif filling.plain is not properties or filling.routing_key != routing_key or filling.exchange != exchange:
-            self._send_batches(self._collecting.turn_to(exchange, routing_key, properties))
-            filling = self._collecting.filling
+            filling = self._turn_to(exchange, routing_key, properties, NO_EXTRAS)
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
-        if self._sent.unconfirmed + len(filling.bodies) >= self._window:
+        count = collecting.aside + len(filling.bodies) + 1
+        if self._sent.unconfirmed + count > self._window:
             await self._wait_for_window()
             if sequence is not None:  # others may have published meanwhile
                 filling = self._special(exchange, routing_key, properties, mandatory, delay_ms, sequence)
@@ -152,9 +152,9 @@ class Publisher:
             self._check()
         filling.bodies.append(body)
         filling.size += len(body)
-        if filling is not self._collecting.filling:  # another task turned to a new one while this one waited
-            self._send_batches(self._collecting.sweep(filling))
-        elif len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
+        if filling is not collecting.filling:  # another task turned to a new one while this one waited
+            self._send_batches(collecting.sweep(filling))
+        if count >= collecting.records_max or collecting.aside_bytes + filling.size >= collecting.bytes_max:
             self._send()
             await self._transport.make_room(self._timeout)
         elif not self._is_due:
@@ -189,12 +189,13 @@ class Publisher:
         check_delay(delay_ms)
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
+        producer = self._producer or numbering_of(exchange, properties)
         number = sequence or 0
         for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
             if self.unconfirmed >= self._window:
                 await self._wait_for_window()
             self._check()
-            batch = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
+            batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
             self._send_batches([*self._collecting.take(), batch])
             number += count
             await self._transport.make_room(self._timeout)
@@ -246,8 +247,14 @@ class Publisher:
         like = replace(extras, sequence=filling.extras.sequence) if self._producer else extras
         is_next = not self._producer or collecting.next_sequence() == sequence
         if not is_next or not filling.is_like(exchange, routing_key, properties, like):
-            self._send_batches(collecting.turn_to(exchange, routing_key, properties, extras))
-        return collecting.filling
+            return self._turn_to(exchange, routing_key, properties, extras)
+        return filling
+
+    def _turn_to(
+        self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions
+    ) -> BatchBuilder:
+        self._collecting.turn_to(exchange, routing_key, properties, extras)
+        return self._collecting.filling
 
     def _send(self) -> None:
         """Send what is being collected, without waiting for it to be confirmed."""

@@ -10,7 +10,8 @@ declarations.py      What was declared, and is declared again after a loss.
 requests.py          Requests as values: checked, ready to be sent, and what their answers become.
 administration.py    The same for virtual hosts, users, permissions, backups and definitions.
 validation.py        What a program hands in, checked before it is sent.
-batching.py          Record batches made of what is published.
+batching.py          Record batches made of what is published: sizes and checks.
+publishing/          Single publishes until they are sent as batches.
 acknowledgements.py  Acks and nacks on their way, as ranges of delivery tags; RabbitMQ's verbs for them.
 interfaces.py        What the core asks of those around it: replies, confirms, inboxes, observers.
 """

@@ -3,7 +3,7 @@
 import secrets
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from shardmq.client.api.defaults import ACK_AT_MOST
 from shardmq.client.api.message import Settler
@@ -89,6 +89,37 @@ def as_it_is(result: object) -> object:
     return result
 
 
+QUEUES_MAX: Final = 16_384
+"""Queues of which a channel remembers the number of the next message."""
+
+
+class QueueNumbers:
+    """The numbers of messages that go to queues by their names: they count for each queue on their own.
+
+    Where too many queues are known, all are forgotten: the next messages have numbers above all that there were.
+
+    Attributes:
+        producer: whose numbers they are.
+    """
+
+    __slots__ = ("_base", "_next", "producer")
+
+    def __init__(self) -> None:
+        self.producer = FRAMED_PRODUCERS | secrets.randbits(62)
+        self._base = 1
+        self._next: dict[str, int] = {}
+
+    def take(self, queue: str, count: int) -> int:
+        """The number of the first of so many messages."""
+        known = self._next
+        number = known.get(queue, self._base)
+        if len(known) >= QUEUES_MAX and queue not in known:
+            number = self._base = max(known.values())
+            known.clear()
+        known[queue] = number + count
+        return number
+
+
 class ChannelCore:
     """A channel, over all lives of its connection.
 
@@ -105,6 +136,7 @@ class ChannelCore:
         consumers: what was asked for each, by its tag.
         producer: its number as a publisher.
         sequence: of the next message it publishes.
+        queue_numbers: of those that go to queues by their names.
         unconfirmed: its publishes by request number.
         held: what is to be sent when that is possible again, in order.
         put_off: its publishes that were refused for now, until `ConnectionCore.publish_again`.
@@ -129,6 +161,7 @@ class ChannelCore:
         "opening",
         "producer",
         "put_off",
+        "queue_numbers",
         "sequence",
         "settler",
         "stale_tag",
@@ -149,6 +182,7 @@ class ChannelCore:
         self.consumers: dict[str, BasicConsume] = {}
         self.producer = FRAMED_PRODUCERS | secrets.randbits(62)
         self.sequence = 1
+        self.queue_numbers = QueueNumbers()
         self.unconfirmed: dict[int, Published] = {}
         self.held: deque[PendingRequest[Any] | Published] = deque()
         self.put_off: list[Published] = []

@@ -22,7 +22,7 @@ from shardmq.client.api.metrics import MetricsCounter
 from shardmq.client.api.results import ServerProperties, got, result_of, started_consumer
 from shardmq.client.api.url import Address
 from shardmq.client.core.acknowledgements import shifted
-from shardmq.client.core.batching import PublishBatch
+from shardmq.client.core.batching import BY_QUEUE, PublishBatch
 from shardmq.client.core.channel import ChannelCore, PendingRequest, as_it_is
 from shardmq.client.core.dispatch import FrameDispatcher
 from shardmq.client.core.interfaces import Confirms, IgnoredReply, Inbox, Observer, Reply, again
@@ -235,7 +235,10 @@ class ConnectionCore:
         state = self.state
         state.check(channel)
         exchange, routing_key, flags, count, packed, delay_ms, producer, sequence, transaction = batch
-        if not producer:
+        if producer == BY_QUEUE:
+            producer = channel.queue_numbers.producer
+            sequence = channel.queue_numbers.take(routing_key, count)
+        elif not producer:
             producer, sequence = channel.producer, channel.sequence
             channel.sequence += count
         number = state.last_request + 1 if state.goes_straight else 0

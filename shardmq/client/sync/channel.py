@@ -8,7 +8,7 @@ from shardmq.client.api.defaults import CLOSE_SECONDS, PREFETCH, WINDOW
 from shardmq.client.api.handler_errors import OnError, check_handler
 from shardmq.client.api.message import Batch, Delivery, Message
 from shardmq.client.core import requests
-from shardmq.client.core.batching import flags_of, record_of
+from shardmq.client.core.batching import batch_of_one, record_of
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.requests import Request
 from shardmq.client.core.validation import check_delay, check_names, consumer_arguments, producer_number
@@ -122,7 +122,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         if self._publishers:
             self._send_published()
         confirmed = PendingConfirm()
-        batch = (exchange, routing_key, flags_of(properties, mandatory), 1, record, delay_ms, 0, 0, 0)
+        batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
         with self._transport.lock:
             self._connection.publish(self._core, batch, confirmed)
             self._transport.transmit()

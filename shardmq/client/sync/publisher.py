@@ -12,18 +12,17 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from shardmq.client.core.batching import (
-    BATCH_BYTES,
-    BATCH_RECORDS,
     NO_EXTRAS,
-    BatchBuilder,
-    BatchCollector,
     PublishBatch,
     PublishOptions,
     batches_of,
     flags_of,
+    numbering_of,
 )
 from shardmq.client.core.channel import ChannelCore, Publish, SentBatches
 from shardmq.client.core.connection import ConnectionCore
+from shardmq.client.core.publishing.builder import BatchBuilder
+from shardmq.client.core.publishing.collector import BatchCollector
 from shardmq.client.core.validation import check_delay, check_names, check_sequence
 from shardmq.client.sync.answers import PendingAnswer
 from shardmq.client.sync.transport import Transport
@@ -38,7 +37,7 @@ single messages at 5,000 a second that one in a hundred took over 10 ms; with 2 
 class Publisher:
     """Publishes many messages without waiting for each one's confirm. Safe from several threads.
 
-    `Channel.publisher` makes one. Each thread's messages keep their order.
+    `Channel.publisher` makes one. Each thread's messages keep their order in every queue.
 
     A context manager: leaving it flushes, and raises what was refused.
     """
@@ -96,8 +95,7 @@ class Publisher:
     @property
     def unconfirmed(self) -> int:
         """Messages published and not yet confirmed or refused."""
-        collecting = self._collecting
-        return self._sent.unconfirmed + collecting.packed_count + len(collecting.filling.bodies)
+        return self._sent.unconfirmed + self._collecting.count
 
     def publish(
         self,
@@ -126,7 +124,8 @@ class Publisher:
             Timeout: the window stayed full; the message was not taken.
             ChannelError, ConnectionFault: the channel or the connection is closed.
         """
-        filling = self._collecting.filling
+        collecting = self._collecting
+        filling = collecting.filling
         if mandatory or delay_ms or sequence is not None:
             if sequence is not None:
                 self._publish_numbered(exchange, routing_key, body, properties, mandatory, delay_ms, sequence)
@@ -139,16 +138,17 @@ class Publisher:
         if type(body) is not bytes or len(body) > filling.body_max:
             filling.check(body)
         bodies = filling.bodies
-        if self._sent.unconfirmed + len(bodies) >= self._window:
+        count = collecting.aside + len(bodies) + 1
+        if self._sent.unconfirmed + count > self._window:
             self._wait_for_window()
         if self._is_closed or self._channel.fault is not None:
             self._check()
         bodies.append(body)
         filling.size += len(body)
-        if filling is not self._collecting.filling:
+        if filling is not collecting.filling:
             with self._lock:
-                self._send_batches(self._collecting.sweep(filling))
-        elif len(bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES:
+                self._send_batches(collecting.sweep(filling))
+        if count >= collecting.records_max or collecting.aside_bytes + filling.size >= collecting.bytes_max:
             self._send()
             self._transport.make_room(self._timeout)
         elif self._sent.unconfirmed_batches < EAGER_BATCHES:
@@ -185,13 +185,14 @@ class Publisher:
         check_delay(delay_ms)
         check_sequence(self._producer, sequence)
         flags = flags_of(properties, mandatory)
+        producer = self._producer or numbering_of(exchange, properties)
         number = sequence or 0
         for count, records in batches_of(bodies, properties, self._core.state.server.message_max):
             if self.unconfirmed >= self._window:
                 self._wait_for_window()
             self._check()
             with self._lock:
-                batch = (exchange, routing_key, flags, count, records, delay_ms, self._producer, number, 0)
+                batch = (exchange, routing_key, flags, count, records, delay_ms, producer, number, 0)
                 self._send_batches([*self._collecting.take(), batch])
             number += count
             self._transport.make_room(self._timeout)
@@ -232,7 +233,7 @@ class Publisher:
     ) -> BatchBuilder:
         check_sequence(self._producer, None)
         with self._lock:
-            self._send_batches(self._collecting.turn_to(exchange, routing_key, properties, extras))
+            self._collecting.turn_to(exchange, routing_key, properties, extras)
             return self._collecting.filling
 
     def _publish_numbered(
@@ -258,12 +259,12 @@ class Publisher:
             if collecting.next_sequence() != sequence or not filling.is_like(
                 exchange, routing_key, properties, continues
             ):
-                self._send_batches(collecting.turn_to(exchange, routing_key, properties, extras))
+                collecting.turn_to(exchange, routing_key, properties, extras)
                 filling = collecting.filling
             filling.check(body)
             filling.bodies.append(body)
             filling.size += len(body)
-            is_full = len(filling.bodies) >= BATCH_RECORDS or filling.size >= BATCH_BYTES
+            is_full = collecting.is_full
             if is_full or self._sent.unconfirmed_batches < EAGER_BATCHES:
                 self._send_batches(collecting.take())
         if is_full:

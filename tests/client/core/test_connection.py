@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmq.client.api.url import parse
+from shardmq.client.core.batching import BY_QUEUE
+from shardmq.client.core.channel import QUEUES_MAX, QueueNumbers
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.errors import (
     AuthenticationFailed,
@@ -256,3 +258,22 @@ def test_acking_with_multiple_means_what_is_unacked_up_to_the_tag() -> None:
     channel.acknowledgements.ack(1, 10)
     core.flush_acknowledgements(channel)
     assert channel.unacked_up_to(6) == [(6, 6)]
+
+
+def test_messages_for_queues_by_their_names_are_numbered_for_each_queue() -> None:
+    core, channel = opened()
+    for key, count in (("a", 2), ("b", 1), ("a", 3), ("b", 1)):
+        core.publish(channel, ("", key, 1, count, records.pack_many([b"x"] * count), 0, BY_QUEUE, 0, 0), Waiter())
+    core.publish(channel, ("x", "a", 1, 1, records.pack(None, b"x"), 0, 0, 0, 0), Waiter())
+    publishes = sent(core)
+    assert [operation.sequence for operation in publishes] == [1, 1, 3, 2, 1]
+    producers = [operation.producer for operation in publishes]
+    assert len(set(producers[:4])) == 1
+    assert producers[4] not in producers[:4]
+
+
+def test_the_numbers_of_a_queue_rise_also_when_too_many_queues_were_met() -> None:
+    numbers = QueueNumbers()
+    assert [numbers.take("a", 5), numbers.take("a", 5)] == [1, 6]
+    assert {numbers.take(f"q{number}", 1) for number in range(QUEUES_MAX)} == {1, 11}
+    assert numbers.take("a", 1) == 11

@@ -12,6 +12,7 @@ from shardmq.message.record import pack, pack_many, unpack
 from shardmq.message.record_batch import MANDATORY, PERSISTENT
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish, BasicRefused, BasicReturn
 from shardmq.protocol.native.operations.fields import Operation
+from shardmq.topology.changes import QueueRemoved
 from shardmq.topology.entities import Binding, Exchange, User
 from tests.gateway.rawclient import RawClient
 from tests.gateway.stage import Stage
@@ -298,3 +299,74 @@ def test_an_internal_exchange_takes_no_publishes(start_stage: StartStage, kind: 
     with RawClient(stage).open() as client:
         client.send(BasicPublish(3, 1, "inner", "a", 0, 1, pack(None, b"x")))
         assert refusals(client.receive()) == [([(3, 3)], ReplyCode.ACCESS_REFUSED, 0)]
+
+
+def test_publishes_that_go_back_and_forth_grow_into_one_batch_for_each_queue(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {}), ("b", 0, {})])
+    with RawClient(stage).open() as client:
+        for first in (1, 11):  # the second time by plans
+            client.send(
+                *(
+                    BasicPublish(
+                        first + place + 2,
+                        1,
+                        "",
+                        "ab"[place % 2],
+                        PERSISTENT,
+                        1,
+                        pack(None, b"%d" % place),
+                        producer=77,
+                        sequence=first + place // 2,
+                    )
+                    for place in range(6)
+                )
+            )
+            one, two = stage.expect(0, Publish), stage.expect(0, Publish)
+            assert [bodies(one), bodies(two)] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
+            assert [(part.producer, part.sequence, part.queues) for part in (one, two)] == [
+                (77, first, (1,)),
+                (77, first, (2,)),
+            ]
+            assert one.batch.flags == two.batch.flags == PERSISTENT
+            stage.confirm(0, 2 if first == 1 else 4)
+            assert client.receive() == BasicConfirm(1, [(first + 2, first + 7)])
+
+
+def test_a_planned_publish_that_does_not_continue_the_numbers_begins_another_batch(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        client.send(BasicPublish(3, 1, "", "a", 0, 1, pack(None, b"0"), producer=7, sequence=1))
+        assert stage.expect(0, Publish).sequence == 1
+        client.send(
+            BasicPublish(4, 1, "", "a", 0, 2, pack_many([b"1", b"2"]), producer=7, sequence=2),
+            BasicPublish(5, 1, "", "a", 0, 1, pack(None, b"3"), producer=7, sequence=4),
+            BasicPublish(6, 1, "", "a", 0, 1, pack(None, b"4"), producer=8, sequence=5),
+            BasicPublish(7, 1, "", "a", 0, 1, pack(None, b"6"), producer=8, sequence=7),
+        )
+        parts = [stage.expect(0, Publish) for _ in range(3)]
+        assert [(part.producer, part.sequence, bodies(part)) for part in parts] == [
+            (7, 2, [b"1", b"2", b"3"]),
+            (8, 5, [b"4"]),
+            (8, 7, [b"6"]),
+        ]
+        stage.shards[0].say(PublishRefusal(2, ReplyCode.RESOURCE_ERROR, "full", 1), Confirmed(4))
+        answers = [client.receive() for _ in range(3)]
+        assert refusals(*answers) == [([(4, 4)], 506, 1), ([(5, 5)], 506, 0)]
+        assert sorted(r for said in answers if isinstance(said, BasicConfirm) for r in said.requests) == [
+            (3, 3),
+            (6, 7),
+        ]
+
+
+def test_a_planned_publish_is_told_that_its_queue_is_gone(start_stage: StartStage) -> None:
+    stage = start_stage([("a", 0, {})])
+    with RawClient(stage).open() as client:
+        for request in (3, 4):
+            client.send(BasicPublish(request, 1, "", "a", 0, 1, pack(None, b"x"), producer=7, sequence=request))
+            stage.expect(0, Publish)
+        stage.tell(QueueRemoved("/", "a"))
+        stage.shards[0].say(PublishRefusal(2, ReplyCode.NOT_FOUND, "no queue", 0), Confirmed(2))
+        answers = [client.receive(), client.receive()]
+        assert refusals(*answers) == [([(4, 4)], ReplyCode.NOT_FOUND, 0)]
+        client.send(BasicPublish(5, 1, "", "a", 0, 1, pack(None, b"x"), producer=7, sequence=5))
+        assert client.receive() == BasicConfirm(1, [(5, 5)])

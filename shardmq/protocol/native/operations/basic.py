@@ -23,7 +23,7 @@ class BasicPublish(Operation, frozen=True):
     The answer is not Ok, but one BasicConfirm or BasicRefused, in any order. `flags` are 1 persistent and 2 mandatory:
     a message that no queue takes comes back by BasicReturn, before the confirm. With `delay_ms`, messages join their
     queues so much later. `producer` and `sequence` make it harmless to publish again: message i is number `sequence +
-    i` of that producer, and a queue takes each number once. The numbers of a producer rise; producer 0 is none.
+    i` of that producer, and a queue takes each number once. In each queue, a producer's numbers rise; 0 is none.
 
     With a `transaction`, the number from TransactionBegin, messages are staged for the attempt that `producer` names
     then. They are confirmed when they are on disk, and in no queue before the transaction is committed.

@@ -1,0 +1,70 @@
+"""How publishes go to a shard, and the record batches that they grow into."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shardmq.bus.messages.shard import Publish
+from shardmq.gateway.links.fan_out import Unconfirmed
+
+
+class PublishPlan(NamedTuple):
+    """How messages go that differ in their bodies alone: to one shard, with nothing special about them.
+
+    Attributes:
+        queues: there.
+        exchange: they are published to.
+        routing_key: they are published with.
+        flags: as they are stored.
+    """
+
+    queues: tuple[int, ...]
+    exchange: str
+    routing_key: str
+    flags: int
+
+
+Run = tuple[int, bytes, int, int]
+"""Messages of a publish: how many, their records, who numbers them and the first one's number."""
+
+
+@dataclass(slots=True, eq=False)
+class SentBatch:
+    """A record batch of publishes with the same route. It grows until it is posted, and then waits for its confirm.
+
+    Attributes:
+        publish: the first one, which takes the others along; its count and records are filled in when it is posted.
+        header: what the others have in common with it, beside queues and sender.
+        sender: producer, delay and transaction, which they have in common, too.
+        records: of each publish.
+        count: of messages so far.
+        size: bytes so far.
+        next_serial: the serial of the message that may join; 0 where serials are given out when it is posted.
+        next_sequence: its number of its producer, where it has one.
+        number: of the publish, as the shard confirms it; 0 while it grows.
+        waiting: whoever published, in the order of the messages.
+        plan: the plan of what may join without being looked at; None where it is not known, or the batch is full.
+    """
+
+    publish: Publish
+    header: tuple[object, ...]
+    sender: tuple[int, int, int]
+    records: list[bytes]
+    count: int
+    size: int
+    next_serial: int
+    next_sequence: int
+    number: int = 0
+    waiting: list[Unconfirmed] = field(default_factory=list)
+    plan: PublishPlan | None = None
+
+    def join(self, publish: Publish, size: int) -> None:
+        """Take a publish along that continues it, with records of `size` bytes."""
+        batch = publish.batch
+        self.plan = None  # what waits last may be of another kind from here on
+        self.records.append(batch.records)
+        self.count += batch.count
+        self.size += size
+        if batch.serial:
+            self.next_serial += batch.count
+        if publish.producer:
+            self.next_sequence += batch.count

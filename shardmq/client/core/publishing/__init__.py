@@ -1,0 +1,5 @@
+"""Single publishes until they are sent as batches.
+
+builder.py    Messages that share exchange, routing key and properties.
+collector.py  What a publisher collects: side by side for queues by their names, in order for all else.
+"""

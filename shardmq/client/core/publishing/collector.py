@@ -1,0 +1,174 @@
+"""Collects single publishes until they are sent as batches."""
+
+from collections.abc import Callable
+from typing import Final
+
+from shardmq.client.core.batching import (
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    BY_QUEUE,
+    NO_EXTRAS,
+    PublishBatch,
+    PublishOptions,
+    check_properties,
+)
+from shardmq.client.core.publishing.builder import BatchBuilder
+from shardmq.client.core.validation import check_delay, check_names
+from shardmq.limits import MESSAGE_BYTES_MAX
+from shardmq.message.properties import Properties
+
+QUEUE_RECORDS: Final = 8
+"""Of messages to many queues, about so many are collected for each before they are sent: a batch of one costs the
+broker 15 µs, one of eight 20."""
+
+SENT_BATCHES_MAX: Final = 8
+"""What is collected for many queues is sent when it has as many messages, or bytes, as so many batches may have."""
+
+BUILDERS_MAX: Final = 4096
+"""Routing keys whose builders a publisher remembers; past it, all of them are forgotten."""
+
+
+class BatchCollector:
+    """Collects single publishes until they are sent as batches.
+
+    What goes to queues by their names is collected side by side, a batch for each queue; all else closes what is there,
+    as two keys may lead to one queue, which is to have its messages in order.
+
+        publishes   a1 b1 a2 x1 x2 b2 a3      a, b: routing keys of the default exchange; x: of another exchange
+        closed      [a1 a2] [b1] [x1 x2]
+        growing                         [b2] [a3]
+
+    Any thread may append to `filling.bodies` without a lock, if it looks afterwards whether `filling` is still the one:
+    where another thread has turned to a new one meanwhile, what was appended may have been left behind, and `sweep`
+    gets it. Everything else here wants the publisher's lock. (With the lock here, a publish took twice as long.)
+
+    Neighbours whose properties differ still share a batch: what is there is packed when the properties change.
+
+    Args:
+        producer: whose messages are numbered by the program, 0 for none.
+        body_max: says how large a body the broker takes; after a loss another one may be there.
+
+    Attributes:
+        filling: gets what is published next.
+        aside: messages collected beside the bodies of `filling`; aside_bytes: their bytes, about.
+        records_max: with so many messages, what is collected is to be sent; bytes_max: with so many bytes.
+    """
+
+    __slots__ = (
+        "_body_max",
+        "_builders",
+        "_closed",
+        "_growing",
+        "aside",
+        "aside_bytes",
+        "bytes_max",
+        "filling",
+        "records_max",
+    )
+
+    def __init__(self, producer: int = 0, body_max: Callable[[], int] = lambda: MESSAGE_BYTES_MAX) -> None:
+        self._body_max = body_max
+        self.filling = BatchBuilder(
+            "", "", None, PublishOptions(producer=producer) if producer else NO_EXTRAS, body_max()
+        )
+        self._builders: dict[str, BatchBuilder] = {}  # of the default exchange, by routing key
+        self._growing: dict[BatchBuilder, None] = {self.filling: None}  # in the order in which they were turned to
+        self._closed: list[PublishBatch] = []
+        self.aside = self.aside_bytes = 0
+        self.records_max, self.bytes_max = BATCH_RECORDS, BATCH_BYTES
+
+    @property
+    def count(self) -> int:
+        """How many messages are collected."""
+        return self.aside + len(self.filling.bodies)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is collected that it is to be sent."""
+        return self.count >= self.records_max or self.aside_bytes + self.filling.size >= self.bytes_max
+
+    def turn_to(
+        self, exchange: str, routing_key: str, properties: Properties | None, extras: PublishOptions = NO_EXTRAS
+    ) -> None:
+        """Collect messages published like that from now on.
+
+        Raises:
+            TypeError, InvalidRequest: a name or the properties cannot be; nothing has changed then.
+            ContentTooLarge: the properties are too large; the same.
+        """
+        old = self.filling
+        known = None if exchange else self._builders.get(routing_key)
+        if known is not None and known.properties is properties and known.extras == extras:
+            new = known
+            new.body_max = self._body_max()
+        else:
+            check_properties(properties)
+            new = BatchBuilder(exchange, routing_key, properties, extras, self._body_max())
+            if not new.continues(old):
+                check_names(exchange=exchange, routing_key=routing_key)
+                check_delay(extras.delay_ms)
+        self._set_aside(old)
+        if new is not known:
+            self._replace(known, new)
+        self.aside -= new.counted
+        new.counted = 0
+        self.filling = new
+        if new not in self._growing:
+            self._growing[new] = None
+            self._set_limits()
+
+    def _replace(self, known: BatchBuilder | None, new: BatchBuilder) -> None:
+        """Begin to collect with a new builder; `known` is the one of its queue, if there is one."""
+        before = self.filling if known is None else known
+        if new.continues(before):
+            new.follow(before)
+            self._growing.pop(before, None)
+        elif known is not None and new.numbering == BY_QUEUE == self.filling.numbering:
+            self._closed += known.batches()
+            self._growing.pop(known, None)
+        elif new.numbering != BY_QUEUE or self.filling.numbering != BY_QUEUE or len(self._builders) >= BUILDERS_MAX:
+            self._close()
+        if new.numbering == BY_QUEUE:
+            self._builders[new.routing_key] = new
+
+    def _close(self) -> None:
+        """Close all batches: what is published next comes behind them."""
+        for builder in self._growing:
+            self._closed += builder.batches()
+        self._growing.clear()
+        self._builders.clear()
+
+    def _set_aside(self, builder: BatchBuilder) -> None:
+        """Count what a builder has that is not the one to be filled."""
+        count = len(builder.bodies)
+        self.aside += count - builder.counted
+        self.aside_bytes += builder.size
+        builder.counted = count
+        builder.size = 0
+
+    def take(self) -> list[PublishBatch]:
+        """Take everything collected, as batches."""
+        batches, self._closed = self._closed, []
+        for builder in self._growing:
+            batches += builder.batches()
+        self._growing = {self.filling: None}
+        self.aside = self.aside_bytes = 0
+        self._set_limits()
+        return batches
+
+    def _set_limits(self) -> None:
+        """Let batches of many queues grow together: of as many as one may have."""
+        batches = min(max(len(self._growing) * QUEUE_RECORDS // BATCH_RECORDS, 1), SENT_BATCHES_MAX)
+        self.records_max, self.bytes_max = batches * BATCH_RECORDS, batches * BATCH_BYTES
+
+    def sweep(self, old: BatchBuilder) -> list[PublishBatch]:
+        """Collect what another thread added to a builder that is no longer filled; returns what is to be sent."""
+        if self._builders.get(old.routing_key) is old:
+            self._growing[old] = None
+            self._set_aside(old)
+            return []
+        return [*self.take(), *old.batches()]
+
+    def next_sequence(self) -> int:
+        """The number that the next numbered message needs to share a batch with those before it."""
+        return self.filling.extras.sequence + len(self.filling.bodies)
