@@ -1,11 +1,12 @@
 """The shard process: owns its queues completely, and their store. One writer, no locks.
 
-process.py  Options, start, signals.
-loop.py     One pass: receive, apply, deliver, commit, answer.
-check/      Looks through stores that no process has open: what is damaged, and what a repair would do.
-handlers/   What is asked of a shard.
-queues/     Queues in memory: which messages are ready, unacked or held, in which order.
-segments/   Segments: the unit of storing, what is in memory of them, and how they are cut.
-state/      What a shard knows while it runs.
-storage/    What a shard keeps on disk.
+process.py           Options, start, signals.
+loop.py              One pass: receive, apply, deliver, commit, answer.
+early_deliveries.py  Which deliveries may leave before the commit.
+check/               Looks through stores that no process has open: what is damaged, and what a repair would do.
+handlers/            What is asked of a shard.
+queues/              Queues in memory: which messages are ready, unacked or held, in which order.
+segments/            Segments: the unit of storing, what is in memory of them, and how they are cut.
+state/               What a shard knows while it runs.
+storage/             What a shard keeps on disk.
 """

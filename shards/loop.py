@@ -1,7 +1,7 @@
 """One pass of a shard: what has come is applied, deliveries are decided, all of it is committed, then answered.
 
 Answers, confirms and deliveries are posted as they are decided and flushed after the commit: nothing leaves this
-process before what it rests on is on disk.
+process before what it rests on is on disk. Some deliveries rest on nothing in their pass (early_deliveries.py).
 """
 
 import time
@@ -27,6 +27,7 @@ from shardmq.runtime.memory import memory_default
 from shardmq.runtime.vitals import vitals
 from shardmq.runtime.waiting import WaitingReport
 from shardmq.runtime.watermarks import Watermark, WatermarkMonitor
+from shardmq.shards.early_deliveries import EARLY, may_leave_early
 from shardmq.shards.handlers.atomic_commit import AtomicCommits
 from shardmq.shards.handlers.backup import StoreCopies
 from shardmq.shards.handlers.consume import Consuming
@@ -205,7 +206,7 @@ class ShardLoop:
         if self._state.schedule.run_due(self._state.take_out) or events:
             self._is_stirred = True
         due = now >= self._tick_at
-        self._finish(due)
+        self._finish(due, may_leave_early(events))
         if self._copies.committed():
             self._listener.flush()
         self._store.rest(now)
@@ -243,8 +244,13 @@ class ShardLoop:
         called = {peer.role for peer in self._listener.peers}
         return [f"the {role} to call {self._listener.address}" for role in (COORDINATOR, GATEWAY) if role not in called]
 
-    def _finish(self, collect: bool) -> None:
-        """Deliver, commit, answer."""
+    def _finish(self, collect: bool, may_be_early: bool = False) -> None:
+        """Deliver, commit, answer.
+
+        Args:
+            collect: have the compactor look for work.
+            may_be_early: deliveries may leave before the commit, for what came in this pass.
+        """
         state = self._state
         damages: list[RowDamaged] = []
         for hosted in state.active.values():
@@ -262,6 +268,8 @@ class ShardLoop:
             if queue.outbox is not None:
                 self._dead_letters.look(hosted)
         state.active.clear()
+        if may_be_early and not damages and self._buffer.has_messages_alone:
+            self._listener.flush_all_of(EARLY)
         for found in damages:
             state.take_out(found)
         self._consuming.end_permits()

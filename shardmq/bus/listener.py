@@ -115,8 +115,16 @@ class Listener(Generic[Incoming]):
 
     def flush(self) -> None:
         """Send every peer what was posted to it."""
+        self._send_to([peer for peer in self._peers.values() if peer._session.outbox])
+
+    def flush_all_of(self, kinds: frozenset[type]) -> None:
+        """Send what was posted to peers for which messages of other kinds than these do not wait."""
+        waiting = [peer for peer in self._peers.values() if peer._session.outbox]
+        self._send_to([peer for peer in waiting if kinds.issuperset(map(type, peer._session.outbox))])
+
+    def _send_to(self, peers: list[Peer]) -> None:
         now = time.monotonic()
-        for peer in [peer for peer in self._peers.values() if peer._session.outbox]:
+        for peer in peers:
             for envelope in peer._session.envelopes(now):
                 if not self._send(peer.identity, envelope):
                     self._lose(peer, "the peer is not connected")

@@ -221,6 +221,17 @@ class WriteBuffer:
         if self._settled_at is not None:
             self._due = self._settle_due = True
 
+    @property
+    def has_messages_alone(self) -> bool:
+        """Whether messages of this pass are to be written, and nothing else that could not wait.
+
+        Settled messages may be written along. Numbers of producers may not: with them, a message is the same when it
+        is published again.
+        """
+        if self._due or self._writes.producers:
+            return False
+        return any(segment.durable and segment.live for segment in self._opened)
+
     def batches(self, segment: Segment) -> list[NumberedBatch]:
         """Return the bodies of a segment, and keep them in memory."""
         batches = segment.batches

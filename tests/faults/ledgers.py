@@ -6,6 +6,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pika
+from pika.exceptions import AMQPError
+
 import shardmq
 from shardmq.errors import ConnectionLost, ShardmqError
 
@@ -56,6 +59,26 @@ class ReconnectingClient(threading.Thread):
             raise
 
     def work(self, connection: shardmq.Connection) -> None:
+        raise NotImplementedError
+
+
+class ReconnectingAmqpClient(ReconnectingClient):
+    """One that does so over AMQP, with pika."""
+
+    def run(self) -> None:
+        parameters = pika.URLParameters(self.url.replace("shardmq://", "amqp://").rstrip("/") + "/%2F")
+        try:
+            while not self.stopping.is_set():
+                try:
+                    with pika.BlockingConnection(parameters) as connection:
+                        self.talk(connection)
+                except (AMQPError, OSError):
+                    time.sleep(RETRY_SECONDS)
+        except BaseException as crash:
+            self.crash = crash
+            raise
+
+    def talk(self, connection: pika.BlockingConnection) -> None:
         raise NotImplementedError
 
 

@@ -8,35 +8,19 @@ from pathlib import Path
 
 import pika
 import pytest
-from pika.exceptions import AMQPError, NackError, UnroutableError
+from pika.exceptions import NackError, UnroutableError
 
 from shardmq.cmd.run.broker import Broker
 
 from . import ledgers
-from .ledgers import RETRY_SECONDS, Client, Ledger
+from .ledgers import RETRY_SECONDS, Client, Ledger, ReconnectingAmqpClient
 from .test_kills import CALM_SECONDS, declare, wait_until_drained
 
 KILLS = int(os.environ.get("SHARDMQ_FAULT_KILLS", "6"))
 
 
-class AmqpClient(Client):
-    """A client over pika that connects again whenever it must."""
-
-    def run(self) -> None:
-        parameters = pika.URLParameters(self.url.replace("shardmq://", "amqp://").rstrip("/") + "/%2F")
-        try:
-            while not self.stopping.is_set():
-                try:
-                    with pika.BlockingConnection(parameters) as connection:
-                        self.talk(connection)
-                except (AMQPError, OSError):
-                    time.sleep(RETRY_SECONDS)
-        except BaseException as crash:
-            self.crash = crash
-            raise
-
-    def talk(self, connection: pika.BlockingConnection) -> None:
-        raise NotImplementedError
+class AmqpClient(ReconnectingAmqpClient, Client):
+    """A client over pika that keeps a ledger."""
 
 
 class AmqpPublisher(AmqpClient):

@@ -5,9 +5,12 @@ import itertools
 import time
 from collections.abc import Iterator
 
+import pika
+from pika.exceptions import NackError, UnroutableError
+
 import shardmq
 from shardmq.errors import ConnectionLost, ShardmqError
-from tests.faults.ledgers import RETRY_SECONDS, ReconnectingClient
+from tests.faults.ledgers import RETRY_SECONDS, ReconnectingAmqpClient, ReconnectingClient
 from tests.faults.saboteur import until
 
 from .history import History, Transacted
@@ -59,6 +62,23 @@ class _Publisher(_Client):
             except ConnectionLost:
                 raise
             except ShardmqError:
+                time.sleep(RETRY_SECONDS)
+                continue
+            self.history.confirm(ids)
+
+
+class _AmqpPublisher(ReconnectingAmqpClient, _Client):
+    """Publishes one message after the other to a queue whose consumer has most of them before they are on disk."""
+
+    def talk(self, connection: pika.BlockingConnection) -> None:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        persistent = pika.BasicProperties(delivery_mode=2)
+        while not self.stopping.is_set():
+            ids = self.history.send(self.name, [WORKED])
+            try:
+                channel.basic_publish("", WORKED, ids[0].encode(), persistent, mandatory=True)
+            except (NackError, UnroutableError):
                 time.sleep(RETRY_SECONDS)
                 continue
             self.history.confirm(ids)
@@ -117,6 +137,7 @@ def running(url: str, history: History, only_transactions: bool = False) -> Iter
     clients: list[_Client] = [_Program(url, history, "program")]
     if not only_transactions:
         clients += [_Publisher(url, history, f"publisher-{number}") for number in range(2)]
+        clients.append(_AmqpPublisher(url, history, "amqp-publisher"))
         clients += [_Consumer(url, history, WORKED), _Consumer(url, history, DYING)]
     for client in clients:
         client.start()

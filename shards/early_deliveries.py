@@ -1,0 +1,40 @@
+"""Deliveries that leave before the commit of their pass: of a small one, a consumer has its messages a flush earlier.
+
+    apply ─► deliver ─┬───────────────────────► commit ─► answer, confirm, deliver
+                      └► deliver what may ─────► commit ─► confirm
+
+Nothing promises that a message is on disk before a consumer has it, unless its publisher counts or commits it. What
+goes out early and is not on disk when the shard ends was confirmed to nobody, and is gone; its consumer may have seen
+it. What is promised stands:
+
+* A number is handed out once. It is below its subqueue's mark, which is on disk: a pass that raises a mark waits for
+  its commit, and a start numbers on from the mark.
+* `redelivered` is True for whatever was handed out and is there after a crash, for the same reason.
+* An ack comes in a later pass, and so behind the commit. After a crash it is one of an earlier session, and dropped.
+* A message that is the same when it comes again (it has a producer and a number, as a dead letter has, or it lies
+  elsewhere: staged, or waiting for a time) never leaves early: its consumer would have it twice, unmarked.
+* What a commit of a channel publishes is seen when it is committed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shardmq.bus.messages.shard import Ack, Credit, Delivered, Publish, Spent, Wanted
+
+EARLY_EVENTS: Final = 16
+"""What a larger pass holds up is worth less than the second envelope costs: some 40 µs in shard and gateway."""
+
+EARLY: Final = frozenset({Delivered, Spent, Wanted})
+"""What may leave; behind anything else, it waits with that."""
+
+
+def may_leave_early(events: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether deliveries may leave before the commit, for all that came in the pass: few plain publishes and acks."""
+    return 0 < len(events) <= EARLY_EVENTS and all(_is_plain(message) for _, message in events)
+
+
+def _is_plain(message: Any) -> bool:
+    kind = type(message)
+    if kind is Publish:
+        return not (message.producer or message.delay_ms or message.transaction)
+    return kind is Ack or kind is Credit

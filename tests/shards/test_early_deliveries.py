@@ -1,0 +1,176 @@
+"""What leaves a shard before its commit, over its real link: looked at while the commit is held up."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardmq.bus.messages.base import Answer, BusMessage, Call
+from shardmq.bus.messages.shard import (
+    Ack,
+    AtomicCommit,
+    Confirmed,
+    Delivered,
+    FollowDecision,
+    Nack,
+    Publish,
+    PublishRefusal,
+    Seal,
+)
+from shardmq.bus.poller import Poller
+from shardmq.shards.storage.write_batch import WriteBatch
+from shardmq.topology.entities import Queue
+from tests.shards.driver import consume, numbers, run_of
+from tests.shards.inside import Inside, inside
+
+LOOK_SECONDS = 0.1
+"""What has left is here within this time."""
+
+
+@dataclass
+class Commits:
+    """Looks at what has left the shard, before each of its commits that writes messages.
+
+    Attributes:
+        shard: whose commits they are.
+        early: by commit, what had left.
+        within: called in a commit, once.
+    """
+
+    shard: Inside
+    early: list[list[Any]] = field(default_factory=list)
+    within: Callable[[], None] | None = None
+
+    def watch(self) -> None:
+        write = self.shard.store.write
+
+        def watched(writes: WriteBatch) -> None:
+            if writes.put:
+                Poller([self.shard.dialer.socket]).wait(LOOK_SECONDS)
+                self.early.append(self.shard.dialer.receive())
+                self.shard.inbox += self.early[-1]
+                if self.within is not None:
+                    within, self.within = self.within, None
+                    within()
+            write(writes)
+
+        self.shard.store.write = watched  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def shard() -> Iterator[Inside]:
+    with inside() as shard:
+        shard.assign(Queue("/", "q", 1, 0), Queue("/", "other", 2, 0))
+        shard.ask(consume(1))
+        shard.publish(Publish((1,), run_of(0, 1)))  # the mark is on disk
+        assert numbers([shard.expect(Delivered)]) == [0]
+        yield shard
+
+
+@pytest.fixture
+def commits(shard: Inside) -> Commits:
+    commits = Commits(shard)
+    commits.watch()
+    return commits
+
+
+def kinds(messages: list[Any]) -> list[type]:
+    return [type(message) for message in messages]
+
+
+def test_a_delivery_leaves_before_the_commit_and_the_confirm_after_it(shard: Inside, commits: Commits) -> None:
+    shard.publish(Publish((1,), run_of(1, 1)))
+    (early,) = commits.early
+    assert kinds(early) == [Delivered]
+    assert numbers(early) == [1]
+    assert kinds(shard.inbox) == [Delivered]  # once
+
+
+def test_the_first_message_that_is_delivered_of_a_queue_waits_for_its_mark(shard: Inside, commits: Commits) -> None:
+    shard.ask(consume(2, 2))
+    shard.publish(Publish((2,), run_of(1, 1)), Publish((1,), run_of(2, 1)))
+    assert commits.early == [[]]
+    assert sorted(numbers([shard.expect(Delivered), shard.expect(Delivered)])) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("messages", "of"),
+    [
+        ([Publish((1,), run_of(1, 1), producer=7, sequence=1)], "a message that has a producer"),
+        ([Call(9, AtomicCommit([Publish((1,), run_of(1, 1))], [], []))], "a channel's commit"),
+        ([Publish((1,), run_of(1, 1)), consume(2, 2)], "a pass with a request"),
+        ([Publish((1,), run_of(number, 1)) for number in range(1, 18)], "a large pass"),
+        ([Publish((1,), run_of(1, 1)), Publish((2,), run_of(2, 1), delay_ms=60_000)], "a pass with a delayed message"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_delivery_waits_for_the_commit(shard: Inside, commits: Commits, messages: list[BusMessage], of: str) -> None:
+    shard.send(*messages)
+    shard.expect(Delivered)
+    assert commits.early[0] == [], of
+
+
+def test_a_message_that_was_staged_or_delayed_is_delivered_after_its_commit(shard: Inside, commits: Commits) -> None:
+    shard.publish(Publish((1,), run_of(1, 1), delay_ms=50), Publish((1,), run_of(2, 1), 1, 1, transaction=5))
+    assert numbers([shard.expect(Delivered)]) == [1]
+    shard.ask(Call(8, Seal(5, 1)))
+    shard.send(Call(9, FollowDecision(5, [1])))
+    assert numbers([shard.expect(Delivered)]) == [2]
+    shard.expect(Answer)
+    assert commits.early == [[], []]
+
+
+def test_what_was_lost_with_the_shard_has_a_number_that_no_other_gets(
+    shard: Inside, commits: Commits, tmp_path: Path
+) -> None:
+    def fail() -> None:
+        shard.copy(tmp_path / "lost")
+
+    commits.within = fail
+    shard.publish(Publish((1,), run_of(1, 1)))
+    lost = shard.expect(Delivered)
+    with inside(tmp_path / "lost") as after:
+        after.ask(consume(1))
+        assert [(one.redelivered, *numbers([one])) for one in [after.expect(Delivered)]] == [(True, 0)]
+        after.publish(Publish((1,), run_of(2, 1)))
+        fresh = after.expect(Delivered)
+        assert (fresh.redelivered, numbers([fresh])) == (False, [2])
+        assert fresh.first > lost.first
+
+
+def test_what_was_delivered_early_and_is_on_disk_is_marked_redelivered_after_a_crash(
+    shard: Inside, commits: Commits
+) -> None:
+    shard.publish(Publish((1,), run_of(1, 1)))
+    assert numbers(commits.early[0]) == [1]
+    shard.restart()
+    shard.ask(consume(1))
+    again = [shard.expect(Delivered)]
+    assert (again[0].redelivered, numbers(again)) == (True, [0, 1])
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_message_is_settled_or_returns_before_its_commit_is_through(
+    shard: Inside, commits: Commits, requeue: bool
+) -> None:
+    def settle() -> None:
+        first = commits.early[0][0].first
+        shard.send(Nack(1, [(first, first + 1)], requeue=True) if requeue else Ack(1, [(first, first + 1)]))
+
+    commits.within = settle
+    shard.publish(Publish((1,), run_of(1, 1)))
+    assert not shard.expect(Delivered).redelivered
+    if requeue:
+        again = shard.expect(Delivered)
+        assert (again.redelivered, numbers([again])) == (True, [1])
+    shard.publish(Publish((2,), run_of(2, 1)))
+    assert next(table for table in shard.loop.table()["queues"] if table["id"] == 1)["total"] == 1 + requeue
+
+
+def test_what_consumers_hold_in_memory_alone_needs_no_commit(shard: Inside, commits: Commits) -> None:
+    shard.send(Publish((1,), run_of(1, 1, flags=0)))
+    assert [kinds([shard.expect(Delivered)]), kinds([shard.expect(Confirmed)])] == [[Delivered], [Confirmed]]
+    assert commits.early == []
+    assert not any(isinstance(message, PublishRefusal) for message in shard.inbox)
