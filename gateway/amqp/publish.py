@@ -99,7 +99,7 @@ def _plan(channel: AmqpChannel, method: BasicPublish, raw: bytes) -> tuple[Shard
     client.permissions.check_write(method.exchange)
     route = client.state.find_route(client.vhost, method.exchange, method.routing_key)
     facts = _lists.facts(raw)
-    if method.immediate or route is None or len(route) != 1 or not facts.is_plain:
+    if method.immediate or route is None or len(route) != 1 or route.replies or not facts.is_plain:
         return None
     ((link, queues),) = route
     plan = client.state.routes.plan(queues, method.exchange, method.routing_key, _flags(facts))

@@ -77,6 +77,7 @@ class Consumer:
     """A consumer, or a channel's basic.get on a queue, for as long as it may hold messages.
 
     Attributes:
+        takes_replies: whether its queue is one of answers to its client's requests.
         settled_late: what it gets without acknowledgements is settled here, when it is handed to the client.
         prefetch: how many it may hold, as its shard knows; own_prefetch: without what its channel limits.
         times_out: whether messages return by themselves while it holds them.
@@ -107,6 +108,7 @@ class Consumer:
         "running",
         "settled",
         "settled_late",
+        "takes_replies",
         "tag",
         "timeout_ms",
         "times_out",
@@ -120,7 +122,7 @@ class Consumer:
         self.number = number
         self.queue = queue
         self.tag = tag
-        self.auto_ack = self.settled_late = False
+        self.auto_ack = self.settled_late = self.takes_replies = False
         self.prefetch = self.own_prefetch = 0
         self.priority = 0
         self.exclusive = False

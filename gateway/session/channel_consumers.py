@@ -11,6 +11,7 @@ from shardmq.gateway.session import large_messages
 from shardmq.gateway.session.client import Client
 from shardmq.gateway.session.delivery_tags import DeliveryTags
 from shardmq.gateway.session.prefetch import PAUSE_SECONDS, PAUSED, SharedPrefetch
+from shardmq.message.record_batch import RecordBatch
 from shardmq.topology.entities import Queue
 
 TIMEOUT: Final = "x-consumer-timeout"
@@ -115,10 +116,12 @@ class ChannelConsumers:
         consumer.times_out = timeout_ms > 0 or TIMEOUT in queue.arguments
         self.by_tag[tag] = consumer
         client.consumers += 1
+        consumer.takes_replies = client.state.replies.add(queue, consumer, self)
 
         def started(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
                 self._forget(consumer)
+            client.state.replies.start(consumer)
             reply(outcome if isinstance(outcome, RequestError) else tag)
 
         link.start(consumer, started)
@@ -131,6 +134,7 @@ class ChannelConsumers:
             return
         self.client.consumers -= 1
         self._cancelled[consumer] = False
+        self.client.state.replies.remove(consumer)
 
         def stopped(outcome: Outcome) -> None:
             if self.is_open:
@@ -278,6 +282,8 @@ class ChannelConsumers:
         """Number what a shard sent and pass it on."""
         if consumer.times_out and delivered.redelivered:
             self._disown(consumer, delivered.first, delivered.batch.count)
+        if consumer.takes_replies:
+            self.client.state.replies.arrived(consumer, delivered.batch)
         shared = self._shared
         if shared is None:
             self._pass_on(consumer, delivered)
@@ -286,6 +292,15 @@ class ChannelConsumers:
         else:
             shared.put(consumer, delivered)
             self._hand_on(shared)
+
+    def deliver_directly(self, consumer: Consumer, batch: RecordBatch) -> bool:
+        """Number messages that come past the shard and pass them on; returns whether there is room for them now."""
+        front = self.client.front
+        if self._shared is not None or not front.is_writable or front.is_unread:
+            return False
+        tag = self._hand_out(consumer, 0, batch.count, auto_ack=True)
+        front.send_delivery(self.number, consumer.tag, tag, False, batch, 0)
+        return True
 
     def _pass_on(self, consumer: Consumer, delivered: Delivered) -> None:
         batch = delivered.batch
@@ -340,6 +355,7 @@ class ChannelConsumers:
         """End all consumers: what they hold returns to its queues."""
         self.is_open = False
         for consumer in [*self.by_tag.values(), *self._cancelled, *self._getters.values()]:
+            self.client.state.replies.remove(consumer)
             consumer.link.release(consumer)
         self.client.consumers -= len(self.by_tag)
         self.by_tag.clear()
@@ -353,6 +369,7 @@ class ChannelConsumers:
             del self.by_tag[consumer.tag]
             self.client.consumers -= 1
         self._cancelled.pop(consumer, None)
+        self.client.state.replies.remove(consumer)
         consumer.link.release(consumer)
         if consumer.is_counted:
             consumer.is_counted = False

@@ -121,6 +121,8 @@ class ChannelPublisher:
         """
         client = self.client
         client.state.changed()
+        if route.replies and self._answer(first, batch, route):
+            return
         if len(route) == 1:
             ((link, queues),) = route
             if link.publish(self, first, Publish(queues, batch), None, 0, True):
@@ -130,11 +132,21 @@ class ChannelPublisher:
         if not route:
             self.confirm([(first, last)])
             return
-        client.state.stamp(batch)
+        if not batch.serial:
+            client.state.stamp(batch)
         fan_out = FanOutOfMany(len(route), last)
         for link, queues in route:
             if link.publish(self, first, Publish(queues, replace(batch)), fan_out, 0, False):
                 client.front.hold_publishing(link)
+
+    def _answer(self, first: int, batch: RecordBatch, route: Route) -> bool:
+        """Deliver answers to requests of this gateway's clients; returns whether that is all there is to do."""
+        state = self.client.state
+        state.stamp(batch)
+        is_direct = state.replies.deliver(route.replies, batch, is_alone=sum(len(queues) for _, queues in route) == 1)
+        if is_direct:
+            self.confirm([(first, first + batch.count - 1)])
+        return is_direct
 
     def _publish_parts(self, publish: BasicPublish, records: Sequence[Record] | None) -> None:
         """Send on a publish whose messages differ in what the broker looks at, in parts.

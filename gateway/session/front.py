@@ -25,6 +25,10 @@ class Front(Protocol):
     def is_writable(self) -> bool:
         """Whether the client's socket takes more."""
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing more is carried out for the client until it has read what it was sent."""
+
     def send_delivery(
         self, channel: int, consumer: str, tag: int, redelivered: bool, batch: RecordBatch, deliveries: int
     ) -> None:

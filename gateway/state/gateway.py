@@ -15,6 +15,7 @@ from shardmq.bus.messages.shard import FromShard
 from shardmq.bus.poller import context
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.gateway.state.alarms import Alarms
+from shardmq.gateway.state.direct_replies import DirectReplies
 from shardmq.gateway.state.message_loans import Lender
 from shardmq.gateway.state.permissions import Permissions
 from shardmq.gateway.state.routes import Routes
@@ -62,6 +63,7 @@ class GatewayState:
         topology_changes: how often the topology or permissions have changed: what was derived from them is over then.
         alarms: of this process and all shards.
         lender: of room for large messages.
+        replies: to requests of this gateway's clients.
         time_slices: of connections with much to do.
         passes: how many there were.
         windows_bytes: what the windows of all consumers share.
@@ -88,6 +90,7 @@ class GatewayState:
         self.name = name
         self.origin = secrets.randbits(64)
         self.next_serial = 1
+        self.replies = DirectReplies(self.origin)
         self._clock = SteadyClock()
         self.now_ms = self._clock.now_ms()
         self.topology = Topology()

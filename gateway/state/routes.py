@@ -7,7 +7,7 @@ from shardmq.gateway.links.publish_plan import PublishPlan
 from shardmq.gateway.links.shard import ShardLink
 from shardmq.message.properties import Properties
 from shardmq.topology.arguments import QueueArguments
-from shardmq.topology.entities import Queue
+from shardmq.topology.entities import REPLY_QUEUES, Queue
 from shardmq.topology.topology import Topology
 
 ROUTES_MAX: Final = 65_536
@@ -20,10 +20,12 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
     Attributes:
         levels: the highest priority that counts in one of the queues, 0 where none has any.
         sorts: whether every queue orders what it gets by priority, and takes all of it.
+        replies: the queues among them whose consumers wait for answers to their requests.
     """
 
     levels: int
     sorts: bool
+    replies: tuple[int, ...]
 
     @staticmethod
     def to(queues: Sequence[Queue], links: Sequence[ShardLink]) -> "Route":
@@ -37,6 +39,7 @@ class Route(tuple[tuple[ShardLink, tuple[int, ...]], ...]):
         route.sorts = len(arguments) == len(queues) and all(
             each.max_priority is not None and each.overflow == "drop-head" for each in arguments
         )
+        route.replies = tuple([queue.id for queue in queues if queue.name.startswith(REPLY_QUEUES)])
         return route
 
 

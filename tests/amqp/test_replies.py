@@ -1,5 +1,8 @@
 """Direct reply-to: answers to requests without a queue of one's own, from any client at any gateway."""
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -318,3 +321,57 @@ def test_requests_in_a_transaction_have_their_answers_after_the_commit(
     name, _ = request_of(channel, queue)
     channel.basic_publish("", name, b"answer")
     assert requester.answers(1) == [b"answer"]
+
+
+@contextlib.contextmanager
+def frozen(broker: Broker) -> Iterator[None]:
+    """While this lasts, shards do nothing."""
+    shards = [pid for name, pid in broker.pids.items() if name.startswith("shard")]
+    for pid in shards:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in shards:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_an_answer_to_a_client_of_the_same_gateway_goes_by_no_shard(
+    requester: Requester, channel: BlockingChannel, queue: str, broker: Broker
+) -> None:
+    requester.ask(queue, b"ask")
+    name, _ = request_of(channel, queue)
+    channel.confirm_delivery()
+    with frozen(broker):
+        channel.basic_publish("", name, b"answer", pika.BasicProperties(correlation_id="c"), mandatory=True)
+        assert requester.answers(1) == [b"answer"]
+    assert requester.came[0][2].correlation_id == "c"
+
+
+def test_answers_that_a_requester_is_slow_to_read_come_in_order_and_the_next_directly_again(
+    requester: Requester, channel: BlockingChannel, queue: str, broker: Broker
+) -> None:
+    requester.ask(queue, b"ask")
+    name, _ = request_of(channel, queue)
+    count, size = 2000, 20_000
+    for number in range(count):
+        channel.basic_publish("", name, b"%d " % number + bytes(size))
+        if number % 100 == 99:  # all in one pass would go directly: it is read in the next
+            channel.connection.process_data_events(0)
+    assert [int(body.split()[0]) for body in requester.answers(count)] == list(range(count))
+    with frozen(broker):
+        channel.basic_publish("", name, b"last")
+        assert requester.answers(count + 1)[-1] == b"last"
+
+
+def test_an_answer_that_goes_to_other_queues_too_is_not_overtaken(
+    requester: Requester, channel: BlockingChannel, queue: str
+) -> None:
+    requester.ask(queue, b"ask")
+    name, _ = request_of(channel, queue)
+    copied = pika.BasicProperties(headers={"CC": [queue]})
+    for number in range(100):
+        channel.basic_publish("", name, b"%d" % number, copied if number % 3 == 0 else None)
+    assert requester.answers(100) == [b"%d" % number for number in range(100)]
+    for number in range(0, 100, 3):
+        assert request_of(channel, queue)[1] == b"%d" % number

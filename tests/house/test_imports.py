@@ -63,6 +63,7 @@ INSIDE = {
     "shardmq.shards": (
         ("process",),
         ("loop",),
+        ("early_deliveries",),
         ("check",),
         ("handlers",),
         ("state",),
