@@ -63,6 +63,7 @@ class BrokerOptions:
         tls: the port for clients with TLS; None without TLS.
         message_bytes_max: largest body of a message.
         log: log level and format of the processes.
+        cores: how many the number of gateways was chosen for; None where it was given.
     """
 
     shards: int
@@ -75,6 +76,7 @@ class BrokerOptions:
     tls: "TlsOptions | None" = None
     message_bytes_max: int = MESSAGE_BYTES_MAX
     log: LogOptions = DEFAULT_LOG
+    cores: int | None = None
 
     @property
     def has_plain(self) -> bool:
@@ -110,7 +112,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event of the broker; `text` is for people, the other fields are for programs.
 
     `event` is one of up, exited, ready, refused, waiting, stopping, killed, stopped. Without a plain port there are no
-    `host` and `port`.
+    `host` and `port`; `cores` are there where the number of gateways was chosen for them.
     """
 
     event: str
@@ -128,6 +130,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     tls_verify: bool | None = None
     data_dir: str | None = None
     processes: dict[str, int] | None = None
+    cores: int | None = None
 
     @property
     def level(self) -> str:
@@ -242,10 +245,11 @@ class Supervisor:
     def _say_up(self) -> None:
         options, seconds = self._options, time.monotonic() - self._started_at
         pids = {child.name: child.pid for child in self._children}
+        chosen = "" if options.cores is None else f"; gateways: {options.gateways}, cores: {options.cores}"
         self._announce(
             Notice(
                 "up",
-                f"ready after {seconds:.1f} s at {options.url}",
+                f"ready after {seconds:.1f} s at {options.url}{chosen}",
                 seconds=round(seconds, 3),
                 host=options.host if options.has_plain else None,
                 port=options.port if options.has_plain else None,
@@ -255,6 +259,7 @@ class Supervisor:
                 tls_verify=options.tls.verify_client if options.tls else None,
                 data_dir=str(options.data_dir),
                 processes=pids,
+                cores=options.cores,
             )
         )
 

@@ -20,7 +20,9 @@ from shardmq.cmd.terminal.process_options import (
     memory_watermark,
     tls_options,
 )
+from shardmq.cmd.terminal.values import counted
 from shardmq.runtime import notify
+from shardmq.runtime.cores import core_count
 from shardmq.runtime.logs import LogOptions, timestamp
 
 if TYPE_CHECKING:
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 MEMORY_WATERMARK: Final = memory_watermark(
     "shards and gateways together take", "0.6, and 256MiB for each at least", "SHARDMQ_UP_MEMORY_WATERMARK"
 )
+
+GATEWAYS_MAX: Final = 64
+
+CORES_PER_GATEWAY: Final = 2
+"""The other half is for shards, for clients on this machine and for the kernel: where messages go to many queues one by
+one, or come over many connections, gateways take two thirds of what a broker takes of the processor."""
+
+GATEWAYS_PER_SHARD: Final = 2
+"""For the same reason, more than two would wait for their shard."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,12 +56,12 @@ _log = logging.getLogger(__name__)
 )
 @click.option(
     "--gateways",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
+    type=click.IntRange(1, GATEWAYS_MAX),
+    default=None,
     envvar="SHARDMQ_UP_GATEWAYS",
     show_envvar=True,
-    help="Number of gateway processes; they share the port.",
+    help="Number of gateway processes; they share the port, and each connection has one of them.  [default: 1 for up "
+    "to 3 cores, above that one for every 2 cores, and 2 for each shard at most]",
 )
 @click.option(
     "--host",
@@ -79,7 +90,7 @@ _log = logging.getLogger(__name__)
 def up(
     *,
     shards: int,
-    gateways: int,
+    gateways: int | None,
     host: str,
     port: int,
     data_dir: Path,
@@ -96,12 +107,26 @@ def up(
     """
     log.begin("up")
     notify.die_with_parent()
+    cores = None
+    if gateways is None:
+        cores = core_count()
+        gateways = default_gateways(cores, shards)
     options = BrokerOptions(
-        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max, log
+        shards, gateways, host, port, data_dir, memory_watermark, disk_free_limit, tls, message_size_max, log, cores
     )
     if as_json:
         return supervise(options, print_event)
     return supervise(options, log_notice if log.format == "json" else show_notice)
+
+
+def default_gateways(cores: int, shards: int) -> int:
+    """How many gateways a broker has where nobody says so.
+
+    Args:
+        cores: that the broker may use.
+        shards: that it has.
+    """
+    return max(1, min(cores // CORES_PER_GATEWAY, shards * GATEWAYS_PER_SHARD, GATEWAYS_MAX))
 
 
 def print_event(notice: Notice) -> None:
@@ -152,6 +177,9 @@ def print_welcome(notice: Notice) -> None:
         facts.add_row("TLS", f"{notice.tls_host} port {notice.tls_port}{alone}")
     facts.add_row("data", notice.data_dir)
     facts.add_row("processes", ", ".join(f"{name} ({pid})" for name, pid in notice.processes.items()))
+    if notice.cores is not None:
+        count = sum([name.startswith("gateway-") for name in notice.processes])
+        facts.add_row("gateways", f"{count}, for {counted(notice.cores, 'core')}; --gateways sets another number")
     console = Console(highlight=False)
     console.print(Panel(facts, title=f"shardmq is ready after {notice.seconds:.1f} s", title_align="left"))
     console.print(f"Try, in {where}:", soft_wrap=True, markup=False)

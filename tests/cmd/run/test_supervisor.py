@@ -1,6 +1,7 @@
 """`shardmq up`: starts, restarts, refuses, stops. Real processes."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,7 +17,9 @@ import shardmq
 from shardmq.cmd.run.broker import Broker
 from shardmq.cmd.run.invocation import command, environment
 from shardmq.cmd.run.locks import hold_data_dir, hold_port, private_directory
+from shardmq.cmd.run.up import default_gateways
 from shardmq.errors import ShardmqError, StartupRefused, StoreRefused
+from shardmq.runtime.cores import core_count
 
 StartBroker = Callable[..., Broker]
 
@@ -185,6 +188,31 @@ def test_two_gateways_share_the_port(start_broker: StartBroker) -> None:
             stack.enter_context(shardmq.connect(broker.url))
         assert clients("gateway-0")
         assert clients("gateway-1")
+
+
+@pytest.mark.parametrize(
+    ("cores", "shards", "gateways"),
+    [(1, 4, 1), (2, 4, 1), (3, 4, 1), (4, 4, 2), (8, 4, 4), (16, 4, 8), (64, 4, 8), (16, 1, 2), (256, 64, 64)],
+)
+def test_there_is_a_gateway_for_every_two_cores_as_far_as_shards_go(cores: int, shards: int, gateways: int) -> None:
+    assert default_gateways(cores, shards) == gateways
+
+
+def test_a_broker_chooses_its_gateways_and_says_so(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command("up", "--port", "0", "--shards", "1", "--data-dir", str(tmp_path / "data"), "--json"),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        assert broker.stdout is not None
+        notice = json.loads(broker.stdout.readline())
+        broker.terminate()
+        assert broker.wait(20) == 0
+    wanted = default_gateways(core_count(), 1)
+    assert sum(name.startswith("gateway-") for name in notice["processes"]) == wanted
+    assert notice["cores"] == core_count()
+    assert notice["text"].endswith(f"gateways: {wanted}, cores: {core_count()}")
 
 
 def test_a_held_data_directory_cannot_be_held_again(tmp_path: Path) -> None:
