@@ -111,6 +111,20 @@ class RangeSet:
         self.count -= removed
         return removed
 
+    def take(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Take [start, end) out; returns what of it was in, as ranges in order. The beginning goes quickly."""
+        starts, ends = self._starts, self._ends
+        if starts and starts[0] == start and start < end <= ends[0]:
+            if end == ends[0]:
+                del starts[0], ends[0]
+            else:
+                starts[0] = end
+            self.count -= end - start
+            return [(start, end)]
+        parts = self.within(start, end)
+        self.remove(start, end)
+        return parts
+
     def unite(self, ranges: list[tuple[int, int]]) -> int:
         """Put ranges in, which are in rising order and do not overlap; returns how many numbers are new."""
         if len(ranges) <= FEW:

@@ -30,6 +30,19 @@ def test_adding_and_removing_agree_with_a_set(steps: list[tuple[str, int, int]])
         assert all(number in ranges for number in model)
 
 
+@given(steps, st.integers(0, 40), st.integers(0, 40))
+def test_taking_is_looking_and_removing(steps: list[tuple[str, int, int]], start: int, end: int) -> None:
+    taken, looked = RangeSet(), RangeSet()
+    for verb, first, last in steps:
+        getattr(taken, verb)(first, last)
+        getattr(looked, verb)(first, last)
+    parts = looked.within(start, end)
+    looked.remove(start, end)
+    assert taken.take(start, end) == parts
+    assert taken == looked
+    assert taken.count == looked.count
+
+
 @given(steps)
 def test_ranges_are_sorted_and_never_touch(steps: list[tuple[str, int, int]]) -> None:
     ranges = RangeSet()

@@ -155,7 +155,7 @@ class SegmentLog:
                 self._remove(place, segment)
 
     def _remove(self, place: int, segment: Segment) -> None:
-        self.index.replace(place, place + 1, [])
+        self.index.remove(place)
         self.total -= segment.count
         self.bytes -= segment.bytes
         if segment is self._open:

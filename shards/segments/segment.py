@@ -150,6 +150,10 @@ class SegmentIndex:
         """Return the place of a segment."""
         return bisect_left(self._firsts, segment.first)
 
+    def remove(self, place: int) -> None:
+        """Take out the segment at a place."""
+        del self.segments[place], self._firsts[place]
+
     def replace(self, start: int, stop: int, segments: list[Segment]) -> None:
         """Put others in the place of segments `start` to `stop`."""
         self.segments[start:stop] = segments
