@@ -146,8 +146,9 @@ class Subqueue(ReadyMessages):
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
         only = self._take_only_batch(limit, room)
-        if only is not None:
-            return [only]
+        return [only] if only is not None else self._take_pieces(limit, room, alone)
+
+    def _take_pieces(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         deliveries: list[tuple[int, bool, list[RecordBatch]]] = []
         end = taken = joined = 0
         returned = self.returned
