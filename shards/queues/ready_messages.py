@@ -145,6 +145,17 @@ class ReadyMessages(SegmentLog):
         if end > self.delivered_mark and self._durable and batch.flags & PERSISTENT:
             self._raise_mark(end + MARK_LEAP)
 
+    def _pass_only_batch(self, limit: int, room: int) -> NumberedBatch | None:
+        """Hand out the batch that is all that is ready, as in most of many queues; None where it is not so simple."""
+        if not self.fresh or self.returned:
+            return None
+        first, count, place, batch = self._next_fresh()
+        if place or count != self.fresh or count > limit or len(batch.records) > room:
+            return None
+        self.fresh = 0
+        self._pass(first + count, batch, count)
+        return first, batch
+
     def _advance(self, end: int, durable: bool) -> None:
         """The fresh messages up to number `end` are held, wherever batches begin and end."""
         self.cursor = end

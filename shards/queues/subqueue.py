@@ -145,8 +145,13 @@ class Subqueue(ReadyMessages):
             room: bytes they may take together.
             alone: whether a first message larger than `room` may go nevertheless, by itself.
         """
-        only = self._take_only_batch(limit, room)
-        return [only] if only is not None else self._take_pieces(limit, room, alone)
+        only = None if self.can_expire else self._pass_only_batch(limit, room)
+        if only is None:
+            return self._take_pieces(limit, room, alone)
+        first, batch = only
+        self.unacked += batch.count
+        self.delivered += batch.count
+        return [make_delivery((first, False, 0, batch))]
 
     def _take_pieces(self, limit: int, room: int, alone: bool) -> list[Delivery]:
         deliveries: list[tuple[int, bool, list[RecordBatch]]] = []
@@ -201,19 +206,6 @@ class Subqueue(ReadyMessages):
             make_delivery((first, again, 0, batches[0] if len(batches) == 1 else join(batches)))
             for first, again, batches in deliveries
         ]
-
-    def _take_only_batch(self, limit: int, room: int) -> Delivery | None:
-        """Hand out the batch that is all that is ready, as in most of many queues; None where it is not so simple."""
-        if self.can_expire or not self.fresh or self.returned:
-            return None
-        first, count, place, batch = self._next_fresh()
-        if place or count != self.fresh or count > limit or len(batch.records) > room:
-            return None
-        self.fresh = 0
-        self._pass(first + count, batch, count)
-        self.unacked += count
-        self.delivered += count
-        return make_delivery((first, False, 0, batch))
 
     def settle(self, ranges: Ranges) -> None:
         """Settle unacked messages."""
