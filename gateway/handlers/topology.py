@@ -25,6 +25,7 @@ from shardmq.protocol.native.operations.topology import (
 from shardmq.topology.arguments import SERVER_NAMED
 from shardmq.topology.commands import Bind, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue, Unbind
 from shardmq.topology.entities import DEFAULT_EXCHANGE
+from shardmq.topology.repeats import is_repeated
 from shardmq.topology.router import ALTERNATE
 
 SERVER_NAME_BYTES: Final = 16
@@ -60,7 +61,7 @@ def exchange_declare(channel: Channel, operation: ExchangeDeclare, reply: Reply)
         operation.auto_delete,
         operation.internal,
     )
-    client.perform(command, done(reply))
+    _perform(client, command, reply)
 
 
 def exchange_delete(channel: Channel, operation: ExchangeDelete, reply: Reply) -> None:
@@ -138,7 +139,7 @@ def queue_bind(channel: Channel, operation: QueueBind, reply: Reply, *, any_key:
     if not any_key:
         client.state.topology.check_binding_key(client.vhost, operation.exchange, operation.routing_key)
     command = Bind(client.vhost, operation.exchange, operation.queue, operation.routing_key, operation.arguments)
-    client.perform(command, done(reply))
+    _perform(client, command, reply)
 
 
 def queue_unbind(channel: Channel, operation: QueueUnbind, reply: Reply) -> None:
@@ -179,7 +180,7 @@ def exchange_bind(channel: Channel, operation: ExchangeBind, reply: Reply, *, an
         operation.arguments,
         to_exchange=True,
     )
-    client.perform(command, done(reply))
+    _perform(client, command, reply)
 
 
 def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -> None:
@@ -200,6 +201,14 @@ def exchange_unbind(channel: Channel, operation: ExchangeUnbind, reply: Reply) -
         to_exchange=True,
     )
     client.perform(command, done(reply))
+
+
+def _perform(client: Client, command: DeclareExchange | Bind, reply: Reply) -> None:
+    """Have a command carried out, unless what it asks for is there already."""
+    if client.state.coordinator.is_current and is_repeated(client.state.topology, command):
+        reply(None)
+    else:
+        client.perform(command, done(reply))
 
 
 def _check_ends(client: Client, kind: str, destination: str, source: str) -> None:

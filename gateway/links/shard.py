@@ -51,9 +51,9 @@ class _Asked:
     deadline: float
 
 
-def _is_of_reservation(message: Any) -> bool:
-    """Whether a request is about messages that are reserved: there are none where the queue is not known any more."""
-    return isinstance(message, EndReservation) or bool(getattr(message, "reservation", ""))
+def _is_told_at_once(message: Any) -> bool:
+    """Whether an unknown queue is an answer: its declaration is asked for again, its reservation is over."""
+    return bool(getattr(message, "reservation", "") or getattr(message, "is_declared", type(message) is EndReservation))
 
 
 def _no_publisher(_link: "ShardLink", dead: DeadLetter) -> None:
@@ -172,7 +172,7 @@ class ShardLink:
             return
         if isinstance(message, Refusal):
             queue: int | None = getattr(asked.message, "queue", None)
-            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_of_reservation(asked.message)
+            is_missing = message.code == ReplyCode.NOT_FOUND and not _is_told_at_once(asked.message)
             if is_missing and queue is not None and self._exists(queue):
                 # The shard is back, and the coordinator has not yet told it of the queues that are not durable.
                 self._early.append(asked)

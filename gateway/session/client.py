@@ -26,6 +26,7 @@ from shardmq.gateway.state.message_loans import Account
 from shardmq.limits import DECLARE_SECONDS, DELIVERY_WINDOW_BYTES, DELIVERY_WINDOWS_BYTES, GET_BYTES, GETS_BYTES
 from shardmq.topology.commands import Command, DeclareQueue
 from shardmq.topology.entities import REPLY_QUEUES, Queue, check_nesting
+from shardmq.topology.repeats import repeated_queue
 
 PAUSE_SECONDS: Final = 0.002
 """Pause before a queue is declared again that was being deleted; each time twice as long."""
@@ -173,8 +174,28 @@ class Client:
         self._pacing.perform(command, reply)
 
     def declare_queue(self, command: DeclareQueue, reply: Reply) -> None:
-        """Declare a queue; the result is (ready messages, consumers)."""
-        self._declare_queue(command, reply, time.monotonic() + DECLARE_SECONDS, PAUSE_SECONDS)
+        """Declare a queue; the result is (ready messages, consumers).
+
+        One that is there already is only counted. One that was not there when this was asked had nothing in it when it
+        was declared, whoever was first.
+        """
+        declare = partial(self._declare_queue, command, reply, time.monotonic() + DECLARE_SECONDS, PAUSE_SECONDS)
+        topology = self.state.topology
+        if not self.state.coordinator.is_current:
+            declare()
+        elif (command.vhost, command.name) not in topology.queues:
+            self.perform(command, lambda outcome: reply(outcome if isinstance(outcome, RequestError) else (0, 0)))
+        elif (there := repeated_queue(topology, command)) is not None:
+
+            def counted(outcome: Outcome) -> None:
+                if isinstance(outcome, NotFound):
+                    declare()
+                else:
+                    reply(outcome)
+
+            self.count(there, counted, is_declared=True)
+        else:
+            declare()
 
     def _declare_queue(self, command: DeclareQueue, reply: Reply, deadline: float, pause: float) -> None:
         """Declare a queue until it is there: one that existed may have been being deleted."""

@@ -8,6 +8,7 @@ changes.py    What it tells everybody was done.
 topology.py   All that exists, kept up to date by changes.
 router.py     The way of a message: exchanges, exchange-to-exchange bindings, alternate exchanges, and a cache of
               routes.
+repeats.py    Whether what a command asks for is there already, exactly so.
 cascade.py    What goes along when a queue or an exchange is deleted.
 passwords.py  Users' passwords as salted hashes, ours and RabbitMQ's.
 exchanges/    Exchange types, one file each; pure functions of bindings, key and properties.

@@ -27,7 +27,7 @@ class TopologyReplicas:
         self._addresses = list(addresses)
         self._identity = identity
         self._versions: dict[Peer, int] = {}  # applied by each gateway
-        self._waiting: deque[PendingCommand] = deque()  # in order of their versions
+        self._waiting: dict[Peer | None, deque[PendingCommand]] = {}  # by who need not say so, in order of versions
         self._untold: list[Change] = []  # applied in this pass
 
     def __len__(self) -> int:
@@ -82,17 +82,27 @@ class TopologyReplicas:
     def wait(self, pending: PendingCommand) -> None:
         """Have a command wait until every gateway has applied the topology as it is now.
 
-        A command that changed nothing waits too: a gateway may still be applying the change that made it so.
+        A command that changed nothing waits too: a gateway may still be applying the change that made it so. The
+        gateway that asked is not waited for, as its answer is sent behind the change; unless shards are to drop queues,
+        which no gateway may route to any more. With one gateway, nearly every command is answered in its own pass.
         """
         pending.stage, pending.version = Stage.GATEWAYS, self._topology.version
-        self._waiting.append(pending)
+        asker = None if pending.responder is None or pending.removed else pending.responder.peer
+        self._waiting.setdefault(asker, deque()).append(pending)
 
     def take_applied(self) -> list[PendingCommand]:
-        """The commands that every gateway has applied since the last call."""
-        reached = min(self._versions.values(), default=self._topology.version)
-        applied = []
-        while self._waiting and self._waiting[0].version <= reached:
-            applied.append(self._waiting.popleft())
+        """The commands that every gateway has applied since the last call. What this pass has changed is posted."""
+        if not self._waiting:
+            return []
+        self.post_changes()
+        applied: list[PendingCommand] = []
+        for asker, waiting in list(self._waiting.items()):
+            others = [version for peer, version in self._versions.items() if peer is not asker]
+            reached = min(others, default=self._topology.version)
+            while waiting and waiting[0].version <= reached:
+                applied.append(waiting.popleft())
+            if not waiting:
+                del self._waiting[asker]
         return applied
 
     def laggard(self, version: int) -> str:

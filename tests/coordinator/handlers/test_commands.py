@@ -75,16 +75,48 @@ def test_a_declaration_waits_for_every_gateway(room: "Room") -> None:
 
 def test_a_repeated_declaration_waits_for_gateways_that_lag(room: "Room") -> None:
     room.start()
-    asking, other = room.gateway("gateway-0"), room.gateway("gateway-1")
+    asking, third, other = (room.gateway(f"gateway-{number}") for number in range(3))
     other.applies = False
     first = asking.ask(DeclareExchange("/", "e", "topic", True, {}))
-    again = other.ask(DeclareExchange("/", "e", "topic", True, {}))
+    again = third.ask(DeclareExchange("/", "e", "topic", True, {}))
     room.until(lambda: ("/", "e") in other.topology.exchanges)
     room.settle(asking)
-    assert not {first} & asking.answers.keys()
-    assert again not in other.answers
+    room.settle(third)
+    assert first not in asking.answers
+    assert again not in third.answers
     other.say_applied()
-    room.until(lambda: asking.answers.get(first) and other.answers.get(again))
+    room.until(lambda: asking.answers.get(first) and third.answers.get(again))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_asks_hears_of_the_change_and_then_of_the_answer_without_saying_so(room: "Room", others: int) -> None:
+    room.start()
+    asking, shard = room.gateway("asking"), room.shard(0)
+    for number in range(others):
+        room.gateway(f"gateway-{number}")
+    asking.applies = False
+    for command in (declare(ON_0[0]), Bind("/", "amq.direct", ON_0[0], "key", {})):
+        asking.heard.clear()
+        request = asking.ask(command)
+        room.until(lambda: request in asking.answers)  # noqa: B023
+        change, answer = asking.heard
+        assert isinstance(change, Changes)
+        assert answer == asking.answers[request]
+    assert shard.queues.keys() == {ON_0[0]}
+
+
+def test_a_queue_is_not_dropped_before_who_deletes_it_has_followed(room: "Room") -> None:
+    room.start()
+    asking, shard = room.gateway(), room.shard(0)
+    room.perform(asking, declare(ON_0[0]))
+    asking.applies = False
+    request = asking.ask(DeleteQueue("/", ON_0[0]))
+    room.until(lambda: ("/", ON_0[0]) not in asking.topology.queues)
+    room.settle(asking)
+    assert not shard.dropped
+    assert request not in asking.answers
+    asking.say_applied()
+    assert room.until(lambda: asking.answers.get(request)) == Answer(request, 42)
 
 
 def test_a_gateway_that_is_gone_is_not_waited_for(room: "Room") -> None:
@@ -185,15 +217,15 @@ def test_commands_on_one_name_keep_their_order(room: "Room") -> None:
 
 def test_binding_does_not_wait_for_earlier_bindings_to_be_followed(room: "Room") -> None:
     room.start()
-    gateway = room.gateway()
+    gateway, other = room.gateway("gateway-0"), room.gateway("gateway-1")
     room.shard(0)
     room.perform(gateway, declare(ON_0[0]))
-    gateway.applies = False
+    other.applies = False
     requests = [gateway.ask(Bind("/", "amq.topic", ON_0[0], f"k{number}", {})) for number in range(50)]
-    room.until(lambda: len(gateway.topology.bindings) == 50)
+    room.until(lambda: len(other.topology.bindings) == 50)
     room.settle(gateway)
     assert not gateway.answers.keys() & set(requests)
-    gateway.say_applied()
+    other.say_applied()
     room.until(lambda: gateway.answers.keys() >= set(requests))
 
 
