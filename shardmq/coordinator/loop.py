@@ -86,13 +86,14 @@ class CoordinatorLoop:
             self._commands.settle()
             self._backup.work(now)
             self._flush()
+            self._state.store.rest(now)
             is_busy = (
                 self._commands.is_busy
                 or self._status_collector.is_busy
                 or self._connections.is_busy
                 or self._backup.is_busy
             )
-            at_rest = not is_busy and all(shard.is_open for shard in self._shards)
+            at_rest = not (is_busy or self._state.store.is_pending) and all(shard.is_open for shard in self._shards)
             tick_at = ticked_at + (TICK_AT_REST_SECONDS if at_rest else TICK_SECONDS)
 
     def stop(self) -> None:

@@ -19,9 +19,8 @@ from shardmq.shards.storage.schema import (
 )
 from shardmq.storage.checksums import CHECKSUM_BYTES, is_row, row_content, row_seed, was_row
 from shardmq.storage.engine import VERSION, Bytes, Edit
-from shardmq.storage.redo.edits import edits_in
-from shardmq.storage.redo.log import REDO, StoredLog
 from shardmq.storage.repair.closed_file import ClosedFile
+from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.repair import write_edits
 
 Row = tuple[bytes, bytes | None]
@@ -37,9 +36,7 @@ class ClosedStore:
     Attributes:
         file: the data file.
         version: of its format.
-        overlay: what is in the redo log and not yet in LMDB, by database and key; None is deleted.
-        last: number of the last commit.
-        is_new: whether it has no redo log yet.
+        log: what is in the redo log and not yet in LMDB.
 
     Raises:
         StoreRefused: it cannot be read at all.
@@ -48,10 +45,9 @@ class ClosedStore:
     def __init__(self, folder: Path) -> None:
         self._closed = ClosedFile(folder, FORMAT, DATABASES)
         self.file, self.version = self._closed.file, self._closed.version
-        self.overlay: dict[int, dict[bytes, bytes | None]] = {}
-        self.last, self.is_new = 0, True
+        self.log = ClosedLog(folder, None, len(DATABASES))
         try:
-            self._read_log(folder / REDO)
+            self.log = self._read_log(folder)
         except BaseException:
             self._closed.close()
             raise
@@ -66,7 +62,7 @@ class ClosedStore:
 
     def rows(self, number: int) -> Iterator[Row]:
         """The rows of a database, in order of their keys, as the next start would find them."""
-        recent = self.overlay.get(number, {})
+        recent = self.log.overlay.get(number, {})
         stored = (row for row in self._stored(number) if row[0] not in recent)
         there = ((key, value) for key, value in sorted(recent.items()) if value is not None)
         logged = ((key, row_of(number, key, value, self.version, is_logged=True)) for key, value in there)
@@ -74,7 +70,7 @@ class ClosedStore:
 
     def row(self, number: int, key: bytes) -> Row | None:
         """Return one row; None where it is not there."""
-        recent = self.overlay.get(number, {})
+        recent = self.log.overlay.get(number, {})
         if key in recent:
             value = recent[key]
             return None if value is None else (key, row_of(number, key, value, self.version, is_logged=True))
@@ -85,18 +81,13 @@ class ClosedStore:
         for key, value in self._closed.rows(number):
             yield key, row_of(number, key, value, self.version)
 
-    def _read_log(self, file: Path) -> None:
-        """Take in what is in the redo log and not yet in LMDB."""
+    def _read_log(self, folder: Path) -> ClosedLog:
         found = self.row(STATE, APPLIED)
         if found is None:
-            return
+            return self.log
         if found[1] is None:
             raise StoreDamaged(self.file, "the number of the last commit in it is not what was written", "state")
-        log = StoredLog(file, number_of(found[1]))
-        self.last, self.is_new = log.last, False
-        for payload in log.pending:
-            for number, key, value in edits_in(file, payload, len(DATABASES)):
-                self.overlay.setdefault(number, {})[key] = value
+        return ClosedLog(folder, number_of(found[1]), len(DATABASES))
 
 
 def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool = False) -> bytes | None:
@@ -125,13 +116,11 @@ def row_of(number: int, key: bytes, value: bytes, version: int, is_logged: bool 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
     """Write a repair to a closed store, and with it what is in the redo log and not yet in LMDB."""
     store = ClosedStore(folder)
-    logged = [(number, key, value) for number, rows in store.overlay.items() for key, value in rows.items()]
-    last = NUMBER.pack(store.last)
-    is_new, version = store.is_new, store.version
+    log, version = store.log, store.version
     store.close()
-    applied = [] if is_new else [(STATE, APPLIED, last)]
+    applied = [] if log.is_new else [(STATE, APPLIED, NUMBER.pack(log.last))]
     sealed = stored_value if version == VERSION else _as_it_is
-    write_edits(folder, DATABASES, [*logged, *edits, *applied], sealed)
+    write_edits(folder, DATABASES, [*log.edits, *edits, *applied], sealed)
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:

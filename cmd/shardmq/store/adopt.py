@@ -85,6 +85,7 @@ def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]"
     from shardmq.coordinator.storage.adoption import adopt as adopt_shards
     from shardmq.coordinator.storage.adoption import broker_of
     from shardmq.storage.folder_lock import lock_folder
+    from shardmq.storage.redo.log import REDO
 
     broker_of(shards)
     old, new = data_dir / "coordinator", data_dir / NEW
@@ -94,7 +95,9 @@ def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]"
             stack.callback(os.close, lock_folder(old))
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
-            shutil.copy2(old / "data.mdb", new / "data.mdb")
+            for name in ("data.mdb", REDO):
+                if (old / name).exists():
+                    shutil.copy2(old / name, new / name)
             try:
                 return adopt_shards(new, shards), ""
             except StartupRefused as fault:
@@ -105,9 +108,11 @@ def _rebuild(data_dir: Path, shards: "list[Recorded]") -> "tuple[Adoption, str]"
 
 def _put_in_place(data_dir: Path) -> Path | None:
     from shardmq.storage.files import sync_file, sync_folder
+    from shardmq.storage.redo.log import REDO
 
     old, new = data_dir / "coordinator", data_dir / NEW
     sync_file(new / "data.mdb")
+    sync_file(new / REDO)
     sync_folder(new)
     aside = None
     if old.exists():

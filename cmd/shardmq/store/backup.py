@@ -146,9 +146,10 @@ def _rename(manifest: "Manifest", aside: Path, broker: str) -> None:
     from shardmq.storage.redo.log import REDO, RedoLog
 
     numbers = [int(each.store.removeprefix("shard-")) for each in manifest.stores if each.store != "coordinator"]
+    for each in manifest.stores:
+        RedoLog(aside / each.store / REDO, None).close()
     for number in numbers:
         folder = aside / f"shard-{number}"
-        RedoLog(folder / REDO, None).close()
         store = ShardStore.open(folder, number)
         try:
             store.write(WriteBatch(identity=msgspec.structs.replace(store.identity, broker=broker)))

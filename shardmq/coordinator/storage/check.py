@@ -8,26 +8,33 @@ from typing import Any, Final
 import msgspec
 
 from shardmq.coordinator.storage.schema import (
+    APPLIED,
     DATABASES,
     DECODERS,
     DURABLE,
     FORMAT,
     NEXT_QUEUE,
     NEXT_TRANSACTION,
+    NUMBER,
+    NUMBERS,
     SEEDS,
     encode,
     name_key,
     number_of,
+    stored_value,
 )
-from shardmq.storage.checksums import row_content, sealed_row
+from shardmq.errors import StoreDamaged
+from shardmq.storage.checksums import row_content
 from shardmq.storage.engine import VERSION, Bytes, Edit
-from shardmq.storage.lmdb_environment import check_file
 from shardmq.storage.repair.closed_file import ClosedFile
+from shardmq.storage.repair.closed_log import ClosedLog
 from shardmq.storage.repair.findings import Finding
 from shardmq.storage.repair.repair import write_edits
 from shardmq.topology.entities import Queue
 
 _NAMES: Final = {b"exchanges": "exchange", b"queues": "queue", b"vhosts": "virtual host", b"users": "user"}
+
+_STATE: Final = NUMBERS[b"state"]
 
 _IRREPLACEABLE: Final = frozenset({NEXT_QUEUE, NEXT_TRANSACTION})
 """Rows of `state` whose loss would have numbers given twice."""
@@ -58,14 +65,25 @@ class ClosedCoordinatorStore:
     Args:
         folder: of the coordinator.
 
+    Attributes:
+        file: the data file.
+        version: of its format.
+        known: what could be read of it so far.
+        log: what is in the redo log and not yet in the file.
+
     Raises:
-        StoreDamaged: LMDB cannot open it.
+        StoreRefused: it cannot be read at all.
     """
 
     def __init__(self, folder: Path) -> None:
         self._closed = ClosedFile(folder, FORMAT, DATABASES)
-        self.file = self._closed.file
+        self.file, self.version = self._closed.file, self._closed.version
         self.known = Known()
+        try:
+            self.log = self._read_log(folder)
+        except BaseException:
+            self._closed.close()
+            raise
 
     def close(self) -> None:
         """Close the store."""
@@ -82,11 +100,28 @@ class ClosedCoordinatorStore:
             seen: called for every row.
         """
         for number, name in enumerate(DATABASES):
-            for key, value in self._closed.rows(number):
+            for key, content in self._rows(number):
                 seen()
-                content = row_content(SEEDS[number], key, value) if self._closed.version == VERSION else value
                 if content is None or not self._read(name, key, content):
                     yield self._damaged(name, key)
+
+    def _rows(self, number: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """The rows of a database as the next start would find them; None for content that is not what was written."""
+        recent = self.log.overlay.get(number, {})
+        yield from ((key, content) for key, content in recent.items() if content is not None)
+        for key, value in self._closed.rows(number):
+            if key not in recent:
+                yield key, self._content(number, key, value)
+
+    def _content(self, number: int, key: bytes, value: bytes) -> bytes | None:
+        return row_content(SEEDS[number], key, value) if self.version == VERSION else value
+
+    def _read_log(self, folder: Path) -> ClosedLog:
+        value = self._closed.get(_STATE, APPLIED)
+        applied = None if value is None else self._content(_STATE, APPLIED, value)
+        if value is not None and applied is None:
+            raise StoreDamaged(self.file, "the number of the last commit in it is not what was written", "state")
+        return ClosedLog(folder, None if applied is None else number_of(applied), len(DATABASES))
 
     def _read(self, database: bytes, key: bytes, content: bytes) -> bool:
         """Whether a row can be decoded; its content is noted then."""
@@ -134,9 +169,13 @@ class ClosedCoordinatorStore:
 
 
 def mend(folder: Path, edits: Iterable[Edit]) -> None:
-    """Write a repair to the coordinator's closed store."""
-    version = check_file(folder / "data.mdb", FORMAT, DATABASES)
-    write_edits(folder, DATABASES, edits, _sealed if version == VERSION else _as_it_is)
+    """Write a repair to the coordinator's closed store, and with it what is in the redo log and not yet in the file."""
+    store = ClosedCoordinatorStore(folder)
+    log, version = store.log, store.version
+    store.close()
+    applied = [] if log.is_new else [(_STATE, APPLIED, NUMBER.pack(log.last))]
+    sealed = stored_value if version == VERSION else _as_it_is
+    write_edits(folder, DATABASES, [*log.edits, *edits, *applied], sealed)
 
 
 def is_well(number: int, key: bytes, value: bytes) -> bool:
@@ -162,10 +201,6 @@ def taken_from_shard(finding: Finding, queues: Mapping[bytes, Queue]) -> Finding
 def queue_key(queue: Queue) -> bytes:
     """The key of a queue's row."""
     return name_key(queue.vhost, queue.name)
-
-
-def _sealed(number: int, key: bytes, value: Bytes) -> Bytes:
-    return sealed_row(SEEDS[number], key, value)
 
 
 def _as_it_is(_number: int, _key: bytes, value: Bytes) -> Bytes:

@@ -15,6 +15,8 @@
                     "members"                   -> {shard: Member}    the stores that serve as shards
                     "next_transaction"          -> u64
                     "clock"                     -> ClockNote
+                "redo"                      -> u64                number of the last entry of the redo log
+                                                                      (storage/redo) that is in here
     transactions    number, u64                 -> OpenTransaction    undecided
     decisions       number, u64                 -> attempts           decided, while a shard has yet to follow
     conclusions     number, u64; shard, u32     -> ""                 decided, and not yet followed by that shard
@@ -82,6 +84,7 @@ GENERATION: Final = b"generation"
 MEMBERS: Final = b"members"
 NEXT_TRANSACTION: Final = b"next_transaction"
 CLOCK: Final = b"clock"
+APPLIED: Final = b"redo"
 
 NUMBER: Final = struct.Struct(">Q")
 CONCLUSION: Final = struct.Struct(">QI")
@@ -153,4 +156,4 @@ def stored_value(database: int, key: bytes, value: Bytes) -> bytes:
     return sealed_row(SEEDS[database], key, value)
 
 
-LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value)
+LAYOUT: Final = Layout(FORMAT, DATABASES, stored_value, log_note=(NUMBERS[b"state"], APPLIED))

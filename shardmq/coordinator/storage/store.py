@@ -108,6 +108,7 @@ class Store:
         self._transactions = TransactionTable(self._rows)
         self._changes = ChangeWriter(boot_id, self._transactions)
         self.space = engine.space
+        self._rows.start(self._contents)
 
     @classmethod
     def open(cls, folder: Path, boot_id: str) -> Self:
@@ -140,10 +141,7 @@ class Store:
             StartupRefused: queues are on shards that are not there; nothing was removed.
             StoreDamaged: an entry cannot be read; nothing was removed.
         """
-        try:
-            found = self._read()
-        except (msgspec.DecodeError, struct.error, KeyError, ValueError) as fault:
-            raise StoreDamaged(self._rows.file, f"it has an entry that cannot be read: {fault}") from fault
+        found = self._contents()
         _check_shards([queue for boot, queue in found.queues if not self._is_over(boot)], shards)
         self._changes.shards = shards
         topology = _topology_of(found)
@@ -255,6 +253,15 @@ class Store:
                     "queued, or make room, and try again"
                 )
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are changes in the redo log that are not in the databases."""
+        return self._rows.is_pending
+
+    def rest(self, now: float) -> None:
+        """Bring into the databases what has been in the redo log for long enough. `now` is in monotonic seconds."""
+        self._rows.rest(now)
+
     def copy(self, folder: Path, bytes_per_second: int) -> StoreCopy:
         """Begin to copy all that was written so far.
 
@@ -271,6 +278,12 @@ class Store:
     def close(self) -> None:
         """Close the engine; on disk, that unlocks the folder."""
         self._rows.close()
+
+    def _contents(self) -> _Contents:
+        try:
+            return self._read()
+        except (msgspec.DecodeError, struct.error, KeyError, ValueError) as fault:
+            raise StoreDamaged(self._rows.file, f"it has an entry that cannot be read: {fault}") from fault
 
     def _read(self) -> _Contents:
         scan = self._rows.scan

@@ -1,6 +1,7 @@
 """One bit of the coordinator's store is flipped: it is refused, or starts with all that it had."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from shardmq.coordinator.storage.store import Store
 from shardmq.errors import RowDamaged, StoreDamaged
 from shardmq.runtime.clock import ClockNote
 from shardmq.storage.pages.page_check import check_pages
+from shardmq.storage.redo.log import REDO
 from shardmq.topology.changes import (
     BindingAdded,
     Change,
@@ -28,6 +30,9 @@ from shardmq.topology.changes import (
 from shardmq.topology.entities import Binding, Exchange, OpenTransaction, Permission, Queue, User
 from tests.storage.flips import flipped, refusals
 
+LOG_BYTES = 256 << 10
+"""More than anything here writes of a log."""
+
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
@@ -35,23 +40,34 @@ def fill(folder: Path) -> None:
     """Rows in every database, trees of several pages, and pages that were freed."""
     store = Store.open(folder, "first")
     store.load(4)
+
+    def write(changes: list[Change], **more: Any) -> None:
+        store.write(changes, **more)
+        store.rest(time.monotonic() + 1)  # a commit of LMDB each
+
     changes: list[Change] = [*new_vhost("/"), *new_vhost("other"), UserPut(User("anna", "scrypt$", ("monitoring",)))]
     changes += [PermissionPut(Permission("anna", "/", ".*", ".*", ".*"))]
     changes += [ExchangeAdded(Exchange("/", f"exchange {number}", "topic")) for number in range(40)]
     changes += [QueueAdded(Queue("/", f"queue {number}", number + 1, number % 4)) for number in range(60)]
     changes += [BindingAdded(Binding("/", "exchange 1", f"queue {number}", "key")) for number in range(40)]
-    store.write(changes, note=ClockNote("boot", 1, 2))
-    store.write([QueueRemoved("/", f"queue {number}") for number in range(50, 55)])
+    write(changes, note=ClockNote("boot", 1, 2))
+    write([QueueRemoved("/", f"queue {number}") for number in range(50, 55)])
     transactions = [OpenTransaction("/", f"x{number}", number, "anna", 1000, 50_000) for number in range(1, 30)]
-    store.write([TransactionBegun(each) for each in transactions])
-    store.write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
-    store.write([*new_vhost("late")])
-    store.write([], followed=[(number, shard) for number in range(1, 10) for shard in range(4)])
+    write([TransactionBegun(each) for each in transactions])
+    write([TransactionEnded("/", f"x{number}", number, True, [8, 9], 60_000) for number in range(1, 20)])
+    write([*new_vhost("late")])
+    write([], followed=[(number, shard) for number in range(1, 10) for shard in range(4)])
     store.close()
 
 
 def found(folder: Path) -> Any:
-    """All that a start finds; and that it can go on writing."""
+    """All that a start finds; and that it can go on writing. The redo log is none of an earlier start."""
+    log = folder / REDO
+    aside = folder.parent / REDO
+    if not aside.exists():
+        aside.write_bytes(log.read_bytes()[:LOG_BYTES])
+    with log.open("r+b") as stream:
+        stream.write(aside.read_bytes())
     store = Store.open(folder, "first")
     try:
         stored = store.load(4)
@@ -84,7 +100,8 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(folder: Path, content: byte
 
 
 @pytest.mark.parametrize(
-    ("needle", "database"), [(b"queue 31", "queues"), (b"monitoring", "users"), (b"next_queue", "state")]
+    ("needle", "database"),
+    [(b"queue 31", "queues"), (b"monitoring", "users"), (b"next_queue", "state"), (b"redo", "state")],
 )
 def test_a_flipped_bit_in_a_row_names_the_database_and_the_key(
     folder: Path, content: bytes, needle: bytes, database: str

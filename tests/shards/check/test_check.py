@@ -122,7 +122,7 @@ def test_a_commit_in_the_redo_log_that_cannot_be_read_is_damage_of_the_log(
 ) -> None:
     store = ClosedStore(folder)
     store.close()
-    log = RedoLog(folder / REDO, store.last)
+    log = RedoLog(folder / REDO, store.log.last)
     log.append(payload)
     log.close()
     before = digest(folder)
