@@ -1,4 +1,4 @@
-"""The coordinator's redo log: what was written is there after any end of the process, and for who looks at the files."""
+"""The coordinator's redo log: what was written is there after any end of the process."""
 
 import shutil
 import time
