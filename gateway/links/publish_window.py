@@ -169,6 +169,7 @@ class PublishWindow:
         if (
             growing is None
             or growing.plan is not plan
+            or growing.next_sequence
             or growing.size >= JOINED_BYTES
             or growing.count >= RECORD_BATCH_RECORDS_MAX
         ):

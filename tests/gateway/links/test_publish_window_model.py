@@ -1,0 +1,149 @@
+"""The publish window against a plain model: each queue has its messages in order, each publish is answered once."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmq.bus.messages.shard import Confirmed, Publish, PublishRefusal
+from shardmq.errors import ReplyCode
+from shardmq.gateway.links.fan_out import FanOut
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publish_window import PublishWindow
+from shardmq.message.record import pack_many, unpack
+from shardmq.message.record_batch import RecordBatch
+
+ROUTES: list[tuple[int, ...]] = [(1,), (2,), (3,), (1, 2), (2, 3), (4, 1)]
+KINDS = [("a", 0), ("a", 1), ("b", 1)]
+"""Routing keys and flags."""
+
+
+class Posted:
+    """The end of a link that is open: what is posted is kept."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.publishes: list[Publish] = []
+        self.post = self.publishes.append
+
+
+@dataclass(eq=False)
+class Publisher:
+    """A channel: its requests, and what it heard of each."""
+
+    requests: int = 0
+    confirmed: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+
+    def confirm(self, requests: list[tuple[int, int]]) -> None:
+        for first, last in requests:
+            self.confirmed += range(first, last + 1)
+
+    def refuse(self, first: int, last: int, _code: int, _text: str, _taken: int = 0) -> None:
+        self.refused += range(first, last + 1)
+
+
+class World:
+    """A window with two publishers, and what should come of what they publish."""
+
+    def __init__(self) -> None:
+        self.link = Posted()
+        self.serial = 1
+        self.window = PublishWindow(self.link, "shard-0", lambda _queue: True, self._stamp)  # type: ignore[arg-type]
+        self.publishers = (Publisher(), Publisher())
+        self.plans = {(route, kind): PublishPlan(route, "x", *kind) for route in ROUTES for kind in KINDS}
+        self.expected: dict[int, list[bytes]] = defaultdict(list)
+        self.bodies: dict[tuple[int, int], list[bytes]] = {}
+        self.numbers = 0
+        self.numbered: set[bytes] = set()
+        self.answered = 0
+
+    def _stamp(self, batch: RecordBatch) -> None:
+        batch.timestamp_ms, batch.origin, batch.serial = 5, 9, self.serial
+        self.serial += batch.count
+
+    def publish(self, who: int, route: tuple[int, ...], kind: tuple[str, int], count: int, way: str) -> None:
+        publisher = self.publishers[who]
+        bodies = [b"%d" % (self.numbers + place) for place in range(count)]
+        self.numbers += count
+        first = publisher.requests + 1
+        publisher.requests += count if way == "singly" else 1
+        for place, body in enumerate(bodies):
+            self.bodies.setdefault((who, first + place if way == "singly" else first), []).append(body)
+        if way in ("counted", "numbered"):
+            self.numbered.update(bodies)
+        for queue in route:
+            self.expected[queue] += bodies
+        if way == "planned":
+            self.window.add_planned(publisher, first, self.plans[route, kind], pack_many(bodies))
+            return
+        if way == "numbered":
+            sequence = self.numbers - count + 1
+            self.window.add_run(publisher, first, self.plans[route, kind], (count, pack_many(bodies), 7, sequence))
+            return
+        batch = RecordBatch("x", *kind, 0, 0, 0, count, pack_many(bodies))
+        producer, sequence = (7, self.numbers - count + 1) if way == "counted" else (0, 0)
+        fan_out = FanOut(1) if way == "joined" else None
+        if fan_out is not None:
+            self._stamp(batch)
+        queues = self.plans[route, kind].queues
+        self.window.add(publisher, first, Publish(queues, batch, producer, sequence), fan_out, 0, way == "singly")
+
+    def heard(self) -> dict[int, list[bytes]]:
+        queues: dict[int, list[bytes]] = defaultdict(list)
+        for publish in self.link.publishes:
+            records = unpack(publish.batch.records, publish.batch.count)
+            for place, record in enumerate(records):
+                assert (record.body in self.numbered) == bool(publish.producer)
+                assert not publish.producer or int(record.body) + 1 == publish.sequence + place
+            for queue in publish.queues:
+                queues[queue] += [record.body for record in records]
+        return queues
+
+    def answer(self, refusals: dict[int, int]) -> set[bytes]:
+        """Confirm all that was posted; refuse some publishes, but for their first messages. Returns what is lost."""
+        lost: set[bytes] = set()
+        for number, publish in enumerate(self.link.publishes, 1):
+            if number <= self.answered or number not in refusals:
+                continue
+            taken = min(refusals[number], publish.batch.count - 1)
+            lost |= {record.body for record in unpack(publish.batch.records, publish.batch.count)[taken:]}
+            self.window.on_refusal(PublishRefusal(number, ReplyCode.RESOURCE_ERROR, "full", taken))
+        self.answered = len(self.link.publishes)
+        self.window.on_confirmed(Confirmed(self.answered))
+        return lost
+
+
+publishes = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(ROUTES),
+    st.sampled_from(KINDS),
+    st.integers(1, 3),
+    st.sampled_from(
+        ["singly", "singly", "together", "planned", "planned", "counted", "joined", "numbered", "numbered"]
+    ),
+)
+steps = st.lists(publishes | st.just("send") | st.dictionaries(st.integers(1, 30), st.integers(0, 3)), max_size=40)
+
+
+@given(steps)
+def test_every_queue_has_its_messages_in_order_and_every_publish_is_answered_once(steps: list[object]) -> None:
+    world = World()
+    lost: set[bytes] = set()
+    for step in [*steps, "send", {}]:
+        if isinstance(step, tuple):
+            who, route, kind, count, way = step
+            world.publish(who, route, kind, 1 if way == "planned" else count, way)
+        elif isinstance(step, dict):
+            lost |= world.answer(step)
+        else:
+            world.window.send()
+    assert world.heard() == world.expected
+    assert world.window.is_settled
+    assert not world.window.unconfirmed_bytes
+    for who, publisher in enumerate(world.publishers):
+        requests = range(1, publisher.requests + 1)
+        assert sorted(publisher.confirmed + publisher.refused) == list(requests)
+        assert set(publisher.refused) == {each for each in requests if lost.intersection(world.bodies[who, each])}
