@@ -16,6 +16,7 @@ from shardmq.gateway.server import Server
 from shardmq.gateway.state.gateway import GatewayState
 from shardmq.limits import MESSAGE_BYTES_MAX
 from shardmq.runtime import notify
+from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.runtime.tls import TlsOptions
 from shardmq.runtime.waiting import WaitingReport
@@ -98,6 +99,7 @@ async def _serve(options: GatewayOptions) -> None:
         if not stop.is_set():
             await server.listen()
             _log.info("ready for clients at %s", " and ".join(_ports(options)))
+            exempt_startup()
             notify.ready()
         await asyncio.wait((ticking, stopped), return_when=asyncio.FIRST_COMPLETED)
         _raise_crash(ticking, crashes)

@@ -11,6 +11,7 @@ from shardmq.bus.messages.shard import ToShard
 from shardmq.bus.poller import Poller, context
 from shardmq.limits import SHARD_MEMORY_BYTES
 from shardmq.runtime import notify
+from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.shards.loop import ShardLoop
 from shardmq.shards.storage.store import Store
@@ -68,6 +69,7 @@ def run(options: ShardOptions) -> None:
     )
     waiter = Poller([listener.socket])
     _log.info("ready at %s", options.listen)
+    exempt_startup()
     notify.ready()
     while not stop.asked:
         if not (loop.is_conversing and waiter.watch(WATCH_SECONDS)):

@@ -24,6 +24,7 @@ from shardmq.coordinator.state.transactions import TransactionState
 from shardmq.coordinator.storage.store import Store, StoredState
 from shardmq.runtime import notify
 from shardmq.runtime.clock import SteadyClock
+from shardmq.runtime.collection import exempt_startup
 from shardmq.runtime.signals import StopSignal
 from shardmq.topology.topology import Topology
 
@@ -63,6 +64,7 @@ def run(options: CoordinatorOptions) -> None:
     coordinator = build(options)
     StopSignal(coordinator.stop)
     _log.info("ready at %s", options.listen)
+    exempt_startup()
     notify.ready()
     try:
         coordinator.serve()

@@ -1,6 +1,7 @@
 """What every process of the broker has, whatever it does.
 
 clock.py       Steady time that survives restarts, and notices when the machine was suspended.
+collection.py  Garbage collection that does not stop a process for long.
 cores.py       How many cores this process may use.
 logs.py        The log of a process: lines with a time and a level, as text or as JSON, on stderr.
 memory.py      How much memory this process takes, and how much the machine has.
