@@ -209,7 +209,7 @@ class ShardLoop:
         self._finish(due, may_leave_early(events))
         if self._copies.committed():
             self._listener.flush()
-        self._store.rest(now)
+        self._store.rest(now, bool(events))
         if due:
             self._tick(now)
 

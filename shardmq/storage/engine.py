@@ -158,11 +158,12 @@ class Engine(ABC):
         """Bring into the databases what is in the redo log alone."""
 
     @abstractmethod
-    def rest(self, now: float) -> None:
+    def rest(self, now: float, is_busy: bool = False) -> None:
         """Do what may wait until nobody does: bring into the databases what has been in the redo log for long enough.
 
         Args:
             now: monotonic seconds.
+            is_busy: somebody does, and it may wait for longer.
         """
 
     @property

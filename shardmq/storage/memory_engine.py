@@ -122,7 +122,7 @@ class MemoryEngine(Engine):
     def sync(self) -> None:
         pass
 
-    def rest(self, now: float) -> None:
+    def rest(self, now: float, is_busy: bool = False) -> None:
         pass
 
     @property

@@ -71,7 +71,7 @@ class Store:
         self.engine = engine
         self.file = engine.file
         self.space = engine.space
-        self.rest: Callable[[float], None] = engine.rest
+        self.rest: Callable[[float, bool], None] = engine.rest
         self._rows = rows = Rows(engine)
         self.timers = TimerTable(engine, rows)
         self.staging = StagingTable(engine, rows)

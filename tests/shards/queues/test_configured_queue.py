@@ -376,7 +376,7 @@ def test_marks_of_stores_without_lanes_are_read(shelf: Shelf) -> None:
     shelf.declare()
     shelf.buffer.mark(7, 0, 44)
     shelf.end_pass()
-    shelf.store.rest(1e12)
+    shelf.store.rest(1e12, False)
     contents = shelf.store.load()
     assert contents.marks == {(7, 0): 44}
     assert shelf.open().append(RecordBatch("", "q", 1, 5, 9, 0, 1, pack_many([b"x"]))) == 1

@@ -17,7 +17,7 @@ from shardmq.message.record_batch import RecordBatch
 from shardmq.shards.segments.segment import Segment
 from shardmq.shards.storage.store import Store
 from shardmq.shards.storage.write_batch import WriteBatch
-from shardmq.storage.lmdb_engine import CHECKPOINT_SECONDS
+from shardmq.storage.lmdb_engine import CHECKPOINT_BUSY_SECONDS, CHECKPOINT_ROWS, CHECKPOINT_SECONDS
 from shardmq.storage.redo.log import REDO_BYTES, RedoLog
 from shardmq.storage.redo.recovery import ENTRY_BYTES_MAX
 from shardmq.topology.entities import Queue as Declared
@@ -160,9 +160,24 @@ def test_small_writes_are_read_back_before_and_after_they_are_in_lmdb(tmp_path: 
     segment = segment_of(0, [b"x"] * 3)
     store.write(WriteBatch(queues=[DECLARED], put=[segment]))
     assert store.read(segment) == segment.batches
-    store.rest(time.monotonic() + CHECKPOINT_SECONDS)
+    store.rest(time.monotonic() + CHECKPOINT_SECONDS, False)
     assert not store.is_pending
     assert store.read(segment) == segment.batches
+    store.close()
+
+
+def test_writes_stay_in_the_log_for_longer_while_messages_come_unless_they_are_many(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "shard")
+    store.load()
+    store.write(WriteBatch(queues=[DECLARED], put=[segment_of(0, [b"x"])]))
+    store.rest(time.monotonic() + CHECKPOINT_SECONDS, True)
+    assert store.is_pending
+    store.rest(time.monotonic() + CHECKPOINT_BUSY_SECONDS, True)
+    assert not store.is_pending
+    for start in range(10, 10 + CHECKPOINT_ROWS, 100):
+        store.write(WriteBatch(put=[segment_of(number, [b"x"]) for number in range(start, start + 100)]))
+    store.rest(time.monotonic() + CHECKPOINT_SECONDS, True)
+    assert not store.is_pending
     store.close()
 
 
@@ -201,7 +216,7 @@ def test_any_mix_of_writes_checkpoints_and_crashes_keeps_exactly_what_was_writte
         elif verb == "delete" and number in model:
             store.write(WriteBatch(delete=[model.pop(number)]))
         elif verb == "checkpoint":
-            store.rest(time.monotonic() + CHECKPOINT_SECONDS)
+            store.rest(time.monotonic() + CHECKPOINT_SECONDS, False)
         elif verb == "crash":
             after = crash(store.file.parent, home / str(place + 1))
             store.close()

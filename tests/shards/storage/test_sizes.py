@@ -22,7 +22,7 @@ def test_used_bytes_fall_when_messages_go_though_the_file_does_not(tmp_path: Pat
     full = store.sizes()
     assert full["used_bytes"] > before + 5_000_000
     store.write(WriteBatch(delete=[segment]))
-    store.rest(math.inf)
+    store.rest(math.inf, False)
     assert store.sizes()["used_bytes"] < before + 100_000
     assert store.sizes()["file_bytes"] >= full["file_bytes"]
     store.close()
