@@ -10,6 +10,8 @@ features.py            `bench features`.
 delays.py              `bench delays`.
 connections.py         `bench queues`: thousands of queues and connections.
 connection_holders.py  The processes that hold those connections.
+scattered.py           `bench scattered`: many queues, fan-out, round trips, declarations, connections.
+scattered_parts.py     What it measures.
 disk.py                The number of fdatasync a second of the disk.
 compare/               Against RabbitMQ, on the same machine.
 """

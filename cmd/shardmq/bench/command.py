@@ -14,6 +14,7 @@ from shardmq.cmd.bench.compare.spark import spark
 from shardmq.cmd.bench.connections import queues_command
 from shardmq.cmd.bench.delays import delays
 from shardmq.cmd.bench.features import features
+from shardmq.cmd.bench.scattered import scattered
 from shardmq.cmd.bench.settings import MESSAGES, STAMP, Settings
 from shardmq.cmd.terminal.options import JSON, URL, all_of
 from shardmq.cmd.terminal.output import print_json
@@ -114,6 +115,7 @@ for _mode in MESSAGES:
 bench.add_command(features)
 bench.add_command(queues_command)
 bench.add_command(delays)
+bench.add_command(scattered)
 bench.add_command(spark)
 bench.add_command(compare)
 

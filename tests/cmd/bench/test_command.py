@@ -8,6 +8,7 @@ import pytest
 import shardmq
 from shardmq.cmd.bench.consumers import Notes
 from shardmq.cmd.bench.results import check, percentile, sample
+from shardmq.cmd.bench.scattered import PARTS
 from shardmq.cmd.bench.settings import NUMBER_BITS, STAMP, Settings
 from shardmq.cmd.main import run
 from shardmq.cmd.run.broker import Broker
@@ -80,6 +81,53 @@ def test_many_queues_and_connections_are_measured(broker: Broker, capsysbinary: 
     assert set(figures["bytes_per_queue"]) == {"all", "coordinator", "gateway", "shard"}
     with shardmq.connect(broker.url) as connection:
         assert [row["name"] for row in connection.topology("queues") if row["name"].startswith("bench-")] == []
+
+
+def test_scattered_traffic_is_measured_and_nothing_is_left(
+    broker: Broker, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    few = ["--messages", "300", "--queues", "12", "--copies", "3", "--round-trips", "10", "--declarations", "5"]
+    words = ["bench", "scattered", *few, "--connections", "7", "--rate", "500", "--seconds", "0.5", "--url", broker.url]
+    assert run([*words, "--json"]) == 0
+    figures = json.loads(capsysbinary.readouterr().out.splitlines()[-1])
+    assert set(figures) == {*PARTS, "settings"}
+    assert all(value >= 0 for part in PARTS for value in figures[part].values())
+    assert figures["declarations"]["declares_per_s"] > 0
+    assert figures["queues"]["end_to_end_msgs_per_s"] > 0
+    assert {"broker_cpu_us", "p50_ms", "p99_ms"} == set(figures["connections"])
+    with shardmq.connect(broker.url) as connection:
+        for kind in ("queues", "exchanges"):
+            assert [row["name"] for row in connection.topology(kind) if row["name"].startswith("bench-")] == []
+    assert run([*words, "--only", "round-trips"]) == 0
+    told = capsysbinary.readouterr()
+    assert "1 of 1: round-trips" in told.err.decode()
+    shown = [line.split("\t") for line in told.out.decode().splitlines()]
+    assert [row[:2] for row in shown] == [
+        ["10 round trips, one at a time", figure] for figure in ("round trips/s", "p50 ms", "p99 ms")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--messages", "10"], "10 messages are too few for 100 queues; give more --messages"),
+        (["--rate", "5", "--seconds", "2"], "10 messages are too few for 100 connections; give a higher --rate"),
+        (["--copies", "0"], "0 is not in the range"),
+        (["--only", "everything"], "'everything' is not one of"),
+    ],
+    ids=["queues", "connections", "copies", "part"],
+)
+def test_scattered_traffic_that_makes_no_sense_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert run(["bench", "scattered", *words]) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_scattered_traffic_that_takes_too_long_is_given_up(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--only", "round-trips", "--round-trips", "1000000", "--timeout", "1", "--url", broker.url]
+    assert run(["bench", "scattered", *words]) == 1
+    assert "round-trips took longer than 1 s; see --timeout" in capsys.readouterr().err
 
 
 def test_delayed_messages_are_timed_also_when_the_shards_are_killed(

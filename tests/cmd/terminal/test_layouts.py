@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shardmq.cmd.bench import command, connections, delays, features
+from shardmq.cmd.bench import command, connections, delays, features, scattered
 from shardmq.cmd.bench.compare import command as compare
 from shardmq.cmd.bench.compare import comparison, rows, spark
 from shardmq.cmd.bench.results import Figures, Latency
@@ -99,6 +99,12 @@ def compared() -> None:
     compare.print_outcomes(outcomes, [], settings)
 
 
+def with_scattered() -> None:
+    numbers = {"declarations": 1000, "queues": 10_000, "copies": 1000, "round_trips": 10_000, "connections": 5000}
+    figures = {"end_to_end_msgs_per_s": 123_456.7, "broker_cpu_us": 12.3, "p99_ms": 1234.567}
+    scattered.print_figures(dict.fromkeys(scattered.PARTS, figures), {**numbers, "rate": 20_000.0, "size": 100})
+
+
 def compared_in_spark() -> None:
     outcomes = [
         spark.Outcome(f"shardmq, {delivery}", 2_000_000, 234_567.8, 223_456.7, 245_678.9)
@@ -135,6 +141,7 @@ PRINTED: dict[str, tuple[Callable[[], None], list[str]]] = {
         compared,
         ["fan-out", "shardmq", "worst", "RabbitMQ", "ratio", "goal"],
     ),
+    "bench scattered": (with_scattered, ["end to end msgs/s", "123,457", "broker cpu us", "12.3", "1,235"]),
     "bench spark": (
         compared_in_spark,
         ["shardmq, exactly-once", "RabbitMQ 4.0.5, pika, no confirms", "rows/s", "ratio", "min", "max"],
