@@ -13,7 +13,7 @@ FLIPS  ?= 200
 FUZZ   ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help up tree test lint demo bench bench-compare bench-spark figures recording faults fuzz clean
+.PHONY: help up tree test lint demo bench bench-compare bench-growth bench-spark figures recording faults fuzz clean
 
 help:
 	@echo "make up      start a broker with 4 shards in the foreground (ARGS='--port 5673' for more options)"
@@ -21,6 +21,7 @@ help:
 	@echo "make demo    336,776 flights through a topic exchange, with a restart in the middle"
 	@echo "make bench   measure the broker that runs (ARGS='--url …')"
 	@echo "make bench-compare  shardmq and RabbitMQ side by side, by the same AMQP clients; installs neither"
+	@echo "make bench-growth  what a message costs as queues, connections and a backlog grow"
 	@echo "make bench-spark  2,000,000 rows from Spark, exactly once; RabbitMQ beside it where it is installed"
 	@echo "make figures  tables and plots of the documents, from docs/benchmarks/results"
 	@echo "make recording  the terminal that the README shows, from a real run"
@@ -94,6 +95,9 @@ bench: tree
 
 bench-compare: tree
 	@$(BIN)/shardmq bench compare $(ARGS)
+
+bench-growth: tree
+	@$(BIN)/shardmq bench growth $(ARGS)
 
 bench-spark: $(VENV)/installed-spark tree
 	$(BIN)/shardmq bench spark --rows 2000000 --size 100 $(ARGS)

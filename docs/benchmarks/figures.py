@@ -57,7 +57,7 @@ class Table:
     def lines(self, rows: Iterable[Row]) -> str:
         """The table in Markdown."""
         written = [self.head, ["---"] * len(self.head), *([cell(row) for cell in self.cells] for row in rows)]
-        return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in written)
+        return "".join(re.sub(r"\|  (?=\|)", "| ", f"| {' | '.join(line)} |\n") for line in written)
 
 
 def text(key: str) -> Callable[[Row], str]:
@@ -86,9 +86,54 @@ def peer(row: Row) -> str:
     return f"{row['rabbitmq']:,}" + (f" ({row['note']})" if row["note"] else "")
 
 
-def ratio(row: Row) -> str:
-    """How many times as much as RabbitMQ; bold where a floor was asked."""
-    return spread("ratio", 1, bold=row["at_least"] is not None, unit=TIMES)(row)
+def measured(name: str, bold: bool = False) -> Callable[[Row], str]:
+    """A cell with a broker's median and worst turn."""
+
+    def cell(row: Row) -> str:
+        found = row[name]
+        if found is None:
+            return "not yet measured" if name == "shardmq" else ""
+        mark = "**" if bold else ""
+        worst = "" if found["worst"] is None else f" ({four_digits(found['worst'])})"
+        return f"{mark}{four_digits(found['median'])}{mark} {row['unit']}".rstrip() + worst
+
+    return cell
+
+
+def four_digits(figure: float) -> str:
+    """A figure for people, as "123,500" or "0.63"."""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def advantage(row: Row) -> str:
+    """The ratio to RabbitMQ, median and worst; bold where no goal was missed."""
+    if row["ratio"] is None:
+        return ""
+    mark = "" if any(goal["is_met"] is False for goal in row["goals"]) else "**"
+    worst = "" if row["ratio"]["worst"] is None else f" ({row['ratio']['worst']:.2f})"
+    return f"{mark}{row['ratio']['median']:.2f}{TIMES}{mark}{worst}"
+
+
+def goals(row: Row) -> str:
+    """What was to be reached."""
+    return ", ".join(goal["text"] for goal in row["goals"]).replace(" x", TIMES)
+
+
+FIGURES = {"cpu_us": "processor time a message", "disk_bytes": "written to disk", "share_of_plain": "of plain"}
+"""What figures are called whose names do not say it."""
+
+
+def workload(row: Row) -> str:
+    """What was measured; the figure's name where a workload has several, or it is no rate of messages."""
+    if row["id"] == row["row"] and row["unit"] in ("msgs/s", "rows/s"):
+        return str(row["text"])
+    name = FIGURES.get(row["figure"]) or re.sub("(_msgs)?_per_s$|_ms$", "", row["figure"]).replace("_", " ")
+    return f"{row['text']}: {name}"
+
+
+def grown(row: Row) -> str:
+    """What a message costs at a point."""
+    return "not yet measured" if row["cpu_us"] is None else f"{row['cpu_us']:.3g} µs"
 
 
 TABLES = {
@@ -102,14 +147,17 @@ TABLES = {
         (text("what"), number("rate"), spread("share", 2)),
     ),
     "scale": Table(("", "measured"), (text("what"), text("measured"))),
-    "amqp": Table(
-        ("", "shardmq msgs/s", "RabbitMQ 3.10.8", "ratio (least … most)", "at least"),
+    "compare": Table(
+        ("workload", "shardmq (worst turn)", "RabbitMQ 3.10.8", "ratio (worst)", "goal"),
+        (workload, measured("shardmq", bold=True), measured("rabbitmq"), advantage, goals),
+    ),
+    "growth": Table(
+        ("as these grow", "number", "processor time", "of the first"),
         (
-            text("what"),
-            lambda row: number("shardmq", bold=row["at_least"] is not None)(row),
-            number("rabbitmq"),
-            ratio,
-            number("at_least", unit=TIMES),
+            text("along"),
+            number("at"),
+            grown,
+            lambda row: "" if row["of_first"] is None else f"{row['of_first']:.2f}{TIMES}",
         ),
     ),
     "spark": Table(

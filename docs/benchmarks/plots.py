@@ -22,8 +22,11 @@ INCHES_WIDE = 8.4
 Colours = dict[str, str]
 Draw = Callable[[dict[str, Any], Colours], Figure]
 
-README_ROWS = ("at_once", "kilobyte", "many", "publish", "window_1")
+README_ROWS = ("both", "1-kb", "distinct", "alone.publish_msgs_per_s", "one-in-flight")
 """What the C client measured, without consuming alone: its scale would hide the others. The other plot has all."""
+
+GROWTH_MAX = 1.5
+"""What the last point of a series may cost, in multiples of the first."""
 
 
 def save(draw: Draw, result: dict[str, Any], scheme: str, digest: str, path: Path) -> None:
@@ -46,7 +49,7 @@ def save(draw: Draw, result: dict[str, Any], scheme: str, digest: str, path: Pat
     path.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
 
 
-def canvas(rows: int, result: dict[str, Any], note: str, colours: Colours) -> tuple[Figure, Axes]:
+def canvas(rows: float, result: dict[str, Any], note: str, colours: Colours) -> tuple[Figure, Axes]:
     """A figure for so many bars' rows, with a title above and a note below."""
     height = 0.52 * rows + 1.25
     figure = Figure(figsize=(INCHES_WIDE, height))
@@ -70,37 +73,106 @@ def bars(axes: Axes, places: Sequence[float], lengths: Sequence[float], colour: 
         )
 
 
-def beside_rabbitmq(names: Sequence[str] | None) -> Draw:
+def beside_rabbitmq(result: dict[str, Any], colours: Colours) -> Figure:
     """Pairs of bars: shardmq's and RabbitMQ's, messages a second."""
+    by_name = {row["id"]: row for row in result["rows"]}
+    rows = [by_name[name] for name in README_ROWS if by_name[name]["rabbitmq"] is not None]
+    note = "messages a second, same machine (2 cores), same client; persistent messages with confirms"
+    figure, axes = canvas(len(rows), result, f"{note}: shardmq's after fsync, RabbitMQ's before", colours)
+    for name, shift, colour, ink in (("shardmq", -0.2, "ours", "ink"), ("rabbitmq", 0.2, "theirs", "faint")):
+        places = [place + shift for place in range(len(rows))]
+        bars(axes, places, [row[name]["median"] for row in rows], colours[colour], colours[ink], 0.36)
+    axes.set_yticks(range(len(rows)), [label(row) for row in rows])
+    axes.invert_yaxis()
+    legend(figure, colours, (("shardmq", "ours"), (f"RabbitMQ {result['versions']['rabbitmq']}", "theirs")))
+    return figure
 
-    def draw(result: dict[str, Any], colours: Colours) -> Figure:
-        by_name = {row["id"]: row for row in result["rows"]}
-        rows = [by_name[name] for name in names or by_name]
-        note = "messages a second, same machine (2 cores), same client; persistent messages with confirms"
-        figure, axes = canvas(len(rows), result, f"{note}: shardmq's after fsync, RabbitMQ's before", colours)
-        places = list(range(len(rows)))
-        bars(
-            axes,
-            [place - 0.2 for place in places],
-            [row["shardmq"] for row in rows],
-            colours["ours"],
-            colours["ink"],
-            0.36,
-        )
-        bars(
-            axes,
-            [place + 0.2 for place in places],
-            [row["rabbitmq"] for row in rows],
-            colours["theirs"],
-            colours["faint"],
-            0.36,
-        )
-        axes.set_yticks(places, [row["label"] for row in rows])
-        axes.invert_yaxis()
-        legend(figure, colours, (("shardmq", "ours"), (f"RabbitMQ {result['versions']['rabbitmq']}", "theirs")))
-        return figure
 
-    return draw
+def label(row: dict[str, Any]) -> str:
+    """A workload's name beside its bar."""
+    name = re.sub("(_msgs)?_per_s$|_[mu]s$", "", row["figure"]).replace("_", " ")
+    return row["text"] if row["id"] == row["row"] else f"{row['text']}: {name}"
+
+
+def workloads(result: dict[str, Any], colours: Colours) -> Figure:
+    """How many times as good as RabbitMQ each workload is, the worst turn, and the goal, on a logarithmic scale."""
+    rows = [row for row in result["rows"] if row["ratio"] is not None]
+    note = "times as good as RabbitMQ (rates: more, times: less); line: to the worst turn; tick: the goal; dots: equal"
+    figure, axes = canvas(0.55 * len(rows), result, note, colours)
+    axes.set_xscale("log")
+    for place, row in enumerate(rows):
+        median, worst = (as_advantage(row, row["ratio"][which]) for which in ("median", "worst"))
+        axes.barh([place], [median - LEAST], left=LEAST, height=0.6, color=colours["ours"])
+        if worst is not None:
+            axes.plot([worst, median], [place, place], color=colours["ink"], linewidth=1)
+        for goal in row["goals"]:
+            if goal["text"].endswith(" x") and not goal["text"].startswith("worst"):
+                wanted = as_advantage(row, float(goal["text"].split()[1]))
+                axes.plot([wanted, wanted], [place - 0.38, place + 0.38], color=colours["faint"], linewidth=2)
+        axes.annotate(
+            f"{median:.1f}", (median, place), (4, 0), textcoords="offset points", va="center", color=colours["ink"]
+        )
+    axes.axvline(1.0, color=colours["faint"], linewidth=0.8, linestyle=":")
+    axes.set_xlim(left=LEAST)
+    axes.minorticks_off()
+    axes.set_xticks([])
+    axes.set_yticks(range(len(rows)), [label(row) for row in rows], size=9)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    return figure
+
+
+LEAST = 0.1
+"""Where the bars of `workloads` begin."""
+
+
+def as_advantage(row: dict[str, Any], ratio: float | None) -> float | None:
+    """A ratio by which more is better, also where the figure is a time."""
+    if ratio is None:
+        return None
+    return 1 / ratio if row["figure"].endswith(("_ms", "_us", "_bytes")) else ratio
+
+
+def growth(result: dict[str, Any], colours: Colours) -> Figure:
+    """Processor time for each message along each series, in multiples of the first point's."""
+    names = list(dict.fromkeys(row["along"] for row in result["rows"]))
+    figure = Figure(figsize=(INCHES_WIDE, 2.6))
+    figure.text(0.012, 0.93, result["title"], color=colours["ink"], weight="bold", size=12, va="center")
+    note = f"µs of the broker's processes, all together; the dotted line is {GROWTH_MAX} times the first point"
+    figure.text(0.012, 0.05, note, color=colours["faint"], size=8, va="center")
+    for place, name in enumerate(names):
+        axes = figure.add_axes((0.05 + place * 0.95 / len(names), 0.26, 0.95 / len(names) - 0.045, 0.5))
+        panel(axes, name, [row for row in result["rows"] if row["along"] == name], colours)
+    return figure
+
+
+def panel(axes: Axes, name: str, rows: list[dict[str, Any]], colours: Colours) -> None:
+    """One series of `growth`."""
+    points = [row for row in rows if row["cpu_us"] is not None]
+    axes.set_title(name, color=colours["ink"], size=9)
+    axes.patch.set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0, labelsize=7, labelcolor=colours["faint"])
+    places = {row["at"]: place for place, row in enumerate(rows)}
+    axes.set_xticks(list(places.values()), [short(at) for at in places])
+    axes.set_xlim(-0.3, len(rows) - 0.7)
+    if not points:
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "not yet measured", color=colours["faint"], size=8, ha="center", transform=axes.transAxes)
+        return
+    axes.axhline(points[0]["cpu_us"] * GROWTH_MAX, color=colours["faint"], linewidth=0.8, linestyle=":")
+    axes.plot(
+        [places[row["at"]] for row in points], [row["cpu_us"] for row in points], color=colours["ours"], marker="o"
+    )
+    axes.set_ylim(bottom=0)
+
+
+def short(count: int) -> str:
+    """A number for an axis, as "10k"."""
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if count >= unit:
+            return f"{count // unit}{name}"
+    return str(count)
 
 
 def legend(figure: Figure, colours: Colours, names: Sequence[tuple[str, str]]) -> None:
@@ -147,8 +219,9 @@ def features(result: dict[str, Any], colours: Colours) -> Figure:
 
 
 PLOTS: tuple[tuple[str, str, Draw], ...] = (
-    ("beside-rabbitmq", "amqp", beside_rabbitmq(README_ROWS)),
-    ("amqp", "amqp", beside_rabbitmq(None)),
+    ("beside-rabbitmq", "compare", beside_rabbitmq),
+    ("workloads", "compare", workloads),
+    ("growth", "growth", growth),
     ("spark", "spark", spark),
     ("features", "features", features),
 )

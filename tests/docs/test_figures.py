@@ -1,5 +1,6 @@
 """Figures in the documents are those of the raw results, and plots are made from them."""
 
+import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from shardmq.cmd.bench.compare.growth import SERIES
+from shardmq.cmd.bench.compare.record import row_id
+from shardmq.cmd.bench.compare.rows import ROWS
 from tests.docs.document import ROOT, Document, documents
 
 DOCUMENTS = [document for document in documents() if document.name.startswith(("README.md", "docs/"))]
@@ -72,3 +76,25 @@ def test_the_same_results_draw_the_same_plots(tmp_path: Path) -> None:
     for path in (tmp_path / "one.svg", tmp_path / "other.svg"):
         plots.save(draw, figures.result(result), "light", figures.digest(result), path)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes(), name
+
+
+def test_the_published_comparison_has_every_row_and_every_point() -> None:
+    wanted = [row_id(name, figure.name) for name, row in ROWS.items() for figure in row.figures]
+    assert [row["id"] for row in figures.result("compare")["rows"]] == wanted
+    points = [f"{name}-{at}" for name, series in SERIES.items() for at in series.points]
+    assert [row["id"] for row in figures.result("growth")["rows"]] == points
+
+
+@pytest.mark.parametrize("place", range(3), ids=["beside", "workloads", "growth"])
+def test_what_was_recorded_can_be_drawn(tmp_path: Path, place: int) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `figures` is not installed")
+    plots: Any = module("plots")
+    _, name, draw = plots.PLOTS[place]
+    result = copy.deepcopy(figures.result(name))
+    turns = {"median": 2.5, "worst": 2.0, "turns": [2.0, 2.5]}
+    for row in result["rows"]:
+        row.update({"shardmq": turns, "rabbitmq": turns, "ratio": turns, "cpu_us": 5.0, "of_first": 1.0})
+    plots.save(draw, result, "dark", figures.digest(name), tmp_path / "all.svg")
+    drawn = (tmp_path / "all.svg").read_text()
+    assert "not yet measured" not in drawn
+    assert all(text in drawn for text in (["queues", "backlog"] if name == "growth" else ["one in flight"]))

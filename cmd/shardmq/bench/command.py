@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from shardmq.cmd.bench.compare.command import compare
+from shardmq.cmd.bench.compare.growth import growth
 from shardmq.cmd.bench.compare.spark import spark
 from shardmq.cmd.bench.connections import queues_command
 from shardmq.cmd.bench.delays import delays
@@ -118,6 +119,7 @@ bench.add_command(delays)
 bench.add_command(scattered)
 bench.add_command(spark)
 bench.add_command(compare)
+bench.add_command(growth)
 
 
 def measure(settings: Settings, disk: Path, as_json: bool) -> None:

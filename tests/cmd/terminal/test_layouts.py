@@ -10,7 +10,7 @@ import pytest
 
 from shardmq.cmd.bench import command, connections, delays, features, scattered
 from shardmq.cmd.bench.compare import command as compare
-from shardmq.cmd.bench.compare import comparison, rows, spark
+from shardmq.cmd.bench.compare import comparison, growth, rows, spark
 from shardmq.cmd.bench.results import Figures, Latency
 from shardmq.cmd.bench.settings import FEATURES, Settings
 from shardmq.cmd.demo.demo import print_table
@@ -105,6 +105,12 @@ def with_scattered() -> None:
     scattered.print_figures(dict.fromkeys(scattered.PARTS, figures), {**numbers, "rate": 20_000.0, "size": 100})
 
 
+def with_growth() -> None:
+    growth.print_points(
+        [growth.Point(name, max(entry.points), 12.345, 11.499, (12.345,)) for name, entry in growth.SERIES.items()]
+    )
+
+
 def compared_in_spark() -> None:
     outcomes = [
         spark.Outcome(f"shardmq, {delivery}", 2_000_000, 234_567.8, 223_456.7, 245_678.9)
@@ -142,6 +148,7 @@ PRINTED: dict[str, tuple[Callable[[], None], list[str]]] = {
         ["fan-out", "shardmq", "worst", "RabbitMQ", "ratio", "goal"],
     ),
     "bench scattered": (with_scattered, ["end to end msgs/s", "123,457", "broker cpu us", "12.3", "1,235"]),
+    "bench growth": (with_growth, ["100,000,000", "12.3", "11.50 x", "of the first"]),
     "bench spark": (
         compared_in_spark,
         ["shardmq, exactly-once", "RabbitMQ 4.0.5, pika, no confirms", "rows/s", "ratio", "min", "max"],

@@ -7,6 +7,7 @@ load.py          The programs that make the load: amqpload, which is compiled, p
 amqpload/        The C program.
 pika_program.py  Publishes with pika.
 rabbitmq.py      Starts and stops a RabbitMQ of its own.
+growth.py        `bench growth`: what a message costs as something grows.
 record.py        Results as files, from which the documents' tables and plots are made.
 spark.py         `bench spark`.
 spark_sinks.py   The ways of publishing a DataFrame.

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from shardmq.cmd.bench.compare.comparison import Outcome
-from shardmq.cmd.bench.compare.rows import ROWS, Figure
+from shardmq.cmd.bench.compare.comparison import Outcome, goal_text
+from shardmq.cmd.bench.compare.rows import ROWS
 from shardmq.version import VERSION
 
-TITLE: Final = "Every workload beside RabbitMQ"
+TITLE: Final = "Beside RabbitMQ"
 
 STATISTIC: Final = "medians and worst of the turns, both brokers in turns; every message is checked"
 
@@ -32,32 +32,88 @@ def record(path: Path, outcomes: Sequence[Outcome], settings: Mapping[str, Any],
         settings: of the comparison.
         where: the machine that they were measured on.
     """
-    known: dict[str, Any] = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
-    rows = {row["id"]: row for row in known.get("rows", [])}
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    for outcome in outcomes:
-        rows[row_id(outcome.row, outcome.figure)] = {
-            **empty_row(outcome.row, outcome.figure),
-            **msgspec.to_builtins(outcome),
-            "recorded": today,
-        }
-    ids = [(name, figure.name) for name, row in ROWS.items() for figure in row.figures]
+    new = [{**empty_row(one.row, one.figure), **msgspec.to_builtins(one), "recorded": today()} for one in outcomes]
     peer = next((name for name in settings["brokers"] if name.startswith("RabbitMQ")), None)
-    versions = {"shardmq": VERSION, "python": platform.python_version()}
-    result = {
-        **known,
-        "title": TITLE,
-        "recorded": today,
-        "command": "shardmq bench compare --record docs/benchmarks/results/compare.json",
-        "machine": where,
-        "versions": {**versions, **({"rabbitmq": peer.removeprefix("RabbitMQ ")} if peer else {})},
-        "settings": {**settings, "message_bytes": 100, "persistent": True, "prefetch": 1000, "ack_every": 100},
-        "peer_settings": PEER_SETTINGS,
-        "statistic": STATISTIC,
-        "kept": "every turn's figures",
-        "rows": [rows.get(row_id(*key)) or empty_row(*key) for key in ids],
-    }
-    write(path, result)
+    merge(
+        path,
+        {
+            "title": TITLE,
+            "command": "shardmq bench compare --record docs/benchmarks/results/compare.json",
+            "machine": where,
+            "versions": versions() | ({"rabbitmq": peer.removeprefix("RabbitMQ ")} if peer else {}),
+            "settings": {**settings, "message_bytes": 100, "persistent": True, "prefetch": 1000, "ack_every": 100},
+            "peer_settings": PEER_SETTINGS,
+            "statistic": STATISTIC,
+            "kept": "every turn's figures",
+        },
+        [empty_row(name, figure.name) for name, row in ROWS.items() for figure in row.figures],
+        new,
+    )
+
+
+def record_growth(
+    path: Path,
+    series: Mapping[str, Sequence[int]],
+    points: Sequence[Any],
+    settings: Mapping[str, Any],
+    where: Mapping[str, Any],
+) -> None:
+    """Write the points of `bench growth` into a file. Points of it that were not measured now stay as they are.
+
+    Args:
+        path: of the file; it need not exist.
+        series: the places of all points, by series.
+        points: those that were measured.
+        settings: of the measurements.
+        where: the machine that they were measured on.
+    """
+    empty: list[dict[str, Any]] = [
+        {"id": f"{along}-{at}", "along": along, "at": at, "cpu_us": None, "of_first": None, "turns": []}
+        for along, places in series.items()
+        for at in places
+    ]
+    new = [{"id": f"{point.along}-{point.at}", **msgspec.to_builtins(point), "recorded": today()} for point in points]
+    merge(
+        path,
+        {
+            "title": "Processor time for each message, as things grow",
+            "command": "shardmq bench growth --record docs/benchmarks/results/growth.json",
+            "machine": where,
+            "versions": versions(),
+            "settings": settings,
+            "statistic": "medians of the turns; processor time of all the broker's processes, for each message",
+            "kept": "every turn's figures",
+        },
+        empty,
+        new,
+    )
+
+
+def merge(
+    path: Path, about: Mapping[str, Any], empty: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write a result with all rows: new ones, else those that the file has, else empty ones.
+
+    Args:
+        path: of the file.
+        about: the result without its rows; what else the file has stays.
+        empty: all rows, in order.
+        new: those that were measured now.
+    """
+    known: dict[str, Any] = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+    rows = {row["id"]: row for row in (*known.get("rows", ()), *new)}
+    result = {**known, **about, "recorded": today(), "rows": [rows.get(row["id"], row) for row in empty]}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+
+
+def today() -> str:
+    """The date, as 2026-11-22."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def versions() -> dict[str, str]:
+    """What was measured."""
+    return {"shardmq": VERSION, "python": platform.python_version()}
 
 
 def row_id(row: str, figure: str) -> str:
@@ -67,23 +123,21 @@ def row_id(row: str, figure: str) -> str:
 
 def empty_row(row: str, figure: str) -> dict[str, Any]:
     """A figure that was not measured yet."""
+    (declared,) = [one for one in ROWS[row].figures if one.name == figure]
     return {
         "id": row_id(row, figure),
         "row": row,
         "figure": figure,
         "text": ROWS[row].text,
-        "unit": Figure(figure).unit,
+        "unit": declared.unit,
         "shardmq": None,
         "rabbitmq": None,
         "ratio": None,
-        "goals": [],
+        "goals": [{"text": goal_text(goal, declared), "measured": None, "is_met": None} for goal in declared.goals],
+        "shardmq_cpu_us": None,
+        "rabbitmq_cpu_us": None,
         "recorded": None,
     }
-
-
-def write(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result for people to read and for `make figures`."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
 
 
 def machine(folder: Path) -> dict[str, Any]:

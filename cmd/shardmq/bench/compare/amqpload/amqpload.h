@@ -21,6 +21,7 @@
 enum {
   CHANNEL = 1,
   UNANSWERED = 50, /* requests under way at most: their answers fit into the socket's buffers */
+  CHANNELS = 32,   /* that declare: a channel's requests are carried out one after the other */
   NAME_BYTES = 256,
   HEAD_BYTES = 64 /* of a body that are looked at */
 };
@@ -56,9 +57,11 @@ void usage_figures(usage_t before, usage_t after, uint64_t messages);
 /* wire.c: connections, methods, frames. */
 typedef amqp_connection_state_t link_t;
 link_t open_channel(void);
+/* Opens more channels, up to `last`. */
+void open_more(link_t c, amqp_channel_t last);
 /* Ends when the broker has carried out everything before it: the last ack, too. */
 void close_connection(link_t c);
-void tell(link_t c, amqp_method_number_t id, void *method, const char *what);
+void tell(link_t c, amqp_channel_t channel, amqp_method_number_t id, void *method, const char *what);
 void publish(link_t c, const char *exchange, const char *key, const amqp_basic_properties_t *p, amqp_bytes_t body);
 void ack(link_t c, uint64_t tag, int is_multiple);
 void qos(link_t c, uint64_t prefetch, int is_global);

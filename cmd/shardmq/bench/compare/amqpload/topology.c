@@ -1,4 +1,4 @@
-/* The queues, the exchange and the bindings of a run, many requests under way at a time. */
+/* The queues, the exchange and the bindings of a run, many requests under way at a time, on several channels. */
 #include "amqpload.h"
 
 static char (*names)[NAME_BYTES];
@@ -15,22 +15,25 @@ const char *routing_key(uint64_t number) {
   return is_fanout() ? "" : keys[number % o.bindings];
 }
 
+typedef void (*ask_t)(link_t, amqp_channel_t, uint64_t);
+
 /* Ask `count` times, and take the answers, with few unanswered: else both sides might wait for the other to read. */
-static void ask_all(link_t c, uint64_t count, void (*ask)(link_t, uint64_t), amqp_method_number_t answer,
-                    void (*take)(uint64_t, const event_t *), const char *what) {
+static void ask_all(link_t c, uint64_t count, ask_t ask, amqp_method_number_t answer, void (*take)(const event_t *),
+                    const char *what) {
   event_t e;
   for (uint64_t asked = 0, answered = 0; answered < count;) {
     if (asked < count && asked - answered < UNANSWERED) {
-      ask(c, asked++);
+      ask(c, (amqp_channel_t)(CHANNEL + asked % CHANNELS), asked);
+      asked++;
       continue;
     }
     expect(c, answer, &e, what);
-    if (take) take(answered, &e);
+    if (take) take(&e);
     answered++;
   }
 }
 
-static void ask_declare(link_t c, uint64_t queue) {
+static void ask_declare(link_t c, amqp_channel_t channel, uint64_t queue) {
   amqp_queue_declare_t method = {.queue = amqp_cstring_bytes(names[queue]), .durable = (amqp_boolean_t)o.persistent};
   amqp_table_entry_t priorities = {.key = amqp_cstring_bytes("x-max-priority")};
   if (o.priorities) {
@@ -39,26 +42,28 @@ static void ask_declare(link_t c, uint64_t queue) {
     method.arguments.num_entries = 1;
     method.arguments.entries = &priorities;
   }
-  tell(c, AMQP_QUEUE_DECLARE_METHOD, &method, "queue.declare");
+  tell(c, channel, AMQP_QUEUE_DECLARE_METHOD, &method, "queue.declare");
 }
 
-static void take_declared(uint64_t queue, const event_t *e) {
+static void take_declared(const event_t *e) {
   const amqp_queue_declare_ok_t *ok = e->method;
-  if (ok->message_count) die("%u messages are in %s already", ok->message_count, names[queue]);
+  if (ok->message_count)
+    die("%u messages are in %.*s already", ok->message_count, (int)ok->queue.len, (const char *)ok->queue.bytes);
 }
 
 void declare_queues(link_t c) {
   uint64_t count = o.queues > o.connections ? o.queues : o.connections;
+  open_more(c, CHANNELS);
   names = allocate(count, sizeof *names);
   for (uint64_t i = 0; i < count; i++) snprintf(names[i], NAME_BYTES, "%s-%" PRIu64, prefix, i);
   ask_all(c, count, ask_declare, AMQP_QUEUE_DECLARE_OK_METHOD, take_declared, "queue.declare");
 }
 
-static void ask_bind(link_t c, uint64_t binding) {
+static void ask_bind(link_t c, amqp_channel_t channel, uint64_t binding) {
   amqp_queue_bind_t method = {.queue = amqp_cstring_bytes(names[binding % o.queues]),
                               .exchange = amqp_cstring_bytes(exchange),
                               .routing_key = amqp_cstring_bytes(is_fanout() ? "" : keys[binding])};
-  tell(c, AMQP_QUEUE_BIND_METHOD, &method, "queue.bind");
+  tell(c, channel, AMQP_QUEUE_BIND_METHOD, &method, "queue.bind");
 }
 
 void bind_queues(link_t c) {
@@ -76,15 +81,15 @@ void bind_queues(link_t c) {
 
 static uint64_t left_in_each;
 
-static void ask_delete(link_t c, uint64_t queue) {
+static void ask_delete(link_t c, amqp_channel_t channel, uint64_t queue) {
   amqp_queue_delete_t method = {.queue = amqp_cstring_bytes(names[queue])};
-  tell(c, AMQP_QUEUE_DELETE_METHOD, &method, "queue.delete");
+  tell(c, channel, AMQP_QUEUE_DELETE_METHOD, &method, "queue.delete");
 }
 
-static void take_deleted(uint64_t queue, const event_t *e) {
+static void take_deleted(const event_t *e) {
   const amqp_queue_delete_ok_t *ok = e->method;
   if (ok->message_count != left_in_each)
-    die("%u messages were left in %s instead of %" PRIu64, ok->message_count, names[queue], left_in_each);
+    die("%u messages were left in a queue of %s instead of %" PRIu64, ok->message_count, prefix, left_in_each);
 }
 
 void delete_all(link_t c, uint64_t left) {

@@ -46,14 +46,21 @@ link_t open_channel(void) {
   return c;
 }
 
+void open_more(link_t c, amqp_channel_t last) {
+  for (amqp_channel_t channel = CHANNEL + 1; channel <= last; channel++) {
+    amqp_channel_open(c, channel);
+    check("channel.open", amqp_get_rpc_reply(c));
+  }
+}
+
 void close_connection(link_t c) {
   check("channel.close", amqp_channel_close(c, CHANNEL, AMQP_REPLY_SUCCESS));
   check("connection.close", amqp_connection_close(c, AMQP_REPLY_SUCCESS));
   amqp_destroy_connection(c);
 }
 
-void tell(link_t c, amqp_method_number_t id, void *method, const char *what) {
-  check_status(what, amqp_send_method(c, CHANNEL, id, method));
+void tell(link_t c, amqp_channel_t channel, amqp_method_number_t id, void *method, const char *what) {
+  check_status(what, amqp_send_method(c, channel, id, method));
 }
 
 void publish(link_t c, const char *exchange, const char *key, const amqp_basic_properties_t *p, amqp_bytes_t body) {
@@ -78,7 +85,7 @@ void confirm_select(link_t c) {
 void ask_consume(link_t c, const char *queue, const char *tag, int no_ack) {
   amqp_basic_consume_t method = {
       .queue = amqp_cstring_bytes(queue), .consumer_tag = amqp_cstring_bytes(tag), .no_ack = no_ack};
-  tell(c, AMQP_BASIC_CONSUME_METHOD, &method, "basic.consume");
+  tell(c, CHANNEL, AMQP_BASIC_CONSUME_METHOD, &method, "basic.consume");
 }
 
 /* --- what comes -------------------------------------------------------------------------------------------------- */
