@@ -28,6 +28,12 @@ from shardmq.version import VERSION
 DISKS: Final = (Path("/var/tmp"), Path(tempfile.gettempdir()))
 """Folders for the brokers' data; the first that is writable is taken. /tmp is often not on a disk."""
 
+GATEWAYS: Final = click.option(
+    "--gateways",
+    type=click.IntRange(1, 64),
+    help="Gateways of the shardmq that is started.  [default: as `shardmq up`]",
+)
+
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -71,6 +77,7 @@ def row_names(_context: click.Context, _option: click.Parameter, patterns: tuple
 @click.option(
     "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
 )
+@GATEWAYS
 @click.option(
     "--rabbitmq/--no-rabbitmq", default=True, show_default=True, help="Measure RabbitMQ too, where it is installed."
 )
@@ -101,6 +108,7 @@ def compare(
     messages: int | None,
     names: tuple[str, ...],
     shards: int,
+    gateways: int | None,
     rabbitmq: bool,
     disk: Path | None,
     timeout: float,
@@ -122,13 +130,14 @@ def compare(
         stack.enter_context(ended_by_signals())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardmq-compare-", dir=disk)))
         programs, absent = programs_of(names, folder)
-        contestants, missing = stack.enter_context(contestants_in(folder, shards, rabbitmq))
+        contestants, missing = stack.enter_context(contestants_in(folder, shards, gateways, rabbitmq))
         absent += missing
         settings = {
             "turns": turns,
             "seconds": None if messages else seconds,
             "messages": messages,
             "shards": shards,
+            "gateways": gateways_of(shards, gateways),
             "brokers": [who.name for who in contestants],
             "fdatasync_per_s": fdatasync_per_s(disk),
             "cpus": len(os.sched_getaffinity(0)),
@@ -192,13 +201,23 @@ def programs_of(names: Sequence[str], folder: Path) -> tuple[dict[str, dict[str,
     return programs, absent
 
 
+def gateways_of(shards: int, gateways: int | None) -> int:
+    """How many gateways were asked for; as many as `shardmq up` starts by itself where none were."""
+    from shardmq.cmd.run.up import default_gateways
+    from shardmq.runtime.cores import core_count
+
+    return gateways or default_gateways(core_count(), shards)
+
+
 @contextlib.contextmanager
-def contestants_in(folder: Path, shards: int, rabbitmq: bool) -> Iterator[tuple[list[Contestant], list[str]]]:
+def contestants_in(
+    folder: Path, shards: int, gateways: int | None, rabbitmq: bool
+) -> Iterator[tuple[list[Contestant], list[str]]]:
     """Start the brokers, shardmq first; yields them, and why others are missing."""
     from shardmq.cmd.run.broker import Broker
 
     with contextlib.ExitStack() as stack:
-        broker = stack.enter_context(Broker(folder / "data", shards=shards))
+        broker = stack.enter_context(Broker(folder / "data", shards=shards, gateways=gateways_of(shards, gateways)))
         contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()), broker.url)]
         absent = []
         if rabbitmq:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from shardmq.cmd.bench.compare.command import DISKS, contestants_in, ended_by_signals
+from shardmq.cmd.bench.compare.command import DISKS, GATEWAYS, contestants_in, ended_by_signals, gateways_of
 from shardmq.cmd.bench.compare.comparison import cpu_seconds, rounded
 from shardmq.cmd.bench.compare.load import Contestant, Load, compiled_program, new_name, run_load
 from shardmq.cmd.bench.compare.rabbitmq import Absent
@@ -123,6 +123,7 @@ class Point(msgspec.Struct, frozen=True):
 @click.option(
     "--shards", type=click.IntRange(1, 64), default=4, show_default=True, help="Shards of the shardmq that is started."
 )
+@GATEWAYS
 @click.option(
     "--disk",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
@@ -150,6 +151,7 @@ def growth(
     turns: int,
     messages: int,
     shards: int,
+    gateways: int | None,
     disk: Path | None,
     timeout: float,
     record_to: Path | None,
@@ -169,11 +171,17 @@ def growth(
         program = program_for(names or tuple(SERIES), folder)
         for name in names or SERIES:
             chosen = points_of(name, most, shutil.disk_usage(folder).free, say)
-            with contestants_in(folder, shards, rabbitmq=False) as ((broker,), _):
+            with contestants_in(folder, shards, gateways, rabbitmq=False) as ((broker,), _):
                 measure = measured_load(name, program, broker, messages, timeout)
                 points += series(name, chosen, turns, measure, say)
             shutil.rmtree(folder / "data")
-    settings = {"turns": turns, "messages": messages, "shards": shards, "most": most}
+    settings = {
+        "turns": turns,
+        "messages": messages,
+        "shards": shards,
+        "gateways": gateways_of(shards, gateways),
+        "most": most,
+    }
     where = machine(disk)
     if record_to is not None:
         record_growth(record_to, {name: entry.points for name, entry in SERIES.items()}, points, settings, where)
