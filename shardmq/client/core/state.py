@@ -104,6 +104,14 @@ class ConnectionState:
             return f"; the broker takes no publishes now: {self.blocked}"
         return ""
 
+    @property
+    def expected(self) -> int:
+        """How many answers are to come; more, where consumers wait for messages."""
+        expected = len(self.pending)
+        for channel in self.by_number.values():
+            expected += len(channel.unconfirmed) + 2 * len(channel.inboxes)
+        return expected
+
     def channels(self) -> list[ChannelCore]:
         """The channels that are to be there."""
         return [channel for channel in self.by_number.values() if channel.fault is None]

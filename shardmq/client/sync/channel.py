@@ -125,7 +125,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         batch = batch_of_one(exchange, routing_key, record, properties, mandatory, delay_ms)
         with self._transport.lock:
             self._connection.publish(self._core, batch, confirmed)
-            self._transport.transmit()
+            self._transport.transmit(is_awaited=True)
         what = f"publishing to exchange '{exchange}' with routing key '{routing_key}'"
         try:
             self._transport.wait(confirmed, self._timeout, what)
@@ -322,7 +322,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         got: PendingAnswer[Delivery | None] = PendingAnswer()
         with self._transport.lock:
             self._connection.get(self._core, queue, auto_ack, got)
-            self._transport.transmit()
+            self._transport.transmit(is_awaited=True)
         delivery = self._transport.wait(got, self._timeout, f"getting from queue '{queue}'")
         return None if delivery is None else delivery.messages()[0]
 
@@ -332,7 +332,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         recovered: PendingAnswer[None] = PendingAnswer()
         with self._transport.lock:
             self._connection.recover(self._core, recovered)
-            self._transport.transmit()
+            self._transport.transmit(is_awaited=True)
         self._transport.wait(recovered, self._timeout, f"recovering what is unacked on channel {self.number}")
 
     def basic_qos(self, consumer_tag: str, prefetch: int) -> None:
@@ -367,7 +367,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         answer: PendingAnswer[object] = PendingAnswer()
         with self._transport.lock:
             self._connection.request(self._core, request.operation, answer, request.what)
-            self._transport.transmit()
+            self._transport.transmit(is_awaited=True)
         return request.shape(self._transport.wait(answer, seconds, request.what))
 
     def _send_published(self) -> None:
@@ -390,7 +390,7 @@ class Channel(TopologyRequests, CallRequests, SettleRequests):
         try:
             with self._transport.lock:
                 self._connection.close_channel(self._core, error, closed)
-                self._transport.transmit()
+                self._transport.transmit(is_awaited=True)
             self._transport.wait(closed, min(self._timeout, CLOSE_SECONDS), f"closing channel {self.number}")
         except (Timeout, ConnectionFault):
             return  # it is closed for this program; the broker closes it when it gets there, or with the connection

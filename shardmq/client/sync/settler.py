@@ -161,7 +161,7 @@ class ChannelSettler(SettlerCore):
         if self.core.acknowledgements.count:
             with self._transport.lock:
                 self._connection.flush_acknowledgements(self.core)
-                self._transport.transmit()
+                self._transport.transmit(is_awaited=True)
 
 
 class SettleRequests(TagVerbs):

@@ -7,12 +7,16 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from shardmq.client.api.tls import context_for, server_name, why
 from shardmq.client.api.url import Address
-from shardmq.errors import ConnectionLost
+from shardmq.errors import ConnectionLost, ShardmqError
+
+LENT_SECONDS: Final = 0.05
+"""For so long after a thread has read its own answer the next one is expected to do the same. Longer costs those who
+are told things that they have not asked for, such as that the broker is blocked; shorter, the I/O thread more wakes."""
 
 POLL_SECONDS_MAX: Final = 3600.0
 """One poll waits no longer: a timeout may be infinite, and poll takes no more than 24 days."""
@@ -84,6 +88,123 @@ class TlsSocket:
 
 
 Stream = socket.socket | TlsSocket
+
+
+class WakePipe:
+    """Wakes a thread from its poll."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def wake(self) -> None:
+        """Make `reader` readable; as many wakes as a pipe holds are as good as one more.
+
+        Raises:
+            OSError: it is closed.
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._writer.send(b"\0")
+
+    def drain(self) -> None:
+        """Take all wakes that have come."""
+        with contextlib.suppress(BlockingIOError):
+            self.reader.recv(4096)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.reader.close()
+        self._writer.close()
+
+
+class ReadingRight:
+    """Who reads a connection's socket: its I/O thread, or a thread that waits for the only answer there is to come.
+
+    Such a thread reads its answer itself, as being woken by the I/O thread costs more than the reading. Meanwhile, and
+    for LENT_SECONDS after that, the right is lent: the I/O thread does not watch for bytes, unless some are to come for
+    which nobody waits.
+
+    Attributes:
+        is_lent: whether the I/O thread does not watch for bytes.
+        fault: what a thread met that had borrowed the right; the I/O thread deals with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # held by whoever reads
+        self._poll = select.poll()
+        self._used_at = self._refused_until = 0.0
+        self.is_lent = False
+        self.fault: Exception | None = None
+
+    def renew(self, stream: Stream) -> None:
+        """Begin with a socket; TLS sockets are read by the I/O thread alone."""
+        self._poll = select.poll()
+        self._poll.register(stream.fileno(), select.POLLIN)
+        self.is_lent = False
+        self.fault = None
+
+    def borrow(self) -> bool:
+        """Take the right to read if nobody uses it; `read_until` gives it back."""
+        if time.monotonic() < self._refused_until or not self._lock.acquire(blocking=False):
+            return False
+        self.is_lent = True
+        return True
+
+    def end_loan(self) -> None:
+        """Leave reading to the I/O thread, which is to be woken, for a while at least."""
+        self.is_lent = False
+        self._refused_until = time.monotonic() + LENT_SECONDS
+
+    def read_until(self, is_done: Callable[[], bool], read: Callable[[], bool], until: float) -> bool:
+        """Read until it is done or the loan has ended; returns whether `fault` was met."""
+        try:
+            while self.is_lent and not is_done() and (seconds := until - time.monotonic()) > 0:
+                if self._poll.poll(min(seconds, POLL_SECONDS_MAX) * 1000):
+                    self._read_lent(read)
+        finally:
+            self._used_at = time.monotonic()
+            self._lock.release()
+        return self.fault is not None
+
+    def _read_lent(self, read: Callable[[], bool]) -> None:
+        try:
+            read()
+        except (ShardmqError, OSError) as fault:
+            self.fault = fault
+            self.end_loan()
+        except BaseException:
+            self.fault = ConnectionLost("a thread was interrupted while it took in what the broker said")
+            self.end_loan()
+            raise
+
+    def use(self, read: Callable[[], bool]) -> bool:
+        """Read, if nobody else does: for the I/O thread. Returns what `read` does."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return read()
+        finally:
+            self._lock.release()
+
+    def expire(self) -> None:
+        """End the loan where nobody has waited for a while."""
+        if self.is_lent and not self._lock.locked() and time.monotonic() - self._used_at >= LENT_SECONDS:
+            self.is_lent = False
+
+    @contextlib.contextmanager
+    def taken_back(self, stream: Stream | None) -> Iterator[None]:
+        """Let nobody read meanwhile: the socket is about to be closed."""
+        if not self._lock.acquire(blocking=False):
+            if isinstance(stream, socket.socket):
+                with contextlib.suppress(OSError):
+                    stream.shutdown(socket.SHUT_RDWR)  # wakes who reads it
+            self._lock.acquire()
+        self.is_lent = False
+        try:
+            yield
+        finally:
+            self._lock.release()
 
 
 def dial(address: Address, tls: ssl.SSLContext | None, seconds: float, stop: socket.socket) -> Stream:

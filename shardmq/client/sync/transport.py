@@ -3,13 +3,12 @@
 A thread with something to say writes to the socket itself while nothing is waiting to be written (a publish then
 costs no change of thread); what the socket does not take is left to the I/O thread. That one reads, beats, writes
 leftovers, and flushes what was handed in as due. When the connection is lost it makes the next one. It runs nobody
-else's code.
+else's code. A thread that waits for the only answer there is to come reads it itself (`ReadingRight`).
 
-Locks: a channel's or publisher's own lock first, then `lock`; nothing is waited for under either.
+Locks: a channel's or publisher's own lock first, then the right to read, then `lock`; nothing is waited for under them.
 """
 
 import select
-import socket
 import threading
 import time
 from collections import deque
@@ -26,10 +25,10 @@ from shardmq.client.api.tls import hung_up
 from shardmq.client.api.url import Address
 from shardmq.client.core.connection import ConnectionCore
 from shardmq.client.core.interfaces import IgnoredReply
-from shardmq.client.sync.answers import PendingAnswer
+from shardmq.client.sync.answers import AnswerReader, PendingAnswer
 from shardmq.client.sync.reconnect import Reconnect
-from shardmq.client.sync.sockets import Stream, TlsSocket
-from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError, Timeout
+from shardmq.client.sync.sockets import LENT_SECONDS, Stream, TlsSocket
+from shardmq.errors import ConnectionFault, ConnectionLost, ProtocolError, ShardmqError
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ TICK_SECONDS: Final = 0.005
 """While acks or publishes are being collected, they are sent at least this often."""
 
 
-class Transport:
+class Transport(AnswerReader):
     """The socket of one connection, over all its lives, and the thread that serves it.
 
     Args:
@@ -52,29 +51,19 @@ class Transport:
     """
 
     def __init__(self, core: ConnectionCore, reconnect: Reconnect, timeout: float, properties: dict[str, Any]) -> None:
-        self.lock = threading.Lock()
-        """Guards the core and everything to be sent."""
+        super().__init__(core.state)
         self._core = core
-        self._state = core.state
         self._reconnect = reconnect
         self._timeout = timeout
         self._properties = properties
         self._peer = str(core.state.address)
-        self._socket: Stream | None = None
         self._descriptor = -1
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        self._wake_writer.setblocking(False)
         self._poll = select.poll()
-        self._poll.register(self._wake_reader, select.POLLIN)
-        self._interest = select.POLLIN
-        self._unsent: deque[memoryview] = deque()
+        self._poll.register(self._wakes.reader, select.POLLIN)
         self._unsent_bytes = 0
         self._waiting_for_room: list[PendingAnswer[None]] = []
-        self._waiting = 0
         self._due: deque[Callable[[], None]] = deque()
         self._is_brisk = False
-        self._broken: OSError | None = None
         self._is_stopped = False
         self._is_over = False
         self._heard_at = self._sent_at = self._connected_at = time.monotonic()
@@ -100,11 +89,17 @@ class Transport:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def transmit(self) -> None:
-        """Send what the core has for the server, or leave it to the I/O thread. Under `lock`."""
+    def transmit(self, is_awaited: bool = False) -> None:
+        """Send what the core has for the server, or leave it to the I/O thread. Under `lock`.
+
+        Args:
+            is_awaited: whether this thread waits for what is answered, if anything is.
+        """
         frames = self._state.outgoing
         if not frames:
             return
+        if self._right.is_lent and not is_awaited:
+            self._listen()
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         frames.clear()
         if self._socket is None:
@@ -125,27 +120,6 @@ class Transport:
             self._unsent_bytes += len(data) - sent
             if len(self._unsent) == 1:
                 self._wake()
-
-    def wait(self, answer: PendingAnswer[T], seconds: float, what: str) -> T:
-        """The answer's result. Not under `lock`.
-
-        Raises:
-            Timeout: it did not come in so many seconds; it is given up.
-            ShardmqError: what the answer is.
-        """
-        with self.lock:
-            self._waiting += 1
-            if not self._interest & select.POLLIN:
-                self._wake()
-        try:
-            answer.wait(seconds)
-        finally:
-            with self.lock:
-                self._waiting -= 1
-                answer.is_abandoned = True
-        if not answer.is_settled:
-            raise Timeout(f"{what}: no answer in {seconds:g} s{self._state.excuse()}")
-        return answer.result()
 
     def make_room(self, seconds: float) -> None:
         """Wait while too much is unsent. Not under `lock`.
@@ -190,7 +164,7 @@ class Transport:
         try:
             while True:
                 error = self._serve()
-                with self.lock:
+                with self._right.taken_back(self._socket), self.lock:
                     self._detach()
                     if not self._core.break_off(error):
                         return
@@ -247,6 +221,7 @@ class Transport:
         self._descriptor = stream.fileno()
         self._poll.register(self._descriptor, self._interest)
         self._heard_at = self._sent_at = self._connected_at = time.monotonic()
+        self._right.renew(stream)
         self._socket = stream
 
     def _detach(self) -> None:
@@ -261,30 +236,32 @@ class Transport:
         self._waiting_for_room.clear()
 
     def _close_all(self) -> None:
-        with self.lock:
+        with self._right.taken_back(self._socket), self.lock:
             self._is_over = True
             self._detach()
             self._reconnect.close()
-            self._wake_reader.close()
-            self._wake_writer.close()
+            self._wakes.close()
 
     def _pass(self) -> None:
         for descriptor, event in self._poll.poll(self._patience() * 1000):
             if descriptor != self._descriptor:
-                self._drain_wakes()
+                self._wakes.drain()
                 continue
             if event & ~select.POLLOUT:
-                while self._read() and isinstance(self._socket, TlsSocket) and self._socket.pending():
+                while self._right.use(self._read) and isinstance(self._socket, TlsSocket) and self._socket.pending():
                     pass
             if event & select.POLLOUT:
                 self._write()
+        if self._right.fault is not None:
+            raise self._right.fault
         if self._broken is not None:
-            while self._read():
+            while self._right.use(self._read):
                 pass  # what the server said before it hung up tells why
             raise self._broken
         self._flush_due()
         self._restore()
         self._beat()
+        self._right.expire()
         self._set_interest()
 
     def _restore(self) -> None:
@@ -343,7 +320,7 @@ class Transport:
     def _beat(self) -> None:
         interval = self._state.server.heartbeat
         now = time.monotonic()
-        if not self._interest & select.POLLIN:
+        if not (self._interest & select.POLLIN or self._right.is_lent):
             self._heard_at = now  # it is we who do not listen
         if not self._state.is_up and now - self._heard_at >= self._timeout and self._state.is_open:
             raise ConnectionLost(f"the broker at {self._peer} did not restore the connection in {self._timeout:g} s")
@@ -360,6 +337,8 @@ class Transport:
     def _patience(self) -> float:
         if self._is_brisk:
             return TICK_SECONDS
+        if self._right.is_lent:
+            return LENT_SECONDS
         if not self._state.is_up or self._state.is_holding:
             is_ready = self._state.is_holding and self._unsent_bytes <= UNSENT_BYTES_MAX // 2
             return 0.0 if is_ready else RESTORE_PAUSE_SECONDS / 5
@@ -375,22 +354,8 @@ class Transport:
 
     def _set_interest(self) -> None:
         with self.lock:
-            interest = (0 if self._is_reading_held() else select.POLLIN) | (select.POLLOUT if self._unsent else 0)
+            is_held = self._right.is_lent or self._is_reading_held()
+            interest = (0 if is_held else select.POLLIN) | (select.POLLOUT if self._unsent else 0)
             if interest != self._interest:
                 self._interest = interest
                 self._poll.modify(self._descriptor, interest)
-
-    def _wake(self) -> None:
-        try:
-            self._wake_writer.send(b"\0")
-        except BlockingIOError:
-            return  # as many wakes as a pipe holds are waiting already
-        except OSError:
-            if self._state.fault is None:  # else the thread has ended, and closed it
-                raise
-
-    def _drain_wakes(self) -> None:
-        try:
-            self._wake_reader.recv(4096)
-        except BlockingIOError:
-            return
