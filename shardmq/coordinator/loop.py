@@ -34,6 +34,10 @@ TICK_SECONDS: Final = 0.1
 TICK_AT_REST_SECONDS: Final = 0.5
 """The same when every shard is connected and no command waits: two ticks for every ping."""
 
+WATCH_SECONDS: Final = 0.0004
+"""How long the coordinator stays awake for more when few commands came: about the time in which a shard answers, and in
+which a client that waits for each answer comes again. Waking up takes as long as the work."""
+
 
 class CoordinatorLoop:
     """The coordinator's handlers, and the loop that calls them.
@@ -74,12 +78,13 @@ class CoordinatorLoop:
         links: list[Any] = [self._listener.socket, *(shard.dialer.socket for shard in self._shards)]
         waiter = Poller([*links, self._woken.fileno()])
         ticked_at = tick_at = 0.0
-        more = False
+        more = is_conversing = False
         while not self._stopping:
-            if not more:
+            if not more and not (is_conversing and waiter.watch(WATCH_SECONDS)):
                 waiter.wait(tick_at - time.monotonic())
             now = time.monotonic()
             more = self._receive(now)
+            is_conversing = self._commands.is_conversing
             if now >= tick_at:
                 ticked_at = now
                 self._tick(now)

@@ -65,11 +65,12 @@ class Enrolment:
         mine = self.identity
         return hello.role == GATEWAY and (not mine.broker or hello.generation > mine.generation)
 
-    def given(self, queues: list[Queue]) -> None:
-        """These durable queues are new here: their ids are never given to others."""
-        highest = max(queue.id for queue in queues)
-        if highest > self.identity.queue:
-            self._become(queue=highest)
+    def given(self, queue: Queue) -> StoreIdentity | None:
+        """A durable queue is new here, and its id is never given to others; returns the identity to write with it."""
+        if queue.id <= self.identity.queue:
+            return None
+        self.identity = msgspec.structs.replace(self.identity, queue=queue.id)
+        return self.identity
 
     def _enroll(self, responder: Responder[None], message: Enroll) -> None:
         mine = self.identity

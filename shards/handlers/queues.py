@@ -97,9 +97,6 @@ class Administration:
                 )
                 responder.refuse(ReplyCode.PRECONDITION_FAILED, text)
                 return
-        durable = [declared for declared in here if declared.durable and declared.id not in state.queues]
-        if durable:
-            self._enrolment.given(durable)
         for declared in here:
             hosted = state.queues.get(declared.id)
             if hosted is not None:
@@ -109,7 +106,7 @@ class Administration:
                 continue
             state.add(make_queue(declared, state.buffer, state.clock))
             if declared.durable:
-                state.buffer.declare(declared)
+                state.buffer.declare(declared, self._enrolment.given(declared))
         responder.answer(None)
 
     def _condemn(self, responder: Responder[None], message: PrepareDelete) -> None:

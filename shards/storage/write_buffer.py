@@ -1,8 +1,9 @@
 """What the passes of a shard have changed and not yet written, and the group commit.
 
-Messages and declarations are written at the end of the pass they came in: somebody waits for their confirm. Settled
-messages are written a little later, together: most segments are settled whole within milliseconds, and then only their
-end is written. After a crash in between, those messages are delivered again, marked redelivered.
+Messages are written at the end of the pass they came in: somebody waits for their confirm. Settled messages are written
+a little later, together: most segments are settled whole within milliseconds, and then only their end is written. After
+a crash in between, those messages are delivered again, marked redelivered. Declarations are written behind their
+answer: the coordinator has them on disk.
 """
 
 import time
@@ -81,6 +82,7 @@ class WriteBuffer:
         self._settled_at: float | None = None
         self._due = False
         self._settle_due = False
+        self._is_declared = False
 
     def open(self, segment: Segment) -> None:
         """Note a segment that is filled in this pass."""
@@ -128,10 +130,16 @@ class WriteBuffer:
         self._writes.marks[queue, subqueue] = None
         self._due = True
 
-    def declare(self, queue: Declared) -> None:
-        """Declare a durable queue."""
+    def declare(self, queue: Declared, identity: StoreIdentity | None = None) -> None:
+        """Declare a durable queue; with an identity that knows its id, where that has changed.
+
+        It may be written behind the answer (`commit_declared`): the coordinator had it on disk before it told this
+        shard, and tells it again in every session.
+        """
         self._writes.queues.append(queue)
-        self._due = True
+        if identity is not None:
+            self._writes.identity = identity
+        self._is_declared = True
 
     def drop(self, queue: int) -> None:
         """Delete a durable queue; its segments follow."""
@@ -272,6 +280,11 @@ class WriteBuffer:
         for segment in surplus:
             segment.batches = None
 
+    def commit_declared(self) -> None:
+        """Write what was declared in this pass, if that alone was not worth a commit before the answers."""
+        if self._is_declared:
+            self._write(self._writes)
+
     def _stored_of(self, surplus: list[Segment]) -> list[Segment]:
         """Return the segments that are stored: on a full disk, the others stay in memory."""
         for segment in surplus:
@@ -302,4 +315,4 @@ class WriteBuffer:
             if seen is not None:
                 seen.is_due = False
         self._writes = WriteBatch()
-        self._due = self._settle_due = False
+        self._due = self._settle_due = self._is_declared = False

@@ -182,7 +182,10 @@ class Counts(Request[tuple[int, int]], frozen=True, tag=30):
 
 
 class AssignQueue(Request[None], frozen=True, tag=31):
-    """The shard owns these queues. Those it has already stay as they are. Answered once they are on disk."""
+    """The shard owns these queues. Those it has already stay as they are. Answered once it takes messages for them.
+
+    They are on disk before anything that comes for them; a shard that dies before that is told of them again.
+    """
 
     queues: list[Queue]
 

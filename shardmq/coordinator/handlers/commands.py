@@ -27,6 +27,7 @@ from shardmq.coordinator.state.coordinator import CoordinatorState
 from shardmq.coordinator.state.pending_command import Name, PendingCommand, Stage, name_in
 from shardmq.errors import NotFound, RequestError, Unavailable
 from shardmq.limits import DECLARE_SECONDS
+from shardmq.runtime.clock import ClockNote
 from shardmq.topology.changes import Change, QueueAdded, TransactionEnded
 from shardmq.topology.commands import (
     AbortTransaction,
@@ -43,6 +44,9 @@ SHARD_SECONDS: Final = DECLARE_SECONDS - 3
 
 ANSWER_SECONDS: Final = DECLARE_SECONDS - 1
 """A command waits this long for everything. Links notice a dead gateway earlier than that."""
+
+CONVERSATION_COMMANDS: Final = 4
+"""So many commands under way may be those of clients that wait for each answer before they go on."""
 
 COMMANDS_MAX: Final = 20_000
 """Commands under way at once. They wait in memory, and past some thousands they would not be done in time."""
@@ -80,6 +84,12 @@ class CommandExecutor:
         self._following: dict[int, list[PendingCommand]] = {}  # by transaction
         self._deleting: set[int] = set()  # queues that the coordinator itself deletes
         self._unwritten: list[Change] = []
+        self._dropped: list[int] = []  # by their shards; not written yet
+
+    @property
+    def is_conversing(self) -> bool:
+        """Whether few commands are under way: somebody waits for each before the next."""
+        return 0 < len(self._pending) <= CONVERSATION_COMMANDS
 
     @property
     def is_busy(self) -> bool:
@@ -118,6 +128,8 @@ class CommandExecutor:
     def tick(self, now: float) -> None:
         """Give up commands that took too long, and abort transactions that have expired."""
         self._is_silent = now < self._silent_until
+        if self._dropped:
+            self._write()
         self._transactions.tick(now)
         for there in self._transactions.take_overdue():
             command = AbortTransaction(there.vhost, there.name, there.number, "", has_expired=True)
@@ -145,9 +157,21 @@ class CommandExecutor:
                 self._begin(self._runnable.popleft())
         self._replicas.post_changes()
         changes, self._unwritten = self._unwritten, []
-        dropped = [queue for shard in self._shards for queue in shard.take_dropped()]
-        self._store.write(changes, dropped, followed, self._transactions.take_note())
+        self._dropped += [queue for shard in self._shards for queue in shard.take_dropped()]
+        note = self._transactions.take_note()
+        if changes or followed or note is not None:
+            self._write(changes, followed, note)
         self._transactions.written()
+
+    def _write(
+        self, changes: Sequence[Change] = (), followed: Sequence[tuple[int, int]] = (), note: ClockNote | None = None
+    ) -> None:
+        """Write to disk, and with it which deleted queues are dropped: of those alone nobody waits for a flush.
+
+        A shard that is told again to drop a queue has nothing to do.
+        """
+        dropped, self._dropped = self._dropped, []
+        self._store.write(changes, dropped, followed, note)
 
     def resume(self, pending: PendingCommand) -> None:
         """Ask the rules again, now that a command's shards have answered."""

@@ -1,6 +1,6 @@
 """Steps of a command that need a shard: assigning, preparing deletion, dropping.
 
-Gateways hear of a new queue when its shard has it on disk. They forget a deleted queue before its shard drops it. So no
+Gateways hear of a new queue when its shard has it. They forget a deleted queue before its shard drops it. So no
 message is routed to a queue that its shard does not have.
 """
 
@@ -72,7 +72,7 @@ class QueueSteps:
                 raise Unavailable(text)
 
     def assign(self, pending: PendingCommand, command: DeclareQueue, changes: Sequence[Change]) -> None:
-        """Have a declared queue's shard confirm that it has the queue on disk."""
+        """Have a declared queue's shard confirm that it has the queue."""
         for change in changes:
             if isinstance(change, QueueAdded):
                 pending.queue, pending.is_new = change.queue, True

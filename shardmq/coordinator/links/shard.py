@@ -117,7 +117,7 @@ class ShardLink:
         self._queues[queue.id] = self._known[queue.id] = queue
 
     def assign(self, queue: Queue, on_assigned: OnDone) -> None:
-        """Make sure that the shard has a queue on disk.
+        """Make sure that the shard has a queue.
 
         Args:
             queue: the queue.
