@@ -184,7 +184,7 @@ class Client:
         if not self.state.coordinator.is_current:
             declare()
         elif (command.vhost, command.name) not in topology.queues:
-            self.perform(command, lambda outcome: reply(outcome if isinstance(outcome, RequestError) else (0, 0)))
+            declare(is_new=True)
         elif (there := repeated_queue(topology, command)) is not None:
 
             def counted(outcome: Outcome) -> None:
@@ -197,8 +197,13 @@ class Client:
         else:
             declare()
 
-    def _declare_queue(self, command: DeclareQueue, reply: Reply, deadline: float, pause: float) -> None:
-        """Declare a queue until it is there: one that existed may have been being deleted."""
+    def _declare_queue(
+        self, command: DeclareQueue, reply: Reply, deadline: float, pause: float, *, is_new: bool = False
+    ) -> None:
+        """Declare a queue until it is there: one that existed may have been being deleted.
+
+        One that `is_new` is counted only where its shard is back for the coordinator, and not yet for this gateway.
+        """
 
         def declared(outcome: Outcome) -> None:
             if isinstance(outcome, RequestError):
@@ -209,7 +214,10 @@ class Client:
             except RequestError as error:
                 counted(error)
                 return
-            self.count(queue, counted, is_declared=True)
+            if is_new and self.state.links[queue.shard].is_open:
+                reply((0, 0))
+            else:
+                self.count(queue, counted, is_declared=True)
 
         def counted(outcome: Outcome) -> None:
             if isinstance(outcome, NotFound) and time.monotonic() < deadline:

@@ -187,6 +187,25 @@ def test_what_is_answered_is_there_after_a_kill_at_once_and_a_declaration_waits_
         assert bodies(channel, "second") == [b"x"]
 
 
+@pytest.mark.parametrize("victims", [("shard-0",), ("coordinator", "shard-0")], ids="-and-".join)
+def test_a_queue_is_there_though_its_shard_is_killed_as_soon_as_it_is_declared(
+    start_broker: StartBroker, victims: tuple[str, ...]
+) -> None:
+    broker = start_broker(shards=1)
+    with shardmq.connect(broker.url) as connection:
+        channel = connection.channel()
+        for number in range(3):
+            known = len(broker.notices)
+            channel.queue_declare(f"q{number}", durable=True)
+            for victim in victims:
+                broker.kill(victim)
+            for victim in victims:
+                broker.wait_for("ready", victim, after=known)
+            assert channel.queue_declare(f"q{number}", passive=True).messages == 0
+            channel.basic_publish("", f"q{number}", b"%d" % number)
+        assert [bodies(channel, f"q{number}") for number in range(3)] == [[b"0"], [b"1"], [b"2"]]
+
+
 def test_a_callback_consumer_notices_nothing_of_deaths_but_redeliveries(start_broker: StartBroker) -> None:
     broker = start_broker(shards=1)
     seen: dict[bytes, int] = {}

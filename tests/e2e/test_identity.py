@@ -100,7 +100,11 @@ def put(home: Path, data: Path, name: str) -> None:
 SITUATIONS: list[tuple[Change, str, tuple[str, ...]]] = [
     (data_is_missing, "shard-1", ("shard-1/data.mdb is missing, but redo and lock.mdb of the same store are there",)),
     (redo_is_missing, "shard-1", ("shard-1/redo is missing",)),
-    (coordinators_data_is_missing, "coordinator", ("coordinator/data.mdb is missing, but lock.mdb",)),
+    (
+        coordinators_data_is_missing,
+        "coordinator",
+        ("coordinator/data.mdb is missing, but redo and lock.mdb of the same",),
+    ),
     (folder_is_missing, "shard-1", ("shard 1 has", "queues registered, but its store is new", "store adopt")),
     (folders_are_swapped, "", ("is the store of shard", "two folders were swapped")),
     (shard_is_anothers, "shard-1", ("expected shard 1 of broker", "its store belongs to broker")),

@@ -81,6 +81,7 @@ class Stage:
     Attributes:
         commands: what the coordinator was asked to do.
         answers: what it answers commands of a kind with, nil where nothing is said here; an error is a refusal.
+        told: what it tells before it answers commands of a kind.
         state: the gateway's.
         loop: runs it.
     """
@@ -109,6 +110,7 @@ class Stage:
         ]
         self.commands: list[Any] = []
         self.answers: dict[type[Any], Any] = {}
+        self.told: dict[type[Any], Change] = {}
         self._synced = 0
         self._gateway: Peer | None = None
         self._snapshot = Snapshot(
@@ -168,6 +170,9 @@ class Stage:
                 self._synced = event.version
             elif isinstance(event, Call) and isinstance(event.message, RunCommand):
                 self.commands.append(event.message.command)
+                change = self.told.get(type(event.message.command))
+                if change is not None:
+                    peer.post(Changes(max(self._synced, self._snapshot.version) + 1, [change]))
                 answer = self.answers.get(type(event.message.command))
                 if isinstance(answer, RequestError):
                     peer.post(Refusal(event.request, answer.code, answer.text))

@@ -91,9 +91,9 @@ def test_a_queue_that_its_shard_is_about_to_drop_is_declared_anew(stage: Stage) 
 
 def test_a_queue_that_was_not_there_has_nothing_in_it(stage: Stage) -> None:
     with RawClient(stage).open() as client:
+        stage.told[DeclareQueue] = QueueAdded(Queue("/", "new", 9, 1))
         client.send(QueueDeclare(3, 1, "new", True))
         stage.until(lambda: bool(stage.commands))
-        stage.tell(QueueAdded(Queue("/", "new", 9, 1)))
         assert client.receive() == Ok(3, 1, {"queue": "new", "messages": 0, "consumers": 0})
     assert not [heard for shard in stage.shards for heard in shard.heard if isinstance(heard, Counts)]
 
