@@ -13,6 +13,7 @@ from shardmq.bus.link import (
     BUS_PROTOCOL,
     ENVELOPES_PER_RECEIVE,
     LINK_MESSAGES,
+    NOBLOCK,
     POLLIN,
     POLLOUT,
     RECONNECT_MAX_MS,
@@ -118,7 +119,7 @@ class Dialer(Generic[Incoming]):
                 if self.is_open and not readiness & POLLOUT:  # no limit can have been reached: it is not connected
                     self._lose("the peer is not connected")
                 break
-            raw = self.socket.recv(zmq.NOBLOCK)
+            raw = self.socket.recv(NOBLOCK)
             envelope = read_envelope(self._decode, [raw])
             session = self._session
             if envelope is None:
@@ -197,7 +198,7 @@ class Dialer(Generic[Incoming]):
 
     def _send(self, envelope: bytes) -> bool:
         try:
-            self.socket.send(envelope, zmq.NOBLOCK)
+            self.socket.send(envelope, NOBLOCK)
         except zmq.Again:
             return False
         return True

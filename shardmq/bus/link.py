@@ -52,6 +52,8 @@ RECONNECT_MAX_MS: Final = 500
 Incoming = TypeVar("Incoming", bound=BusMessage)
 POLLIN: Final = int(zmq.POLLIN)  # arithmetic on pyzmq's enumerations takes 3 µs
 POLLOUT: Final = int(zmq.POLLOUT)
+NOBLOCK: Final = int(zmq.NOBLOCK)
+MORE: Final = NOBLOCK | int(zmq.SNDMORE)
 _Envelope = tuple[int, int, list[Any]]
 LINK_MESSAGES: Final = frozenset({Hello, Welcome, Reset, Ping})
 """Messages of the links themselves, which owners never see."""
