@@ -119,7 +119,13 @@ def goals(row: Row) -> str:
     return ", ".join(goal["text"] for goal in row["goals"]).replace(" x", TIMES)
 
 
-FIGURES = {"cpu_us": "processor time a message", "disk_bytes": "written to disk", "share_of_plain": "of plain"}
+FIGURES = {
+    "cpu_us": "processor time a message",
+    "disk_bytes": "written to disk",
+    "share_of_plain": "of plain",
+    "shard_bytes": "memory of its shard",
+    "last_tenth": "rate of the last tenth by the first's",
+}
 """What figures are called whose names do not say it."""
 
 

@@ -218,7 +218,9 @@ def contestants_in(
 
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "data", shards=shards, gateways=gateways_of(shards, gateways)))
-        contestants = [Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()), broker.url)]
+        contestants = [
+            Contestant(f"shardmq {VERSION}", broker.port, tuple(broker.pids.values()), broker.url, str(folder))
+        ]
         absent = []
         if rabbitmq:
             try:

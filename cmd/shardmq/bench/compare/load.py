@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from shardmq.cmd.bench.compare import backlog_program as compare_backlog
 from shardmq.cmd.bench.compare import pika_program as compare_pika
 from shardmq.cmd.bench.compare.amqpload import SOURCES
 from shardmq.cmd.bench.compare.rabbitmq import Absent
@@ -38,12 +40,14 @@ class Contestant(msgspec.Struct, frozen=True):
         port: of AMQP.
         pids: its processes.
         url: for the SDK; None for brokers that do not speak the native protocol.
+        folder: on the disk that it writes to.
     """
 
     name: str
     port: int
     pids: tuple[int, ...] = ()
     url: str | None = None
+    folder: str = tempfile.gettempdir()
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -143,6 +147,16 @@ def own_program(_folder: Path) -> list[str]:
     return invocation.command()
 
 
+def backlog_program(_folder: Path) -> list[str]:
+    """The command of the program that measures a backlog."""
+    return [sys.executable, "-P", "-m", compare_backlog.__name__]
+
+
+def backlog_arguments(load: Load, broker: Contestant, messages: int) -> list[str]:
+    """The arguments of the program that measures a backlog."""
+    return [str(messages), str(load.options["shards"]), broker.folder]
+
+
 def spark_program(_folder: Path) -> list[str]:
     """The command of `shardmq`, where Spark is installed.
 
@@ -196,6 +210,7 @@ PROGRAMS: Final = {
     "pika": Program(pika_program, pika_arguments, pika_figures),
     "sdk": Program(own_program, own_arguments, sdk_figures),
     "features": Program(own_program, own_arguments, feature_figures),
+    "backlog": Program(backlog_program, backlog_arguments, numbers),
     "spark": Program(spark_program, own_arguments, spark_figures),
 }
 """All programs, by name."""

@@ -190,6 +190,16 @@ ROWS: Final = {
     "bulk-1": native("SDK bulk, 1 queue", "bulk", 200_000, Goal(937_000, of=""), 1),
     "bulk-100": native("SDK bulk, 100 queues", "bulk", 200_000, Goal(0.8, of="bulk-1"), 100),
     "bulk-1000": native("SDK bulk, 1,000 queues", "bulk", 500_000, Goal(0.8, of="bulk-1"), 1000),
+    "backlog": Row(
+        "a backlog of 3,000,000 in one queue",
+        Load("backlog", "", 3_000_000, {"shards": 4}, is_fixed=True),
+        (
+            Figure(PUBLISHED, (Goal(1_300_000, of=""),)),
+            Figure("last_tenth", (Goal(0.8, of=""),)),
+            Figure("shard_bytes", (Goal(95_000_000, of=""),)),
+            Figure("restart_ms", (Goal(900, of=""),)),
+        ),
+    ),
     "priorities-sdk": Row(
         "priorities alternating, SDK",
         Load("features", "features", 20_000, {"only": "priority, alternating", "rounds": 1}, least=1000),
