@@ -10,8 +10,12 @@ import shardmq
 from shardmq import errors
 from shardmq.cmd.run.broker import Broker
 from shardmq.message.properties import Properties
+from shardmq.message.record import unpack
+from shardmq.protocol.native.operations.basic import BasicConfirm, BasicPublish
+from tests.client.peers import Conversation, Script
 
 StartBroker = Callable[..., Broker]
+Peer = Callable[[Script], str]
 
 QUICK = shardmq.Recovery(first_seconds=0.05, max_seconds=0.5)
 QUEUES = [f"scattered-{number}" for number in range(30)]
@@ -137,3 +141,25 @@ def test_what_comes_back_and_what_is_refused_is_told_by_message(channel: shardmq
     publisher.close()
     for queue in ("full", "roomy"):
         channel.queue_delete(queue)
+
+
+def test_what_is_collected_behind_more_that_is_unconfirmed_is_sent_all_the_same(peer: Peer) -> None:
+    sent: list[BasicPublish] = []
+
+    def script(talk: Conversation) -> None:
+        talk.open()
+        while sum(publish.count for publish in sent) < 900:  # none is confirmed meanwhile
+            sent.append(talk.next(BasicPublish))
+        talk.send(BasicConfirm(1, [(sent[0].request, sent[-1].request)]))
+        talk.read_to_end()
+
+    with shardmq.connect(peer(script), recovery=None) as connection, connection.channel().publisher() as publisher:
+        for number in range(900):
+            publisher.publish("", QUEUES[number % 3], b"%d" % number)
+    bodies = [
+        (publish.routing_key, record.body) for publish in sent for record in unpack(publish.records, publish.count)
+    ]
+    for place in range(3):
+        own = [body for key, body in bodies if key == QUEUES[place]]
+        assert own == [b"%d" % number for number in range(900) if number % 3 == place]
+    assert len(sent) < 100

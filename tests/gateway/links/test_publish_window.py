@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from shardmq.bus.messages.base import Reset
-from shardmq.bus.messages.shard import Get, Publish
-from shardmq.gateway.links.publish_window import GATHERED_BYTES
+from shardmq.bus.messages.shard import Confirmed, Get, Publish
+from shardmq.gateway.links.publish_plan import PublishPlan
+from shardmq.gateway.links.publish_window import GATHERED_BYTES, GROWN_BYTES, PublishWindow
 from shardmq.message.record import pack, unpack
 from shardmq.protocol.native.operations.basic import BasicConfirm, BasicGet, BasicPublish, BasicRefused
 from shardmq.protocol.native.operations.fields import Operation
@@ -100,3 +101,53 @@ def test_a_shard_that_was_lost_has_nothing_to_answer(start_stage: StartStage) ->
         refused = client.receive()
         assert isinstance(refused, BasicRefused)
         assert not stage.state.links[0].confirms.may_gather
+
+
+class Wire:
+    """A link to a shard that keeps what is posted."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.posted: list[Publish] = []
+        self.post = self.posted.append
+
+
+class Told:
+    """Whoever publishes."""
+
+    def __init__(self) -> None:
+        self.confirmed: list[tuple[int, int]] = []
+        self.confirm = self.confirmed.extend
+
+    def refuse(self, first: int, last: int, code: int, text: str, taken: int = 0) -> None:
+        raise AssertionError((first, last, code, text, taken))
+
+
+def test_where_many_batches_grow_more_gathers_than_is_worth_an_envelope_of_its_own() -> None:
+    wire, told = Wire(), Told()
+    window = PublishWindow(wire, "shard-0", lambda _: True, lambda _: None)  # type: ignore[arg-type]
+    plans = [PublishPlan((number,), "", f"q{number}", 1) for number in range(1, 2 * GATHERED_BYTES // GROWN_BYTES)]
+    records = bytes(GROWN_BYTES // 4)
+    request = 0
+    for _ in range(2):  # envelopes that the shard has to answer
+        request += 1
+        window.add_run(told, request, plans[0], (1, records, 7, request))
+        window.send()
+    sent = len(wire.posted)
+    for turn in range(1, 4):
+        for plan in plans:
+            request += 1
+            window.add_run(told, request, plan, (1, records, 8, turn))
+    assert window.may_gather
+    assert len(wire.posted) == sent
+    for plan in plans:
+        request += 1
+        window.add_run(told, request, plan, (1, records, 8, 4))
+    assert not window.may_gather
+    window.send()
+    assert [publish.batch.count for publish in wire.posted[sent:]] == [4] * len(plans)
+    window.on_confirmed(Confirmed(len(wire.posted)))
+    assert window.is_settled
+    assert sorted(number for first, last in told.confirmed for number in range(first, last + 1)) == [
+        *range(1, request + 1)
+    ]
